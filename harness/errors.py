@@ -1,0 +1,110 @@
+"""The error tree. Owns every exception that crosses a module boundary; owns no printing and no exit.
+
+    HarnessError
+    ├── UsageError                 the caller's words are wrong: exit 2, nothing was started
+    │   ├── ConfigError            a setting: which file, which key, what to do next
+    │   └── ResumeRefused          the run on disk is not the run that was asked for
+    ├── EnvironmentFault           the environment's own code is at fault
+    │   ├── EnvironmentNotFound    no such environment (says how to install it)
+    │   └── EnvironmentLoadError   importing or constructing it failed
+    ├── ModelError                 one model call failed for good; `retryable` says whether time may heal it
+    │   ├── ContextLengthError     the prompt no longer fits: a property of the model, not a fault
+    │   ├── ResponseError          the endpoint answered, but not with a reply that can be read
+    │   └── SystemicError          the endpoint as a whole is unusable: the run stops
+    ├── StateLost                  scoring reads a state value that no journal can hold
+    ├── StoreError                 the run folder cannot be read or written: the run stops
+    │   ├── JournalDamaged         a line in the middle of a journal cannot be read
+    │   └── RunLocked              another process holds the run folder
+    └── PublishError               a push to the Hub failed; the local result is intact
+
+A message says what happened, to which thing, and what to do next. Foreign exceptions are translated
+once, at the edge where the foreign library is called.
+"""
+
+from __future__ import annotations
+
+
+class HarnessError(Exception):
+    """Base of all errors that a user may see without a traceback."""
+
+    exit_code: int = 1
+
+
+class UsageError(HarnessError):
+    """The command line or a file that it names is wrong."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A setting is unknown, missing, of the wrong type or out of range."""
+
+
+class ResumeRefused(UsageError):
+    """The recorded run differs from the requested one in something that changes results."""
+
+
+class EnvironmentFault(HarnessError):
+    """An environment's own code raised or broke its contract."""
+
+
+class EnvironmentNotFound(EnvironmentFault):
+    """No installed module or distribution answers to the environment's name."""
+
+    exit_code = 2
+
+
+class EnvironmentLoadError(EnvironmentFault):
+    """Importing the environment or calling its `load_environment` failed."""
+
+
+class ModelError(HarnessError):
+    """A model call failed after all retries.
+
+    Args:
+        message: What failed and at which endpoint; never holds a key.
+        status: HTTP status, when there was a reply.
+        retryable: Whether the same call may succeed later (`--retry-failed` picks it up).
+        reason: Short stable word for tables: `timeout`, `rate_limit`, `connection`, `server_error`,
+            `bad_request`, `auth`, `not_found`, `bad_response`.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, retryable: bool = False, reason: str = "model_error"
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retryable = retryable
+        self.reason = reason
+
+
+class ContextLengthError(ModelError):
+    """The endpoint refused the prompt because it is longer than the model's context."""
+
+
+class ResponseError(ModelError):
+    """The endpoint answered 2xx with something that is no model reply."""
+
+
+class SystemicError(ModelError):
+    """Every further call would fail the same way: bad key, unknown model, dead endpoint."""
+
+
+class StateLost(HarnessError):
+    """A reward function read a state value that was not JSON-able and so is not in the journal."""
+
+
+class StoreError(HarnessError):
+    """The run folder cannot be written or read."""
+
+
+class JournalDamaged(StoreError):
+    """A journal line other than a torn last one is unreadable; names file and line."""
+
+
+class RunLocked(StoreError):
+    """Another process has the run folder open for writing."""
+
+
+class PublishError(HarnessError):
+    """Pushing to the Hub failed; names the repository, the cause and the command that tries again."""
