@@ -1,1 +1,88 @@
-"""bench: a TOML-driven, multi-environment benchmark harness for language models and agents."""
+"""bench: a TOML-driven, multi-environment benchmark harness for language models and agents.
+
+Owns the public names, and nothing else. They are loaded when they are first used, so `import harness` costs nothing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.envs.environment import Environment
+    from harness.envs.hooks import cleanup, stop, teardown
+    from harness.envs.loader import load_environment
+    from harness.envs.multi_turn import MultiTurnEnv
+    from harness.envs.single_turn import SingleTurnEnv
+    from harness.errors import EnvironmentFault, HarnessError, ModelError, StateLost
+    from harness.parsers.extract import extract_boxed_answer, extract_hash_answer
+    from harness.parsers.parser import Parser
+    from harness.parsers.think import MaybeThinkParser, ThinkParser
+    from harness.parsers.xml import XMLParser
+    from harness.records import Example, Score
+    from harness.rubrics.group import RubricGroup
+    from harness.rubrics.rubric import Rubric
+    from harness.state import State
+    from harness.types import Chat, JsonDict, Message, Messages, ModelResponse, Prompt
+
+_HOMES: dict[str, tuple[str, ...]] = {
+    "harness.envs.environment": ("Environment",),
+    "harness.envs.hooks": ("cleanup", "stop", "teardown"),
+    "harness.envs.loader": ("load_environment",),
+    "harness.envs.multi_turn": ("MultiTurnEnv",),
+    "harness.envs.single_turn": ("SingleTurnEnv",),
+    "harness.errors": ("EnvironmentFault", "HarnessError", "ModelError", "StateLost"),
+    "harness.parsers.extract": ("extract_boxed_answer", "extract_hash_answer"),
+    "harness.parsers.parser": ("Parser",),
+    "harness.parsers.think": ("MaybeThinkParser", "ThinkParser"),
+    "harness.parsers.xml": ("XMLParser",),
+    "harness.records": ("Example", "Score"),
+    "harness.rubrics.group": ("RubricGroup",),
+    "harness.rubrics.rubric": ("Rubric",),
+    "harness.state": ("State",),
+    "harness.types": ("Chat", "JsonDict", "Message", "Messages", "ModelResponse", "Prompt"),
+}
+"""Where each public name lives."""
+
+__all__ = [
+    "Chat",
+    "Environment",
+    "EnvironmentFault",
+    "Example",
+    "HarnessError",
+    "JsonDict",
+    "MaybeThinkParser",
+    "Message",
+    "Messages",
+    "ModelError",
+    "ModelResponse",
+    "MultiTurnEnv",
+    "Parser",
+    "Prompt",
+    "Rubric",
+    "RubricGroup",
+    "Score",
+    "SingleTurnEnv",
+    "State",
+    "StateLost",
+    "ThinkParser",
+    "XMLParser",
+    "cleanup",
+    "extract_boxed_answer",
+    "extract_hash_answer",
+    "load_environment",
+    "stop",
+    "teardown",
+]
+
+
+def __getattr__(name: str) -> object:
+    for home, names in _HOMES.items():
+        if name in names:
+            value: object = getattr(importlib.import_module(home), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'harness' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

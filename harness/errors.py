@@ -6,7 +6,8 @@
     │   └── ResumeRefused          the run on disk is not the run that was asked for
     ├── EnvironmentFault           the environment's own code is at fault
     │   ├── EnvironmentNotFound    no such environment (says how to install it)
-    │   └── EnvironmentLoadError   importing or constructing it failed
+    │   ├── EnvironmentLoadError   importing or constructing it failed
+    │   └── ThreadsHung            too many calls of its blocking code never return: the run stops
     ├── ModelError                 one model call failed for good; `retryable` says whether time may heal it
     │   ├── ContextLengthError     the prompt no longer fits: a property of the model, not a fault
     │   ├── ResponseError          the endpoint answered, but not with a reply that can be read
@@ -56,6 +57,10 @@ class EnvironmentNotFound(EnvironmentFault):
 
 class EnvironmentLoadError(EnvironmentFault):
     """Importing the environment or calling its `load_environment` failed."""
+
+
+class ThreadsHung(EnvironmentFault):
+    """Blocking environment code hangs in so many threads that every further call would hang too."""
 
 
 class ModelError(HarnessError):

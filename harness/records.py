@@ -88,6 +88,25 @@ class Generated:
     lost: tuple[str, ...] = ()
     """Names of state values that were not JSON-able: gone after a crash."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the last answer says nothing: no text and no tool call."""
+        if isinstance(self.completion, str):
+            return not self.completion.strip()
+        last = next((m for m in reversed(self.completion) if m.get("role") == "assistant"), None)
+        if last is None:
+            return True
+        content = last.get("content")
+        return not (content.strip() if isinstance(content, str) else content) and not last.get("tool_calls")
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the last answer is the model's or its provider's refusal."""
+        if isinstance(self.completion, str):
+            return False
+        last = next((m for m in reversed(self.completion) if m.get("role") == "assistant"), None)
+        return last is not None and bool(last.get("refusal"))
+
 
 OutcomeName: TypeAlias = Literal["scored", "unscored"]
 
@@ -120,6 +139,15 @@ class Scored:
     """Wall time of scoring; for group rewards the group's, divided by its members."""
     extra: JsonDict = field(default_factory=dict[str, object])
     """JSON-able state that scoring added (a judge's verdict and cost)."""
+
+    @property
+    def reason(self) -> str:
+        """Why there is no score, short and stable enough to be counted: the function and the kind of failure."""
+        if self.reward is not None or not self.reasons:
+            return ""
+        function, words = next(iter(self.reasons.items()))
+        kind = words.split(":", 1)[0]
+        return kind if function == "*" else f"{function} {kind}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ Prompt: TypeAlias = "Messages | str"
 
 MessageType: TypeAlias = Literal["chat", "completion"]
 
+ROLLOUT_HEADER = "X-Bench-Rollout"
+"""Says to the embedded reference server which rollout asks; clients send it to loopback endpoints only."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from harness.records import Generated, Scored
 from harness.types import Usage
 
 RunState: TypeAlias = Literal["loading", "running", "scoring", "done", "stopped", "interrupted", "failed"]
@@ -55,3 +56,14 @@ class RunProgress:
     def done(self) -> int:
         """Rollouts with an outcome."""
         return self.scored + self.unscored.total()
+
+    def count(self, index: int, record: Generated, scored: Scored) -> None:
+        """Add the outcome of a rollout of the plan's example `index`."""
+        if scored.reward is None:
+            self.unscored[scored.reason] += 1
+            return
+        self.scored += 1
+        total, number = self.example_sums.get(index, (0.0, 0))
+        self.example_sums[index] = (total + scored.reward, number + 1)
+        self.truncated += record.is_truncated
+        self.empty += record.is_empty

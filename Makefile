@@ -1,0 +1,54 @@
+# What a newcomer needs, and what every change must pass. Uses uv when it is there, else venv and pip.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ENVIRONMENTS := $(wildcard environments/*/pyproject.toml)
+EDITABLE := -e '.[dev]' $(foreach file,$(ENVIRONMENTS),-e $(dir $(file)))
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup quickstart test test-all check format bench docs clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP) ## Make the virtual environment and install bench with its environments
+
+$(STAMP): pyproject.toml constraints.txt $(ENVIRONMENTS)
+	@if command -v uv >/dev/null 2>&1; then \
+		test -x $(BIN)/python || uv venv -q --python $(PYTHON) $(VENV); \
+		uv pip install -q --python $(BIN)/python -c constraints.txt $(EDITABLE); \
+	else \
+		test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV); \
+		$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(EDITABLE); \
+	fi
+	@touch $@
+
+quickstart: setup ## Run a real suite: four environments, no key, no model, no network
+	$(BIN)/bench run configs/eval/quickstart.toml
+
+test: setup ## Run the tests that take less than a few seconds each
+	$(BIN)/pytest -n auto -m 'not slow'
+
+test-all: setup ## Run every test
+	$(BIN)/pytest -n auto
+
+check: setup ## Format, lint, types, shape
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/pytest tests/test_shape.py
+
+format: setup ## Rewrite the code as the formatter wants it
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## Measure speed and memory against a bare loop; exits 1 on a miss
+	$(BIN)/python -m benchmarks
+
+docs: setup ## Rewrite the pages that are generated from the code
+	$(BIN)/python -m docs.generate
+
+clean: ## Remove what the targets above have made (results in outputs/ stay)
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

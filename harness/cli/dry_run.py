@@ -1,0 +1,54 @@
+"""`bench run --dry-run`: every setting of every run with its origin, as tables or JSON. Owns the layout; the values
+come from `ResolvedRun.described`, which masks what must not be shown."""
+
+from __future__ import annotations
+
+import json
+from typing import TextIO
+
+from harness.config.checks import NONE_WORD
+from harness.config.resolver import Resolution, ResolvedRun
+from harness.types import JsonDict
+
+_PIPED_WIDTH = 200
+"""Columns when nobody's terminal says otherwise: wide enough that a source with its path stays on one line."""
+
+
+def as_json(resolution: Resolution) -> str:
+    """`{"runs": [{"env_id", "name", "settings": {"env.num_examples": {"value", "origin", "source"}, …}}]}`."""
+    runs = [
+        {"env_id": run.settings.env.env_id, "name": run.settings.env.name, "settings": run.described()}
+        for run in resolution.runs
+    ]
+    return json.dumps({"runs": runs}, indent=2, ensure_ascii=False)
+
+
+def show(resolution: Resolution, out: TextIO) -> None:
+    """One table a run: setting, value, origin, source."""
+    from rich.console import Console
+
+    console = Console(file=out, highlight=False, width=None if out.isatty() else _PIPED_WIDTH)
+    for run in resolution.runs:
+        console.print(_table(run))
+    count = len(resolution.runs)
+    console.print(f"{count} run{'s' if count != 1 else ''}; nothing was called.")
+
+
+def _table(run: ResolvedRun) -> object:
+    from rich.table import Table
+    from rich.text import Text
+
+    title = f"{run.settings.env.name} × {run.settings.model.model}"
+    table = Table(
+        "setting", "value", "origin", "source", title=Text(title), title_justify="left", box=None, padding=(0, 2)
+    )
+    for path, line in run.described().items():
+        table.add_row(*(Text(text) for text in (path, _shown(line), str(line["origin"]), str(line["source"]))))
+    return table
+
+
+def _shown(line: JsonDict) -> str:
+    value = line["value"]
+    if value is None:
+        return NONE_WORD
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

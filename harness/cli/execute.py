@@ -1,0 +1,187 @@
+"""Carries resolved runs out for a command: engine, display, signals, push, final table, exit code. Owns what a user of
+the terminal sees from the first line to the last; decides no setting and computes no number."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Generator, Sequence
+
+import uvloop
+
+from harness.cli.options import RunOptions
+from harness.config.resolver import Resolution, missing_keys
+from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
+from harness.engine.suite import DRAIN_SECONDS, Suite
+from harness.errors import PublishError
+from harness.redact import redactor
+from harness.report.advice import next_steps
+from harness.report.live import Display, open_display
+from harness.report.result_json import result_json
+from harness.report.table import RunReport, final_table
+from harness.report.text import make_console
+from harness.store.rundir import new_run_id, write_suite
+
+INTERRUPTED = 130
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def execute(resolution: Resolution, options: RunOptions) -> int:
+    """Make every run and tell the user about it.
+
+    Args:
+        resolution: The runs, with their settings.
+        options: What the command was told besides.
+
+    Returns:
+        The exit code: 0 done; 1 a run stopped early or scored nothing, or a push failed; 130 interrupted.
+
+    Raises:
+        UsageError: nothing was started, because the request is wrong.
+    """
+    missing_keys(resolution, os.environ)
+    suite_id = new_run_id()
+    start = StartOptions(options.command, suite_id, options.resume, options.resume_from, options.retry_failed)
+    progress = [progress_of(resolved) for resolved in resolution.runs]
+    # What environments print goes to stderr: stdout carries results and nothing else.
+    with (
+        contextlib.redirect_stdout(sys.stderr),
+        open_display(progress, quiet=options.quiet) as display,
+        _logging_to(display, verbose=options.verbose),
+    ):
+        runs = prepare(resolution.runs, progress, start)
+        ready = [run for run in runs if isinstance(run, Prepared)]
+        _record_suite(resolution, options, suite_id, ready)
+        interrupted = _drive(ready, display)
+        failures = [] if interrupted else _push(ready, display)
+    reports = [_report(run, failures) for run in runs]
+    if options.json:
+        sys.stdout.buffer.write(result_json(reports))
+        sys.stdout.flush()
+    final_table(reports, make_console(stderr=options.json))
+    if interrupted:
+        return INTERRUPTED
+    return 1 if failures or not all(map(_is_good, reports)) else 0
+
+
+def _drive(runs: Sequence[Prepared], display: Display) -> bool:
+    """Run the event loop until everything has ended; returns whether the user ended it."""
+    if not runs:
+        return False
+    suite = Suite(runs)
+    signals = 0
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        whole = asyncio.current_task()
+        assert whole is not None
+
+        def on_signal() -> None:
+            nonlocal signals
+            signals += 1
+            if signals == 1:
+                display.say(f"stopping: rollouts in flight get {DRAIN_SECONDS:g} s; press Ctrl-C again to quit now")
+                suite.interrupt()
+            elif signals == 2:
+                whole.cancel()
+            else:
+                os._exit(INTERRUPTED)  # the journal is on disk; something here ignores being cancelled
+
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, on_signal)
+        await suite.run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, contextlib.suppress(asyncio.CancelledError):
+        runner.run(main())
+    return signals > 0
+
+
+def _record_suite(resolution: Resolution, options: RunOptions, suite_id: str, runs: Sequence[Prepared]) -> None:
+    saved = [run for run in runs if run.is_saved]
+    if saved:
+        write_suite(
+            saved[0].resolved.settings.save.output_dir,
+            suite_id,
+            file=str(resolution.source) if resolution.source is not None else None,
+            command=options.command,
+            runs=[(run.folder, run.manifest) for run in saved],
+        )
+
+
+def _push(runs: Sequence[Prepared], display: Display) -> list[tuple[Prepared, PublishError]]:
+    """Publish the runs that ask for it; returns those that could not be."""
+    failures: list[tuple[Prepared, PublishError]] = []
+    for run in runs:
+        save = run.resolved.settings.save
+        if not save.save_to_hf_hub or run.progress.state != "done":
+            continue
+        from harness.store.hub import push_run
+
+        display.say(f"pushing {run.progress.name} to the Hub")
+        try:
+            result = push_run(run.folder.path, repo=save.hf_hub_dataset_name, public=save.hf_public)
+        except PublishError as error:
+            failures.append((run, error))
+        else:
+            display.say(f"pushed {run.progress.name} to {result.url}")
+    return failures
+
+
+def _report(run: Prepared | Failed, failures: Sequence[tuple[Prepared, PublishError]]) -> RunReport:
+    progress = run.progress
+    if isinstance(run, Failed):
+        return RunReport(progress.name, progress.env_id, progress.model, state="failed", note=progress.note)
+    unpublished = next((str(error) for failed, error in failures if failed is run), "")
+    path = str(run.folder.path) if run.is_saved else None
+    steps: tuple[str, ...] = ()
+    if path is not None:
+        steps = next_steps(
+            path,
+            has_data=run.folder.has_data(),
+            is_pushed=run.resolved.settings.save.save_to_hf_hub and progress.state == "done" and not unpublished,
+            resume=None if progress.state == "done" else _resume_command(run),
+        )
+    return RunReport(
+        progress.name, progress.env_id, progress.model, path, run.summary, progress.state,
+        "; ".join(filter(None, (progress.note, unpublished))), steps,
+    )  # fmt: skip
+
+
+def _resume_command(run: Prepared) -> str:
+    config = shlex.quote(str(run.folder.config_path))
+    return f"bench run {config} --resume-from {shlex.quote(str(run.folder.path))}"
+
+
+def _is_good(report: RunReport) -> bool:
+    return report.state == "done" and report.summary is not None and report.summary.scored > 0
+
+
+class _ToDisplay(logging.Handler):
+    """Log lines stand above the live table, redacted."""
+
+    def __init__(self, display: Display) -> None:
+        super().__init__()
+        self._display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._display.say(redactor.text(self.format(record)))
+
+
+@contextlib.contextmanager
+def _logging_to(display: Display, *, verbose: bool) -> Generator[None]:
+    handler = _ToDisplay(display)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    level = root.level
+    root.setLevel(logging.INFO if verbose else logging.WARNING)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)

@@ -1,0 +1,259 @@
+"""One endpoint: the life of a request from slot to reply. Owns the order of things (health, slot, send, verdict,
+back-off); the parts are next door. Holds a limiter's slot from send to reply and never while it waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from harness.clients.clock import Clock, LoopClock
+from harness.clients.failures import Failure, WireFault, from_status, timed_out
+from harness.clients.health import Health
+from harness.clients.limits import Limiter
+from harness.clients.loopback import is_loopback
+from harness.clients.retry import BAD_REPLY_RETRIES, RetryPolicy, read_retry_after
+from harness.clients.wire import Request, asked_output_tokens, build_request, estimate_prompt_tokens, read_reply
+from harness.errors import ConfigError
+from harness.redact import redactor
+from harness.types import ROLLOUT_HEADER, ModelCall, ModelResponse
+
+if TYPE_CHECKING:
+    from harness.clients.transport import Transport
+
+_SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
+"""Parts of header names whose values are taken for secrets."""
+
+USER_AGENT = "bench-harness"
+
+MAX_OUTAGES = 8
+"""Times that one call may see its endpoint go away and come back before it fails: a flapping host must not hold it for
+ever, and an attempt that never left is no retry."""
+
+_SURELY_DEAD = 3
+"""Attempts of one call, all broken before any HTTP reply ever came, after which the endpoint is taken for no API."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where requests go and as whom."""
+
+    url: str
+    """Base URL, as in `http://localhost:8000/v1`."""
+    key: str | None = field(default=None, repr=False)
+    """Bearer token; None sends no Authorization header."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Sent with every request, over our own."""
+    label: str = ""
+    """How messages name the endpoint; its host by default."""
+    key_name: str = ""
+    """Where the key came from (a variable's name), for messages."""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"{redactor.text(self.url)!r} is no http(s) URL; an endpoint's looks like http://host/v1")
+        if parts.username is not None or parts.password is not None:
+            raise ConfigError(
+                f"the URL of {parts.hostname} holds a user or password: put the key into an environment variable "
+                "and name that (api_key_var), or pass a header"
+            )
+        if not self.label:
+            object.__setattr__(self, "label", parts.netloc)
+        if self.key:
+            redactor.add(self.key)
+        for name, value in self.headers.items():
+            if any(part in name.lower() for part in _SECRET_HEADERS):
+                redactor.add(value)
+                redactor.add(value.partition(" ")[2])
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the endpoint is on this machine's loopback interface."""
+        return is_loopback(urlsplit(self.url).hostname or "")
+
+
+class ChatClient:
+    """Talks to one endpoint; implements `harness.types.Client`.
+
+    Args:
+        target: The endpoint.
+        limiter: Its gate, shared with whoever else has the same URL and key.
+        request_timeout: Seconds for one attempt, from send to last byte.
+        request_retries: Further attempts after the first.
+        health: What is known of the endpoint; shared like the limiter.
+        policy: Back-off; its `retries` are `request_retries`.
+        clock: Time of back-off and probes; for tests. The request timeout always runs on the event loop's.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        limiter: Limiter,
+        *,
+        request_timeout: float = 600.0,
+        request_retries: int = 6,
+        health: Health | None = None,
+        policy: RetryPolicy | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.target = target
+        self.limiter = limiter
+        self.health = health or Health(target.label)
+        self._clock: Clock = clock or LoopClock()
+        self._timeout = request_timeout
+        self._policy = replace(policy or RetryPolicy(), retries=request_retries)
+        self._strips_rollout = not target.is_loopback
+        self._transport: Transport | None = None
+        self._closed = False
+
+    @property
+    def load(self) -> float:
+        """Requests in flight and queued, as a share of the bound: how busy this replica is."""
+        return (self.limiter.in_flight + self.limiter.queued) / self.limiter.bound
+
+    def waiting_note(self) -> str:
+        """What holds requests up beyond the bound that was asked for, or ""."""
+        return ", ".join(part for part in (self.health.note(), self.limiter.waiting_note()) if part)
+
+    async def request(self, call: ModelCall) -> ModelResponse:
+        """Answer `call`, retrying what may heal.
+
+        Raises:
+            ModelError: the call failed for good.
+            SystemicError: so would every other.
+        """
+        request = build_request(call)
+        headers = self._headers_of(call)
+        transport = self._transport or self._open()
+        limiter, health, clock = self.limiter, self.health, self._clock
+        tokens = 0
+        if limiter.counts_tokens:
+            tokens = limiter.estimate(estimate_prompt_tokens(call.prompt), asked_output_tokens(call))
+        progress = _Progress()
+        while True:
+            if health.blocked:
+                await health.admit(call.model, transport.probe)
+            await limiter.acquire(call.lane, call.urgent, tokens)
+            if health.blocked:  # the verdict fell while this call was waiting for its slot
+                limiter.withdraw(tokens)
+                continue
+            sent_at = clock.now()
+            try:
+                outcome = await self._attempt(transport, request, headers)
+            finally:
+                limiter.release()
+            if isinstance(outcome, ModelResponse):
+                health.answered(call.model)
+                limiter.succeeded()
+                usage = outcome.usage
+                if tokens and not usage.unreported:
+                    limiter.used(tokens, usage.input_tokens, usage.output_tokens)
+                return replace(outcome, seconds=clock.now() - sent_at, attempts=progress.attempts + 1)
+            delay = self._settle(call, outcome, progress, sent_at, tokens)
+            if delay > 0.0:
+                with limiter.sleeping(outcome.reason):
+                    await clock.sleep(delay)
+
+    async def close(self) -> None:
+        """Close connections; idempotent."""
+        self._closed = True
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
+
+    async def _attempt(
+        self, transport: Transport, request: Request, headers: Mapping[str, str] | None
+    ) -> ModelResponse | Failure:
+        """Send once. Never raises for what a network or a provider can do."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                reply = await transport.post(request.path, request.body, headers)
+        except WireFault as fault:
+            return fault.failure
+        except TimeoutError:
+            return timed_out(self._timeout)
+        if 200 <= reply.status < 300:
+            return read_reply(reply.body, reply.status, is_chat=request.is_chat)
+        retry_after = read_retry_after(reply.headers, reply.status, self._clock.wall())
+        return from_status(reply.status, reply.body, retry_after, reply.headers.get("Location"))
+
+    def _settle(self, call: ModelCall, failure: Failure, progress: _Progress, sent_at: float, tokens: int) -> float:
+        """Tell limiter and health what happened; say how long to wait before the next attempt.
+
+        Raises:
+            ModelError: there is none.
+        """
+        if failure.kind == "unreachable":
+            return self._settle_unreachable(failure, progress)
+        progress.attempts += 1
+        progress.bad_replies += failure.reason == "bad_response"
+        if failure.status is not None:
+            self.health.spoke()
+        if failure.status == 429:
+            self.limiter.refused(sent_at, failure.retry_after, tokens)
+        if failure.denied:
+            self.health.denied(call.model, self._denial(call, failure), failure.status, failure.reason)
+        if self._may_retry(failure, progress):
+            return self._policy.delay(progress.attempts, failure.retry_after)
+        if failure.kind == "broken" and not self.health.reachable and progress.attempts >= _SURELY_DEAD:
+            self.health.give_up(f"{failure.detail} at every attempt, and it has never answered")
+            return 0.0
+        raise failure.error(self.target.label, progress.attempts)
+
+    def _settle_unreachable(self, failure: Failure, progress: _Progress) -> float:
+        """Nothing was sent, so this is no attempt: health decides, in `admit`, whether to wait or to give up."""
+        progress.outages += 1
+        self.health.unreachable(failure.detail)
+        if progress.outages > MAX_OUTAGES:
+            raise failure.error(self.target.label, progress.outages)
+        return 0.0 if self.health.blocked else self._policy.delay(progress.outages)
+
+    def _may_retry(self, failure: Failure, progress: _Progress) -> bool:
+        return failure.retry and progress.attempts <= self._policy.retries and progress.bad_replies <= BAD_REPLY_RETRIES
+
+    def _denial(self, call: ModelCall, failure: Failure) -> str:
+        """What to do about a refused key or an unknown model."""
+        if failure.reason == "auth":
+            where = f"the key in {self.target.key_name}" if self.target.key_name else "the key"
+            advice = f"check {where}" if self.target.key else "no key was sent: name its variable with api_key_var"
+        else:
+            advice = f"check the model name {call.model!r} and the base URL {self.target.url.partition('?')[0]}"
+        return redactor.text(f"{self.target.label}: {failure.detail}; {advice}")
+
+    def _headers_of(self, call: ModelCall) -> Mapping[str, str] | None:
+        headers = call.headers
+        if not headers:
+            return None
+        if self._strips_rollout and any(name.lower() == ROLLOUT_HEADER.lower() for name in headers):
+            return {name: value for name, value in headers.items() if name.lower() != ROLLOUT_HEADER.lower()}
+        return headers
+
+    def _open(self) -> Transport:
+        """Connect lazily: aiohttp is imported, and a session belongs to a loop, only when there is something to ask."""
+        from harness.clients.transport import Transport
+
+        if self._closed:
+            raise RuntimeError(f"the client of {self.target.label} is closed")
+        headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
+        if self.target.key:
+            headers["Authorization"] = f"Bearer {self.target.key}"
+        over = {name.lower() for name in self.target.headers}
+        headers = {name: value for name, value in headers.items() if name.lower() not in over}
+        self._transport = Transport(
+            self.target.url, {**headers, **self.target.headers}, connect_timeout=self.health.policy.connect_deadline
+        )
+        self.health.begin()
+        return self._transport
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far one call has come."""
+
+    attempts: int = 0
+    """Failed requests that were sent."""
+    bad_replies: int = 0
+    outages: int = 0

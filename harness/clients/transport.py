@@ -1,0 +1,176 @@
+"""One aiohttp session to one endpoint: connections, proxies, the size of a reply. Translates every aiohttp error, once.
+Owns no retry and no meaning of a body. Imported at the first request, because aiohttp takes a third of a second."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import urllib.request
+from collections.abc import Mapping
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from harness.clients.failures import Failure, WireFault, bad_reply, clean
+from harness.clients.loopback import is_loopback
+from harness.errors import ConfigError
+
+BODY_CAP = 64 * 1024 * 1024
+"""Bytes of a reply, unpacked. The longest answers with log-probabilities are a few MB; more is a mistake."""
+
+KEEPALIVE = 4.0
+"""Seconds that an idle connection is kept. uvicorn (vLLM, SGLang) and Node close theirs after 5: a request sent into a
+closing connection costs a retry, a new connection only a handshake."""
+
+DNS_TTL = 300
+"""Seconds. Endpoints move rarely, and a lookup for every new connection at 256 in flight drowns small resolvers."""
+
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
+
+
+class Reply:
+    """Status, headers and body of an HTTP reply."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+class Transport:
+    """Connections to one endpoint. aiohttp's own bounds (100 connections, 300 s) are off: ours are elsewhere.
+
+    Args:
+        url: Base URL.
+        headers: Sent with every request.
+        connect_timeout: Seconds for name lookup, connection and TLS.
+        body_cap: Most bytes of a reply.
+
+    Raises:
+        ConfigError: the environment names a proxy that cannot be used.
+    """
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], *, connect_timeout: float, body_cap: int = BODY_CAP
+    ) -> None:
+        self._base, _, query = url.partition("?")
+        self._query = f"?{query}" if query else ""  # some hosts carry their API version there
+        self._urls: dict[str, URL] = {}
+        self._proxy = find_proxy(URL(self._base))
+        self._body_cap = body_cap
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=DNS_TTL, keepalive_timeout=KEEPALIVE),
+            # `connect` covers name lookup and TLS as well, which `sock_connect` alone does not. The whole request is
+            # bounded by the caller.
+            timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout),
+            headers=CIMultiDict(headers),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None) -> Reply:
+        """Send `body` to `path` and read the whole reply.
+
+        Raises:
+            WireFault: there is no whole reply.
+        """
+        url = self._urls.get(path)
+        if url is None:
+            self._urls[path] = url = self._url(path)
+        try:
+            # No redirects: a POST that is silently moved elsewhere takes the prompt, and perhaps the key, with it.
+            async with self._session.post(
+                url, data=body, headers=headers, proxy=self._proxy, allow_redirects=False
+            ) as response:
+                length = response.content_length
+                if length is not None and length <= self._body_cap and "Content-Encoding" not in response.headers:
+                    return Reply(response.status, response.headers, await response.read())
+                return Reply(response.status, response.headers, await self._read_capped(response))
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise WireFault(_translate(error)) from error
+
+    async def probe(self, seconds: float) -> bool:
+        """Whether the host gives any HTTP answer (to `GET /models`) within `seconds`."""
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                self._session.get(self._url("/models"), proxy=self._proxy, allow_redirects=False),
+            ):
+                return True
+        except (aiohttp.ClientError, OSError, ValueError):
+            return False
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    def _url(self, path: str) -> URL:
+        return URL(self._base.rstrip("/") + path + self._query)
+
+    async def _read_capped(self, response: aiohttp.ClientResponse) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        if (response.content_length or 0) <= self._body_cap:
+            async for part in response.content.iter_any():
+                size += len(part)
+                if size > self._body_cap:
+                    break
+                parts.append(part)
+            else:
+                return b"".join(parts)
+        response.close()
+        megabytes = self._body_cap / 2**20
+        raise WireFault(bad_reply(f"its body is larger than {megabytes:g} MB", response.status))
+
+
+def find_proxy(url: URL) -> URL | None:
+    """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for `url`; None for loopback.
+
+    Looked up once an endpoint: aiohttp's own `trust_env` reads the environment and ~/.netrc for every request.
+
+    Raises:
+        ConfigError: the proxy is not an HTTP proxy.
+    """
+    host = url.host or ""
+    proxies = urllib.request.getproxies()
+    found = proxies.get(url.scheme) or proxies.get("all")
+    if not found or is_loopback(host) or urllib.request.proxy_bypass(host):
+        return None
+    proxy = URL(found if "://" in found else f"http://{found}")
+    if proxy.scheme not in ("http", "https"):
+        raise ConfigError(
+            f"the environment sets a {proxy.scheme} proxy for {url.scheme}://{host}; only http and https proxies work: "
+            f"set {url.scheme.upper()}_PROXY to one, or add {host} to NO_PROXY"
+        )
+    return proxy
+
+
+def _translate(error: Exception) -> Failure:
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return Failure("unreachable", "connection", "no connection in time", True)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        if error.os_error.errno in _NO_DESCRIPTORS:
+            detail = f"this process is out of sockets ({error.os_error}): lower max_concurrent or raise `ulimit -n`"
+            return Failure("broken", "connection", detail, True)
+        return Failure("unreachable", "connection", _connect_words(error), True)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return Failure("unreachable", "connection", f"the proxy refused the connection with HTTP {error.status}", True)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return Failure("broken", "bad_response", f"the answer is not HTTP ({clean(error.message)})", True)
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return Failure("broken", "connection", "the reply broke off in the middle", True)
+    words = clean(str(error)) or type(error).__name__
+    return Failure("broken", "connection", f"the connection broke ({words})", True)
+
+
+def _connect_words(error: aiohttp.ClientConnectorError) -> str:
+    where = f"{error.host}:{error.port}"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"cannot reach the proxy at {where}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the host name {error.host} cannot be resolved"
+    if isinstance(error.os_error, ConnectionRefusedError):
+        return f"{where} refuses connections"
+    return f"cannot connect to {where} ({clean(str(error.os_error))})"

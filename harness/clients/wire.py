@@ -1,0 +1,291 @@
+"""The OpenAI wire format: request bodies from calls, replies from bodies. Owns which fields are read and what a valid
+reply is; sends nothing. An empty or null answer, a truncated one and a refusal are replies, whatever they are worth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import orjson
+
+from harness.clients.failures import Failure, bad_reply, clean, from_status
+from harness.errors import ConfigError, ModelError
+from harness.types import JsonDict, Message, ModelCall, ModelResponse, Prompt, Usage
+
+CHAT_PATH = "/chat/completions"
+COMPLETIONS_PATH = "/completions"
+
+CHARS_PER_TOKEN = 4
+"""For pacing only: close enough for English, and the reply's usage corrects it."""
+
+IMAGE_TOKENS = 1000
+"""For pacing only: what a content part that is not text is taken for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call, ready to send."""
+
+    path: str
+    body: bytes
+    is_chat: bool
+
+
+def check_sampling_args(args: Mapping[str, Any]) -> None:
+    """Refuse what would make a reply that is not read, or answers that are paid for and dropped.
+
+    Raises:
+        ConfigError: `stream` is on or `n` is more than 1.
+    """
+    extra = args.get("extra_body")
+    sources = [args, cast("Mapping[str, Any]", extra)] if isinstance(extra, Mapping) else [args]
+    for source in sources:
+        if source.get("stream"):
+            raise ConfigError("sampling_args.stream: streamed replies are not read; remove it")
+        n = source.get("n")
+        if isinstance(n, int) and n > 1:
+            raise ConfigError(f"sampling_args.n = {n}: only one answer a request is used; use -r {n} for more rollouts")
+
+
+def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None) -> dict[str, Any]:
+    """`over` laid over `base`; `extra_body` key by key. None stays: it drops a key when the body is built."""
+    merged = {**base, **(over or {})}
+    below, above = base.get("extra_body"), (over or {}).get("extra_body")
+    if isinstance(below, Mapping) and isinstance(above, Mapping):
+        merged["extra_body"] = {**cast("Mapping[str, Any]", below), **cast("Mapping[str, Any]", above)}
+    return merged
+
+
+def build_request(call: ModelCall) -> Request:
+    """The body of `call`: model, messages or prompt, tools, then the sampling arguments as they are.
+
+    Raises:
+        ModelError: the call holds something that JSON cannot, or asks for what is not read.
+    """
+    try:
+        check_sampling_args(call.sampling_args)
+    except ConfigError as error:
+        raise ModelError(str(error), reason="bad_request") from error
+    is_chat = not isinstance(call.prompt, str)
+    body: dict[str, Any] = {"model": call.model, ("messages" if is_chat else "prompt"): call.prompt}
+    if call.tools:
+        body["tools"] = list(call.tools)
+    for name, value in call.sampling_args.items():
+        if name == "extra_body" and isinstance(value, Mapping):
+            body.update(cast("Mapping[str, Any]", value))
+        elif value is not None and name != "extra_body":
+            body[name] = value
+    return Request(CHAT_PATH if is_chat else COMPLETIONS_PATH, _dump(body), is_chat)
+
+
+def _dump(body: JsonDict) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        pass
+    try:
+        # What orjson refuses but JSON allows: integers beyond 64 bits, lone surrogates, keys that are no strings.
+        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"the request cannot be written as JSON: {error}", reason="bad_request") from error
+
+
+def estimate_prompt_tokens(prompt: Prompt) -> int:
+    """A cheap guess of the prompt's tokens, for `tpm` pacing."""
+    if isinstance(prompt, str):
+        return len(prompt) // CHARS_PER_TOKEN + 1
+    total = 0
+    for message in prompt:
+        content = message.get("content")
+        if isinstance(content, str):
+            total += len(content) // CHARS_PER_TOKEN + 4
+        elif isinstance(content, list):
+            for part in cast("list[object]", content):
+                text = cast("dict[str, object]", part).get("text") if isinstance(part, dict) else None
+                total += len(text) // CHARS_PER_TOKEN if isinstance(text, str) else IMAGE_TOKENS
+    return total
+
+
+def asked_output_tokens(call: ModelCall) -> int | None:
+    """`max_completion_tokens` or `max_tokens` of the call, if it sets one."""
+    for name in ("max_completion_tokens", "max_tokens"):
+        value = call.sampling_args.get(name)
+        if isinstance(value, int):
+            return value
+    return None
+
+
+def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Failure:
+    """Read a 2xx. Only the first choice is used.
+
+    Returns:
+        The reply, or why there is none: no JSON, no choices, fields of the wrong type, or an error that the endpoint
+        wrapped into a 200 (routers do), which counts as the status that it names.
+    """
+    try:
+        value: object = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        value = _load_leniently(body)
+    if not isinstance(value, dict):
+        return bad_reply(_what_instead(body), status)
+    fields = cast("dict[str, Any]", value)
+    choices: object = fields.get("choices")
+    choice: object = cast("list[object]", choices)[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict):
+        return _wrapped_error(fields, body) or bad_reply("its choices are empty", status)
+    picked = cast("dict[str, Any]", choice)
+    finish = picked.get("finish_reason")
+    message = _chat_message(picked) if is_chat else _completion_message(picked)
+    if isinstance(message, str):
+        return _wrapped_error(picked, body) or bad_reply(message, status)
+    if finish == "error":
+        return _wrapped_error(picked, body) or bad_reply("its finish_reason is `error`", status)
+    if finish == "content_filter" and not message.get("content") and not message.get("refusal"):
+        # The transcript has no finish reason: without this the provider's refusal would look like an empty answer.
+        message["refusal"] = "content_filter"
+    model, reply_id = fields.get("model"), fields.get("id")
+    return ModelResponse(
+        message,
+        finish if isinstance(finish, str) else None,
+        read_usage(fields.get("usage")),
+        model if isinstance(model, str) else None,
+        reply_id if isinstance(reply_id, str) else None,
+    )
+
+
+def read_usage(usage: object) -> Usage:
+    """Tokens and cost of one reply; without both counts the reply is `unreported`."""
+    if not isinstance(usage, dict):
+        return Usage(requests=1, unreported=1)
+    fields = cast("dict[str, Any]", usage)
+    tokens_in, tokens_out = fields.get("prompt_tokens"), fields.get("completion_tokens")
+    if not isinstance(tokens_in, int) or not isinstance(tokens_out, int):
+        return Usage(requests=1, unreported=1)
+    if len(fields) <= 3:  # the common case: two counts and their sum
+        return Usage(tokens_in, tokens_out, requests=1)
+    cost = fields.get("cost")
+    return Usage(
+        tokens_in,
+        tokens_out,
+        _detail(fields, "completion_tokens_details", "reasoning_tokens"),
+        _detail(fields, "prompt_tokens_details", "cached_tokens") or _count(fields.get("prompt_cache_hit_tokens")),
+        requests=1,
+        cost=float(cost) if isinstance(cost, int | float) else None,
+    )
+
+
+def _detail(usage: dict[str, Any], table: str, name: str) -> int:
+    details: object = usage.get(table)
+    return _count(cast("dict[str, object]", details).get(name)) if isinstance(details, dict) else 0
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _chat_message(choice: dict[str, Any]) -> Message | str:
+    """The assistant message for the transcript, or what is wrong with it.
+
+    The provider's own fields survive (signatures that it wants back among them); nulls and empty lists go, `reasoning`
+    becomes `reasoning_content`, arguments of tool calls stay the text that the model wrote.
+    """
+    raw: object = choice.get("message")
+    if not isinstance(raw, dict):
+        return "its choice has no message"
+    fields = cast("dict[str, Any]", raw)
+    content: object = fields.get("content")
+    if not (content is None or isinstance(content, str | list)):
+        return f"the content of its message is of type {type(content).__name__}"
+    message: Message = {"role": fields.get("role") or "assistant", "content": content}
+    for name, value in fields.items():
+        if value is not None and value != [] and name not in message:
+            message[name] = value
+    if isinstance(message.get("reasoning"), str):
+        message.setdefault("reasoning_content", message["reasoning"])
+        del message["reasoning"]
+    if "tool_calls" in message:
+        calls = _tool_calls(message["tool_calls"])
+        if calls is None:
+            return "its tool calls have no function name"
+        message["tool_calls"] = calls
+    return message
+
+
+def _tool_calls(raw: object) -> list[JsonDict] | None:
+    if not isinstance(raw, list):
+        return None
+    calls: list[JsonDict] = []
+    for index, entry in enumerate(cast("list[object]", raw)):
+        call = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        function: object = call.get("function")
+        if not isinstance(function, dict):
+            return None
+        named = cast("dict[str, Any]", function)
+        if not isinstance(named.get("name"), str):
+            return None
+        arguments: object = named.get("arguments")
+        if not isinstance(arguments, str):
+            # Some servers send the parsed object; the wire format, and every later request, wants text.
+            arguments = "" if arguments is None else json.dumps(arguments)
+        calls.append(
+            {
+                **call,
+                "id": call.get("id") or f"call_{index}",
+                "type": call.get("type") or "function",
+                "function": {**named, "arguments": arguments},
+            }
+        )
+    return calls
+
+
+def _completion_message(choice: dict[str, Any]) -> Message | str:
+    text: object = choice.get("text")
+    if text is not None and not isinstance(text, str):
+        return f"the text of its choice is of type {type(text).__name__}"
+    if "text" not in choice:
+        return "its choice has no text"
+    return {"role": "assistant", "content": text}
+
+
+def _wrapped_error(fields: dict[str, Any], body: bytes) -> Failure | None:
+    error: object = fields.get("error")
+    if not error:
+        return None
+    code: object = cast("dict[str, object]", error).get("code") if isinstance(error, dict) else None
+    number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else 0
+    if 400 <= number <= 599:
+        return from_status(number, orjson.dumps({"error": error}))
+    words = cast("dict[str, object]", error).get("message") if isinstance(error, dict) else error
+    return bad_reply(f"an error inside: {clean(str(words or body[:300].decode('utf-8', 'replace')))}")
+
+
+def _load_leniently(body: bytes) -> object:
+    """What Python's parser accepts and orjson does not: NaN and infinities (log-probabilities), lone surrogates."""
+    try:
+        return _without_surrogates(json.loads(body))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _without_surrogates(value: object) -> object:
+    """`value` with lone surrogates replaced by U+FFFD: no file and no later request could hold them."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_without_surrogates(entry) for entry in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {key: _without_surrogates(entry) for key, entry in cast("dict[str, object]", value).items()}
+    return value
+
+
+def _what_instead(body: bytes) -> str:
+    text = body[:2000].decode("utf-8", "replace").strip()
+    if not text:
+        return "its body is empty"
+    if text[:1] == "<":
+        return f"its body is a web page, not JSON: {clean(text)}"
+    if text.startswith(("data:", "event:", ":")):
+        return "its body is an event stream, which was not asked for"
+    return f"its body is not a JSON object: {clean(text)}"

@@ -1,0 +1,222 @@
+"""The endpoint registry: aliases of models with their url, key variable and limits. Owns reading `endpoints.toml` and
+`endpoints.py` (whose one literal is read; the file is never run); owns no choice between registry and other layers."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from harness.config.schema import BY_PATH, Setting
+from harness.config.sections import Place
+from harness.config.values import check
+from harness.config.wording import shown, shown_path, suggestion
+from harness.errors import ConfigError
+
+DEFAULT_FILES = ("configs/endpoints.toml", "configs/endpoints.py")
+
+_KEYS = ("model", "url", "key", "headers", "rpm", "tpm", "max_concurrent", "price")
+_PRICES = ("input", "output", "cached_input")
+
+_SETTING_OF: Mapping[str, Setting] = {
+    "model": BY_PATH["model", "model"],
+    "url": BY_PATH["model", "api_base_url"],
+    "key": BY_PATH["model", "api_key_var"],
+    "headers": BY_PATH["model", "extra_headers"],
+    "rpm": BY_PATH["model", "rpm"],
+    "tpm": BY_PATH["model", "tpm"],
+    "max_concurrent": BY_PATH["model", "max_concurrent"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address that answers for a model, with all that a client needs but the key itself."""
+
+    url: str
+    """Base URL; empty for the embedded reference server."""
+    key_var: str | None
+    """Environment variable that holds the key; None sends none."""
+    model: str
+    """The model's name at this endpoint."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    rpm: int | None = None
+    """Requests a minute."""
+    tpm: int | None = None
+    """Tokens a minute."""
+    max_concurrent: int | None = None
+    """Requests in flight at this endpoint; None is the run's own bound."""
+    price: Mapping[str, float] | None = None
+    """US dollars a million tokens, by `input`, `output` and `cached_input`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """One entry of the registry: only what it says itself."""
+
+    alias: str
+    values: Mapping[tuple[str, str], object]
+    """Settings by path, checked."""
+    price: Mapping[str, float] | None
+    place: Place
+
+    def where(self, path: tuple[str, str]) -> str:
+        """File and key path of a value."""
+        return self.place.of(next(key for key, setting in _SETTING_OF.items() if setting.path == path))
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """Replicas by alias."""
+
+    entries: Mapping[str, tuple[Registered, ...]] = field(default_factory=dict[str, tuple[Registered, ...]])
+    file: str = ""
+    """The file as the user would type it; empty when there is none."""
+
+    def over(self, other: Registry) -> Registry:
+        """This registry, with the other's entries for aliases that it does not know."""
+        return Registry({**other.entries, **self.entries}, other.file or self.file)
+
+
+def load_registry(path: Path | None, cwd: Path) -> Registry:
+    """The registry in `path`, or in the default files under `cwd`; empty when no default file exists.
+
+    Raises:
+        ConfigError: `path` does not exist, or a file is not as it should be.
+    """
+    if path is None:
+        found = next((cwd / name for name in DEFAULT_FILES if (cwd / name).is_file()), None)
+        return Registry() if found is None else _read(found, cwd)
+    if path.is_dir():
+        inside = [path / Path(name).name for name in DEFAULT_FILES]
+        path = next((each for each in inside if each.is_file()), inside[0])
+    if not path.is_file():
+        raise ConfigError(f"{shown_path(path, cwd)}: no such endpoint registry; -e takes a .toml or .py file")
+    return _read(path, cwd)
+
+
+def _read(path: Path, cwd: Path) -> Registry:
+    file = shown_path(path, cwd)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{file}: cannot be read: {exc}") from None
+    if path.suffix == ".py":
+        return Registry(_from_python(text, file), file)
+    if path.suffix != ".toml":
+        raise ConfigError(f"{file}: an endpoint registry is a .toml or .py file")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError(f"{file}: not valid TOML: {exc}") from None
+    for name in document:
+        if name != "endpoint":
+            raise ConfigError(f"{file}: {name}: unknown table; {suggestion(name, ['endpoint'])}")
+    return Registry(read_tables(document.get("endpoint", []), Place(file)), file)
+
+
+def read_tables(tables: object, place: Place) -> dict[str, tuple[Registered, ...]]:
+    """The `[[endpoint]]` tables of a registry or a suite; repeated ids are replicas.
+
+    Raises:
+        ConfigError: one is not as it should be.
+    """
+    if not isinstance(tables, list):
+        raise ConfigError(f"{place.of('endpoint')}: must be written [[endpoint]]")
+    found: dict[str, tuple[Registered, ...]] = {}
+    for index, table in enumerate(cast("list[object]", tables)):
+        at = Place(place.file, f"endpoint[{index}]")
+        if not isinstance(table, dict):
+            raise ConfigError(f"{at.of()}: must be a table")
+        values = cast("dict[str, object]", table)
+        alias = values.get("endpoint_id")
+        if not isinstance(alias, str) or not alias:
+            raise ConfigError(f"{at.of('endpoint_id')}: must be a string: the alias that -m takes")
+        _add(found, _entry(alias, {key: item for key, item in values.items() if key != "endpoint_id"}, at))
+    return found
+
+
+def _from_python(text: str, file: str) -> dict[str, tuple[Registered, ...]]:
+    found: dict[str, tuple[Registered, ...]] = {}
+    for alias, value in _literal(text, file).items():
+        place = Place(file, f"ENDPOINTS[{shown(alias)}]")
+        replicas = cast("list[object]", value) if isinstance(value, list) else [value]
+        for replica in replicas:
+            if not isinstance(alias, str) or not alias or not isinstance(replica, dict):
+                raise ConfigError(f'{place.of()}: must be a dict with "model", "url" and "key"')
+            _add(found, _entry(alias, cast("dict[str, object]", replica), place))
+    return found
+
+
+def _literal(text: str, file: str) -> dict[object, object]:
+    """The dict that the file gives ENDPOINTS, read as a literal."""
+    try:
+        statements = ast.parse(text).body
+    except (SyntaxError, ValueError) as exc:
+        raise ConfigError(f"{file}: not valid Python: {exc}") from None
+    node = next((found for each in reversed(statements) if (found := _assigned(each)) is not None), None)
+    if node is None:
+        raise ConfigError(f'{file}: ENDPOINTS: missing; write ENDPOINTS = {{"alias": {{"model": …, "url": …}}}}')
+    try:
+        value: object = ast.literal_eval(node)
+    except (ValueError, TypeError, RecursionError):
+        raise ConfigError(f"{file}: ENDPOINTS (line {node.lineno}): must be one literal; the file is not run") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{file}: ENDPOINTS: must be a dict of dicts by alias")
+    return cast("dict[object, object]", value)
+
+
+def _assigned(statement: ast.stmt) -> ast.expr | None:
+    """The value that a statement gives ENDPOINTS."""
+    if isinstance(statement, ast.Assign):
+        targets, value = statement.targets, statement.value
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets, value = [statement.target], statement.value
+    else:
+        return None
+    return value if any(isinstance(each, ast.Name) and each.id == "ENDPOINTS" for each in targets) else None
+
+
+def _entry(alias: str, table: Mapping[str, object], place: Place) -> Registered:
+    for key in table:
+        if key not in _KEYS:
+            raise ConfigError(f"{place.of(key)}: unknown key; {suggestion(key, _KEYS)}")
+    if "url" not in table:
+        raise ConfigError(f"{place.of('url')}: missing; endpoint {alias!r} needs its base URL")
+    values = {
+        setting.path: check(setting, table[key], place.of(key)) for key, setting in _SETTING_OF.items() if key in table
+    }
+    values.setdefault(("model", "model"), alias)
+    return Registered(alias, values, _price(table.get("price"), place), place)
+
+
+def _price(value: object, place: Place) -> Mapping[str, float] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ConfigError(
+            f"{place.of('price')}: must be a table of US dollars a million tokens: {{input = …, output = …}}"
+        )
+    price: dict[str, float] = {}
+    for key, amount in cast("dict[str, object]", value).items():
+        if key not in _PRICES:
+            raise ConfigError(f"{place.of('price', key)}: unknown key; {suggestion(key, _PRICES)}")
+        if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < float("inf"):
+            raise ConfigError(f"{place.of('price', key)} = {shown(amount)}: must be a number, 0 or more")
+        price[key] = float(amount)
+    return price
+
+
+def _add(found: dict[str, tuple[Registered, ...]], entry: Registered) -> None:
+    others = found.get(entry.alias, ())
+    name = entry.values["model", "model"]
+    if others and others[0].values["model", "model"] != name:
+        first = shown(others[0].values["model", "model"])
+        raise ConfigError(
+            f"{entry.place.of('model')} = {shown(name)}: replicas of {entry.alias!r} must name one model, "
+            f"and {others[0].place.of()} names {first}"
+        )
+    found[entry.alias] = (*others, entry)

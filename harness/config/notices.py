@@ -1,0 +1,115 @@
+"""What a user is told about settings that do not do what they seem to. Owns the search for flags that a file beats and
+for runs that look alike; changes no setting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.config.flags import typed
+from harness.config.layers import Entry, KeyPath, Layer, dotted, fold
+from harness.config.runs import ResolvedRun
+from harness.config.serving import Layers, drop_foreign
+from harness.config.wording import MASK, is_secret_header, listed, shown
+from harness.errors import ConfigError
+
+_FILE_LAYERS = ("defaults", "eval")
+
+
+@dataclass(frozen=True, slots=True)
+class Shadows:
+    """One run, as far as flags and files may disagree about it."""
+
+    name: str
+    layers: Layers
+    merged: Layer
+    swept: Layer
+
+
+def shadowed(runs: Sequence[Shadows]) -> list[str]:
+    """One line for every flag that a file beats, naming the runs in which it does."""
+    names: dict[tuple[str, str, str], list[str]] = {}
+    for run in runs:
+        for path, entry in run.layers.cli.items():
+            winner = _winner(path, entry, run.merged)
+            if winner is not None:
+                file, _, key = winner.origin.source.partition(": ")
+                told = f"{file} sets {key} = {_masked(winner)}"
+                instead = "change the sweep" if fold(winner.path) in run.swept else f"use {_instead(entry)}"
+                names.setdefault((entry.origin.source, told, instead), []).append(run.name)
+    return [
+        f"{flag} has no effect on {listed(which)}: {told}; {instead}" for (flag, told, instead), which in names.items()
+    ]
+
+
+def _winner(path: KeyPath, entry: Entry, merged: Layer) -> Entry | None:
+    """The file's entry that stands where the flag's would."""
+    for key, other in merged.items():
+        if (key[: len(path)] == path or path[: len(key)] == key) and other.origin.layer in _FILE_LAYERS:
+            return None if other.value == entry.value or other.value == {} else other
+    return None
+
+
+def not_used(runs: Sequence[Shadows]) -> list[str]:
+    """A line for a file's url, key variable or headers that were left out: they were written for another model."""
+    names: dict[str, list[str]] = {}
+    for run in runs:
+        kept = drop_foreign(run.layers)
+        pairs = ((run.layers.defaults, kept.defaults), (run.layers.entry, kept.entry))
+        gone = [entry for before, after in pairs for path, entry in before.items()
+                if path not in after and path not in kept.entry and path not in kept.override]  # fmt: skip
+        if gone:
+            fields = ", ".join(dict.fromkeys(entry.origin.source for entry in gone))
+            names.setdefault(fields, []).append(run.name)
+    return [f"{fields} is not used for {listed(which)}: a higher layer names a model there, and this was written for "
+            "another; set it beside that model" for fields, which in names.items()]  # fmt: skip
+
+
+def _masked(entry: Entry) -> str:
+    return MASK if _is_secret(entry) else shown(entry.value)
+
+
+def _is_secret(entry: Entry) -> bool:
+    return entry.path[:2] == ("model", "extra_headers") and is_secret_header(entry.path[-1])
+
+
+def _instead(entry: Entry) -> str:
+    value = "…" if _is_secret(entry) else typed(entry.value)
+    return f"--set {dotted(entry.path)}={value}"
+
+
+def alike(runs: Sequence[ResolvedRun]) -> list[str]:
+    """A line for runs that tables cannot tell apart."""
+    counts: dict[tuple[str, str], int] = {}
+    for run in runs:
+        label = (run.settings.env.name, run.settings.model.model)
+        counts[label] = counts.get(label, 0) + 1
+    return [
+        f"{count} runs are called {name!r} with model {model}; give each a `name` to tell them apart"
+        for (name, model), count in counts.items()
+        if count > 1
+    ]
+
+
+def refuse_hub_clashes(runs: Sequence[ResolvedRun], places: Mapping[int, str]) -> None:
+    """Stop when two runs would be the same dataset on the Hub: same repository, same name.
+
+    Args:
+        runs: All runs.
+        places: What to call each run in the message, by index.
+
+    Raises:
+        ConfigError: names both and what to change.
+    """
+    taken: dict[tuple[str, str], int] = {}
+    for index, run in enumerate(runs):
+        if not run.settings.save.save_to_hf_hub:
+            continue
+        env, model = run.settings.env, run.settings.model.model
+        repository = run.settings.save.hf_hub_dataset_name or f"{env.env_id}_{model}"
+        first = taken.setdefault((repository.casefold(), env.name), index)
+        if first != index:
+            raise ConfigError(
+                f"{places[index]}: would be pushed to the Hub as {env.name!r} in {repository}, like {places[first]}; "
+                "give each its own `name` or `hf_hub_dataset_name`"
+            )

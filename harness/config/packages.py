@@ -1,0 +1,249 @@
+"""Facts about an environment's package, found without importing it: its module, its distribution, its source files and
+the defaults in its own `pyproject.toml`. Owns the search; needs the standard library alone, so that it can be tried
+under every interpreter. The defaults are handed on unchecked."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, PackageNotFoundError
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+ENTRY_POINT_GROUP = "harness.environments"
+TABLES = ("harness", "verifiers")
+"""`[tool.<name>.eval]`, in the order in which they count."""
+
+_PROJECT_LEVELS = 3
+"""Folders above a source file in which its pyproject.toml may lie: `src/<package>/` layouts need two."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEnvironment:
+    """An environment that can be imported, and what is known of it without doing so."""
+
+    module: str
+    dist_name: str | None = None
+    """The distribution that the module came with; None for a module that no distribution claims."""
+    dist_version: str | None = None
+    source_files: tuple[Path, ...] = ()
+    """The module's own Python files, sorted."""
+    defaults: dict[str, object] = field(default_factory=dict[str, object])
+    """The table `[tool.harness.eval]`, else `[tool.verifiers.eval]`, as written."""
+    defaults_source: str | None = None
+    """File and table of the defaults."""
+    notice: str | None = None
+    """Why defaults that should be there were not taken."""
+
+
+def module_name(env_id: str) -> str:
+    """The module that an environment's name stands for: `org/my-env` is `my_env`."""
+    return env_id.rsplit("/", 1)[-1].replace("-", "_")
+
+
+def find_environment(env_id: str) -> FoundEnvironment | None:
+    """Look `env_id` up among what could be imported.
+
+    Args:
+        env_id: The environment's name, with or without an organisation in front.
+
+    Returns:
+        What is known of it; None when no module of that name can be imported.
+    """
+    module = module_name(env_id)
+    source = _module_file(module)
+    if source is None:
+        return None
+    dist = _distribution_of(module, source)
+    pyproject, notice = _pyproject_of(module, source, dist)
+    defaults, table = _defaults(pyproject)
+    return FoundEnvironment(
+        module,
+        dist.name if dist else None,
+        dist.version if dist else None,
+        _source_files(source),
+        defaults,
+        f"{pyproject} [{table}]" if table else None,
+        notice,
+    )
+
+
+def installed_environments() -> tuple[str, ...]:
+    """Names that installed distributions declare as environments, sorted."""
+    return tuple(sorted({point.name for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}))
+
+
+def local_environments(folder: Path) -> dict[str, Path]:
+    """Environment projects under `folder` by the name that they would be run by, installed or not."""
+    if not folder.is_dir():
+        return {}
+    projects = sorted(path.parent for path in folder.glob("*/pyproject.toml"))
+    return {_project_name(path / "pyproject.toml") or path.name.replace("_", "-"): path for path in projects}
+
+
+def _module_file(module: str) -> Path | None:
+    """Where the module's code lies; None for what no environment can be: nothing, a namespace, the standard library."""
+    if not module.isidentifier() or module in sys.stdlib_module_names:
+        return None
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # ValueError: a module in sys.modules that has no spec
+        return None
+    if spec is None or spec.origin is None or not spec.has_location:
+        return None
+    return Path(spec.origin)
+
+
+def _code_root(source: Path) -> Path:
+    """The package's folder, or the single module's file."""
+    return source.parent if source.stem == "__init__" else source
+
+
+def _source_files(source: Path) -> tuple[Path, ...]:
+    root = _code_root(source)
+    return tuple(sorted(root.rglob("*.py"))) if root.is_dir() else (root,)
+
+
+def _distribution_of(module: str, source: Path) -> Distribution | None:
+    """The distribution that put `source` there. Likely names first: asking all of them reads every file list."""
+    declared = (point.dist for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP) if
+                point.value.partition(":")[0].partition(".")[0] == module)  # fmt: skip
+    for dist in (_by_name(module), *declared):
+        if dist is not None and _owns(dist, module, source):
+            return dist
+    return next((dist for dist in importlib.metadata.distributions() if _owns(dist, module, source)), None)
+
+
+def _by_name(module: str) -> Distribution | None:
+    try:
+        return importlib.metadata.distribution(module)
+    except PackageNotFoundError:
+        return None
+
+
+def _owns(dist: Distribution, module: str, source: Path) -> bool:
+    """Whether `dist` is where the module comes from: by its file list, or as an editable install."""
+    code = _code_root(source)
+    for file in dist.files or ():
+        where = Path(str(dist.locate_file(file)))
+        if file.name == source.name and _same(where, source):
+            return True
+        if len(file.parts) > 1:  # what an editable install leaves lies at the top of site-packages
+            continue
+        if file.suffix == ".pth" and _pth_names(where, code.parent):
+            return True
+        if file.suffix == ".py" and "editable" in file.name and _finder_names(where, code):
+            return True
+    return _is_development(dist, module, code)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one == other or one.resolve() == other.resolve()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _pth_names(pth: Path, folder: Path) -> bool:
+    """Whether a path file puts `folder` on the import path."""
+    lines = (line.strip() for line in _text(pth).splitlines())
+    return any(
+        line and not line.startswith(("#", "import ", "import\t")) and _same(Path(line), folder) for line in lines
+    )
+
+
+def _finder_names(finder: Path, code: Path) -> bool:
+    """Whether an editable install's import hook maps to `code`; hooks hold the path as a string literal."""
+    target = re.escape(repr(str(code.with_suffix("") if code.suffix == ".py" else code))[1:-1])
+    return re.search(rf"['\"]{target}(?:\.py|[\\/][^'\"]*)?['\"]", _text(finder)) is not None
+
+
+def _is_development(dist: Distribution, module: str, code: Path) -> bool:
+    """Installs without a file list: an `.egg-info` beside the source that names the module."""
+    top_level = (dist.read_text("top_level.txt") or "").split()
+    return not dist.files and module in top_level and _same(Path(str(dist.locate_file(code.name))), code)
+
+
+def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple[Path | None, str | None]:
+    """The pyproject.toml that is this distribution's own, and a notice when another's stands in its place."""
+    name = _normal(dist.name if dist else module)
+    shipped = (
+        [Path(str(dist.locate_file(file))) for file in (dist.files or ()) if file.name == "pyproject.toml"]
+        if dist
+        else []
+    )
+    for path in (*shipped, *_beside(source, dist)):
+        if (project := _project_name(path)) and _normal(project) == name:
+            return path, None
+    if shipped:
+        found = _project_name(shipped[0])
+        what = f"is {found!r}'s" if found else "cannot be read"
+        return None, f"{module}: defaults not taken: {shipped[0]} {what}, not {name!r}'s; reinstall {name}"
+    return None, None
+
+
+def _beside(source: Path, dist: Distribution | None) -> Iterator[Path]:
+    """Where a source checkout has its pyproject.toml, nearest first."""
+    folder = source.parent
+    for _ in range(_PROJECT_LEVELS):
+        yield folder / "pyproject.toml"
+        folder = folder.parent
+    if (project := _editable_project(dist)) is not None:
+        yield project / "pyproject.toml"
+
+
+def _editable_project(dist: Distribution | None) -> Path | None:
+    """The folder that an editable install was made from (PEP 610)."""
+    try:
+        record: object = json.loads((dist.read_text("direct_url.json") if dist else None) or "null")
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    url = cast("dict[str, object]", record).get("url")
+    if "dir_info" not in record or not isinstance(url, str) or not url.startswith("file:"):
+        return None
+    return Path(url2pathname(urlsplit(url).path))
+
+
+def _toml(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
+def _table(parent: dict[str, object], *names: str) -> dict[str, object]:
+    for name in names:
+        child = parent.get(name)
+        parent = cast("dict[str, object]", child) if isinstance(child, dict) else {}
+    return parent
+
+
+def _project_name(path: Path) -> str | None:
+    name = _table(_toml(path), "project").get("name")
+    return name if isinstance(name, str) and name else None
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _defaults(path: Path | None) -> tuple[dict[str, object], str | None]:
+    document = _toml(path) if path else {}
+    for tool in TABLES:
+        if table := _table(document, "tool", tool, "eval"):
+            return table, f"tool.{tool}.eval"
+    return {}, None

@@ -1,0 +1,246 @@
+"""From a target and flags to resolved runs: reads the files, lays the layers over each other, decides every setting.
+Owns precedence; touches neither network nor environment variables, and imports no environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from pydantic import ValidationError
+
+from harness.config.endpoints import Registry, load_registry
+from harness.config.flags import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
+from harness.config.layers import Entry, KeyPath, Layer, LayerName, Origin, below, dotted, merge, value_at
+from harness.config.lookup import require_environment
+from harness.config.notices import Shadows, alike, not_used, refuse_hub_clashes, shadowed
+from harness.config.packages import FoundEnvironment
+from harness.config.runs import Resolution, ResolvedRun
+from harness.config.schema import BY_PATH, GROUPS, SETTINGS, RunSettings
+from harness.config.sections import Place, Rules, builtins, entry_for, read_section
+from harness.config.serving import Layers, Served, is_loopback, serve, serving_notices
+from harness.config.suite import ENV_ID, Suite, read_target
+from harness.config.suite import Entry as SuiteEntry
+from harness.config.wording import listed, shown_path, suggestion
+from harness.errors import ConfigError
+
+__all__ = ["Origin", "Resolution", "ResolvedRun", "missing_keys", "resolve"]
+
+_RANK: tuple[LayerName, ...] = ("builtin", "package", "registry", "cli", "defaults", "eval", "set")
+NAME = BY_PATH["env", "name"]
+OUTPUT_DIR = BY_PATH["save", "output_dir"]
+_DERIVED_BOUNDS = (("model", "max_concurrent_generation"), ("model", "max_concurrent_scoring"))
+_NOT_A_DEFAULT = "an environment's defaults cannot name an environment or a run"
+_PACKAGE = Rules(
+    "package", groups=("env",), grouped=False, barred={key: _NOT_A_DEFAULT for key in ("env_id", "id", "name")}
+)
+
+
+def resolve(
+    target: str,
+    flags: Mapping[str, object],
+    sets: Sequence[str] = (),
+    endpoints_path: str | None = None,
+    cwd: Path | None = None,
+) -> Resolution:
+    """Decide every setting of every run that `target` asks for.
+
+    Args:
+        target: A suite file (`.toml`), or environments separated by commas.
+        flags: Command-line values by setting key, dotted path or shortcut key; see `flags.command_line`.
+        sets: `--set` texts, each `PATH=VALUE` or `ENV_ID:PATH=VALUE`.
+        endpoints_path: Endpoint registry; None takes `configs/endpoints.toml`, else `configs/endpoints.py`, if there.
+        cwd: Where relative paths start; None is the working directory.
+
+    Returns:
+        The runs, in the order of the file or list, with what the user should be told.
+
+    Raises:
+        ConfigError: a setting, file or flag is not as it should be.
+        EnvironmentNotFound: an environment is not installed.
+    """
+    job = _Job(target, flags, [parse_set(text) for text in sets], endpoints_path, cwd or Path.cwd())
+    return job.resolution()
+
+
+def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
+    """Stop before the first call when a key variable is unset; loopback and the reference server need no key.
+
+    Args:
+        resolution: The runs.
+        environ: Where key variables are looked up.
+
+    Raises:
+        ConfigError: names each missing variable and the runs that need it.
+    """
+    missing: dict[tuple[str, str], list[str]] = {}
+    for run in resolution.runs:
+        for endpoint in run.endpoints:
+            name = endpoint.key_var
+            if name and not is_loopback(endpoint.url) and not environ.get(name, "").strip():
+                missing.setdefault((name, endpoint.url), []).append(run.settings.env.name)
+    if missing:
+        lines = [f"{name} is not set, and {listed(runs)} at {url} needs it"
+                 for (name, url), runs in missing.items()]  # fmt: skip
+        raise ConfigError(
+            f"{'; '.join(lines)}. Export it or put it in .env, name another variable with -k, ask another endpoint "
+            "with -b, or try `-m reference/oracle`, which needs no key"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One call of `resolve`."""
+
+    target: str
+    flags: Mapping[str, object]
+    overrides: Sequence[Override]
+    endpoints_path: str | None
+    cwd: Path
+
+    def resolution(self) -> Resolution:
+        cli = command_line(self.flags)
+        suite = read_target(self.target, self.cwd)
+        if NAME.path in cli and len(suite.entries) > 1:
+            raise ConfigError(
+                f"--name names one run, and {self.target} has {len(suite.entries)}; use `name` in a suite file"
+            )
+        registry, notices = self._registry(suite)
+        self._check_overrides(suite)
+        drafts = [self._draft(entry, suite, cli, registry) for entry in suite.entries]
+        runs = tuple(draft.run for draft in drafts)
+        refuse_hub_clashes(runs, {index: draft.place for index, draft in enumerate(drafts)})
+        shadows = [draft.shadows for draft in drafts]
+        notices += [*shadowed(shadows), *not_used(shadows)]
+        notices += [notice for draft in drafts for notice in draft.notices]
+        notices += [*alike(runs), *self._idle_flags(runs)]
+        return Resolution(runs, tuple(dict.fromkeys(notices)), suite.path)
+
+    def _registry(self, suite: Suite) -> tuple[Registry, list[str]]:
+        typed = self.endpoints_path or cast("str | None", self.flags.get(ENDPOINTS_PATH))
+        override = next((each.endpoints_path for each in reversed(self.overrides) if each.endpoints_path), None)
+        notices: list[str] = []
+        path = self.cwd / override if override else suite.endpoints_path or (self.cwd / typed if typed else None)
+        if typed and suite.endpoints_path and not override:
+            file = shown_path(cast("Path", suite.path), self.cwd)
+            notices.append(f"-e {typed} has no effect: {file} sets endpoints_path; use --set endpoints_path={typed}")
+        return suite.endpoints.over(load_registry(path, self.cwd)), notices
+
+    def _check_overrides(self, suite: Suite) -> None:
+        names: list[str] = []
+        for entry in suite.entries:
+            merged = merge(suite.defaults, entry.layer)
+            found = {str(merged[path].value) for path in (ENV_ID.path, NAME.path) if path in merged}
+            names += sorted(found)
+            for override in self._overrides_for(merged):
+                if any(_overlap(path, swept) for path in override.layer for swept in entry.swept):
+                    raise ConfigError(f"--set {override.text}: {entry.place.of('sweep')} sweeps this setting")
+        for override in self.overrides:
+            if override.env_id and not any(override.applies_to(name, name) for name in names):
+                raise ConfigError(
+                    f"--set {override.text}: no run of {override.env_id!r}; {suggestion(override.env_id, names)}"
+                )
+
+    def _overrides_for(self, merged: Layer) -> list[Override]:
+        env_id = str(merged[ENV_ID.path].value) if ENV_ID.path in merged else ""
+        name = str(merged[NAME.path].value) if NAME.path in merged else env_id
+        return [override for override in self.overrides if override.applies_to(env_id, name)]
+
+    def _draft(self, entry: SuiteEntry, suite: Suite, cli: Layer, registry: Registry) -> _Draft:
+        asked = merge(suite.defaults, entry.layer)
+        if ENV_ID.path not in asked:
+            raise ConfigError(f'{entry.place.of()}: names no environment; add env_id = "…" to it, or to [env]')
+        named = asked[ENV_ID.path]
+        where = named.origin.source if named.origin.layer != "cli" else "bench run"
+        found = require_environment(str(named.value), where, self.cwd)
+        cli, notices = self._with_output_dir(cli, found)
+        package = _package_layer(found, self.cwd)
+        override = merge(*(each.layer for each in self._overrides_for(asked)))
+        layers = Layers(builtins(), package, cli, suite.defaults, entry.layer, override)
+        served = serve(layers, registry)
+        run = _run(_derive(served.merged, entry), served, found)
+        name = run.settings.env.name
+        notices += [
+            *([found.notice] if found.notice else []),
+            *serving_notices(served, registry),
+        ]
+        return _Draft(run, Shadows(name, layers, served.asked, entry.swept), notices, entry.place.of())
+
+    def _with_output_dir(self, cli: Layer, found: FoundEnvironment) -> tuple[Layer, list[str]]:
+        """`-p DIR` says where results go, for environments that have a folder in DIR."""
+        folder = cast("str | None", self.flags.get(ENV_DIR_PATH))
+        if not folder:
+            return cli, []
+        if not (self.cwd / folder).is_dir():
+            raise ConfigError(f"-p {folder}: no such folder")
+        if OUTPUT_DIR.path in cli:
+            return cli, [f"-p {folder} has no effect: {cli[OUTPUT_DIR.path].origin.source} says where results go"]
+        inside = Path(folder) / found.module
+        if not (self.cwd / inside).is_dir():
+            return cli, [f"-p {folder} has no effect on {found.module}: there is no {inside}"]
+        return {**cli, **entry_for(OUTPUT_DIR, str(inside / "outputs"), Origin("cli", f"-p {folder}"))}, []
+
+    def _idle_flags(self, runs: Sequence[ResolvedRun]) -> list[str]:
+        named = self.flags.get("hf_hub_dataset_name")
+        if named and not any(run.settings.save.save_to_hf_hub for run in runs):
+            return [f"-D {named} has no effect: nothing is pushed without -H"]
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A run with what its notices are made from."""
+
+    run: ResolvedRun
+    shadows: Shadows
+    notices: list[str]
+    place: str
+
+
+def _overlap(one: KeyPath, other: KeyPath) -> bool:
+    return one[: len(other)] == other[: len(one)]
+
+
+def _package_layer(found: FoundEnvironment, cwd: Path) -> Layer:
+    if found.defaults_source is None:
+        return {}
+    path, _, table = found.defaults_source.rpartition(" [")
+    return read_section(found.defaults, Place(shown_path(Path(path), cwd), table.rstrip("]")), _PACKAGE)
+
+
+def _derive(merged: Layer, entry: SuiteEntry) -> Layer:
+    """Put in the settings whose built-in is another setting."""
+    derived: dict[KeyPath, Entry] = dict(merged)
+    env_id = merged[ENV_ID.path]
+    name = merged.get(NAME.path)
+    if name is None:
+        name = Entry(NAME.path, env_id.value, Origin("builtin", "env.env_id"))
+    if entry.label:
+        name = Entry(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))
+    derived[NAME.path] = name
+    bound = merged["model", "max_concurrent"]
+    for path in _DERIVED_BOUNDS:
+        source = f"model.max_concurrent ({bound.origin.source})"
+        derived.setdefault(path, Entry(path, bound.value, Origin(bound.origin.layer, source)))
+    return derived
+
+
+def _run(merged: Layer, served: Served, found: FoundEnvironment) -> ResolvedRun:
+    tables: dict[str, dict[str, object]] = {group: {} for group in GROUPS}
+    origins: dict[str, Origin] = {}
+    for setting in SETTINGS:
+        tables[setting.group][setting.key] = value_at(merged, setting.path)
+        entries = below(merged, setting.path)
+        origins[setting.dotted] = max((entry.origin for entry in entries), key=lambda origin: _RANK.index(origin.layer))
+        origins.update((dotted(entry.path), entry.origin) for entry in entries if len(entry.path) > len(setting.path))
+    try:
+        settings = RunSettings.model_validate(tables)
+    except ValidationError as exc:  # layers were checked: only a table merged from several can still be refused
+        error = exc.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in error["loc"])
+        raise ConfigError(f"{origins[path].source}: {error['msg']}") from None
+    if settings.save.save_to_hf_hub and not settings.save.save_results:
+        push, keep = origins["save.save_to_hf_hub"].source, origins["save.save_results"].source
+        raise ConfigError(f"{push} pushes what {keep} does not keep; leave one of them out")
+    return ResolvedRun(settings, origins, served.endpoints, served.alias, found)

@@ -1,0 +1,153 @@
+"""A resolved run: its settings, where each came from, and the file that repeats it. Owns that record and what of it may
+be written down; owns no resolution."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from harness.config.checks import NONE_WORD
+from harness.config.endpoints import Endpoint
+from harness.config.layers import Origin, dotted
+from harness.config.packages import FoundEnvironment
+from harness.config.schema import GROUPS, SETTINGS, RunSettings, Setting
+from harness.config.serving import is_reference
+from harness.config.wording import MASK, is_secret_header
+from harness.types import JsonDict
+
+_OF_ENDPOINT = ("api_base_url", "api_key_var", "extra_headers", "rpm", "tpm")
+"""Settings that a run's file leaves to its `[[endpoint]]` tables: replicas differ in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRun:
+    """One environment and one model, with every setting decided."""
+
+    settings: RunSettings
+    origins: Mapping[str, Origin]
+    """By dotted path: `env.num_examples`, and inside tables also `env.env_args.split`."""
+    endpoints: tuple[Endpoint, ...]
+    """Where the model is asked; more than one are replicas."""
+    alias: str | None = None
+    """The alias that led to the endpoints, if the registry knows one."""
+    found: FoundEnvironment | None = None
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the embedded reference server answers: a `reference/…` model that no layer gave a url."""
+        return is_reference(self.settings.model.model) and not self.settings.model.api_base_url
+
+    def value(self, setting: Setting) -> object:
+        """The value of one setting."""
+        return getattr(getattr(self.settings, setting.group), setting.key)
+
+    def described(self) -> dict[str, JsonDict]:
+        """Every setting as `{"value", "origin", "source"}` by dotted path, a table before its keys.
+
+        JSON-able and fit to be recorded: values of headers that may be credentials are masked.
+        """
+        described: dict[str, JsonDict] = {}
+        for setting in SETTINGS:
+            value = _public(setting, self.value(setting))
+            described[setting.dotted] = self._line(setting.dotted, value)
+            for path, leaf in _leaves(setting.path, value):
+                described[dotted(path)] = self._line(dotted(path), leaf)
+        return described
+
+    def _line(self, path: str, value: object) -> JsonDict:
+        origin = self.origins[path]
+        return {"value": value, "origin": origin.layer, "source": origin.source}
+
+    def to_toml(self) -> str:
+        """The run as a suite file: `bench run` on it repeats the run with the same settings.
+
+        Headers that may be credentials are left out, with a comment that says so.
+        """
+        import tomli_w
+
+        document: dict[str, object] = {}
+        comments = ["# One run, resolved: `bench run` on this file repeats it."]
+        dropped = [name for name in self.settings.model.extra_headers if is_secret_header(name)]
+        comments += [f"# header {name}: not recorded; give it again with --header" for name in dropped]
+        if self.alias is not None:
+            document["endpoint"] = [_endpoint_table(self.alias, endpoint) for endpoint in self.endpoints]
+        entry: dict[str, dict[str, object]] = {group: {} for group in GROUPS}
+        for setting in SETTINGS:
+            if not self._left_out(setting):
+                entry[setting.group][setting.key] = _toml_value(setting, self.value(setting))
+        if self.alias is not None:
+            entry["model"]["model"] = self.alias
+        document["eval"] = [entry]
+        return "\n".join(comments) + "\n\n" + tomli_w.dumps(document)
+
+    def _left_out(self, setting: Setting) -> bool:
+        value = self.value(setting)
+        if setting.key == "hf_hub_dataset_name":
+            return value is None
+        if setting.key == "max_concurrent":  # the bounds of the `[[endpoint]]` tables add up to it
+            return self.origins[setting.dotted].layer == "registry" and value != -1
+        if self.is_reference and setting.key in ("api_base_url", "api_key_var"):
+            return True
+        return self.alias is not None and setting.key in _OF_ENDPOINT
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """All runs of one invocation."""
+
+    runs: tuple[ResolvedRun, ...]
+    notices: tuple[str, ...] = ()
+    """One line each, for stderr: what a user might otherwise be fooled by."""
+    source: Path | None = None
+    """The suite file, when the target is one."""
+
+
+def _public(setting: Setting, value: object) -> object:
+    if setting.door.kind == "headers":
+        return {k: MASK if is_secret_header(k) else v for k, v in cast("dict[str, str]", value).items()}
+    return list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+
+
+def _leaves(path: tuple[str, ...], value: object) -> list[tuple[tuple[str, ...], object]]:
+    if not isinstance(value, dict):
+        return []
+    found: list[tuple[tuple[str, ...], object]] = []
+    for key, item in cast("dict[str, object]", value).items():
+        found += _leaves((*path, key), item) or [((*path, key), item)]
+    return found
+
+
+def _toml_value(setting: Setting, value: object) -> object:
+    if value is None:
+        return NONE_WORD
+    if setting.door.kind == "headers":
+        return {k: v for k, v in cast("dict[str, str]", value).items() if not is_secret_header(k)}
+    if setting.is_table and _holds_null(value):
+        return json.dumps(value, ensure_ascii=False)  # TOML has no null
+    return list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+
+
+def _holds_null(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_null(item) for item in cast("dict[str, object]", value).values())
+    if isinstance(value, list):
+        return any(_holds_null(item) for item in cast("list[object]", value))
+    return value is None
+
+
+def _endpoint_table(alias: str, endpoint: Endpoint) -> dict[str, object]:
+    table: dict[str, object] = {
+        "endpoint_id": alias,
+        "model": endpoint.model,
+        "url": endpoint.url,
+        "key": endpoint.key_var or "",
+        "headers": {k: v for k, v in endpoint.headers.items() if not is_secret_header(k)},
+        "rpm": endpoint.rpm,
+        "tpm": endpoint.tpm,
+        "max_concurrent": endpoint.max_concurrent,
+        "price": dict(endpoint.price) if endpoint.price else None,
+    }
+    return {key: value for key, value in table.items() if value is not None}

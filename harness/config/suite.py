@@ -1,0 +1,142 @@
+"""What `bench run TARGET` names: a suite file, or environments by name. Owns the shape of a suite file; owns no
+precedence and no built-in."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from harness.config.endpoints import Registry, read_tables
+from harness.config.layers import Layer, Origin, merge
+from harness.config.schema import BY_PATH
+from harness.config.sections import Place, Rules, entry_for, read_section
+from harness.config.sweeps import combinations
+from harness.config.values import check
+from harness.config.wording import nearest, shown, shown_path
+from harness.errors import ConfigError
+
+ENV_ID = BY_PATH["env", "env_id"]
+
+_TOP = ("eval", "ablation", "endpoint", "endpoints_path")
+_DEFAULTS = Rules("defaults", also=_TOP)
+_EVAL = Rules("eval", barred={"sweep": "a sweep belongs in [[ablation]]"})
+_ABLATION = Rules("eval", also=("sweep",))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run that a suite asks for."""
+
+    layer: Layer
+    place: Place
+    label: str = ""
+    """What a sweep adds to the run's name: the swept values."""
+    swept: Layer = field(default_factory=merge)
+    """The part of `layer` that a sweep set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What the target asks for, before flags and built-ins."""
+
+    entries: tuple[Entry, ...]
+    defaults: Layer = field(default_factory=merge)
+    endpoints: Registry = field(default_factory=Registry)
+    endpoints_path: Path | None = None
+    path: Path | None = None
+    """The file, when the target is one."""
+
+
+def read_target(target: str, cwd: Path) -> Suite:
+    """The runs that `target` names.
+
+    Args:
+        target: A `.toml` file, or environments separated by commas.
+        cwd: Where relative paths start.
+
+    Raises:
+        ConfigError: no such file, a file that is not as it should be, or no name at all.
+    """
+    path = cwd / target
+    if target.endswith(".toml"):
+        return _read_file(path, cwd)
+    names = [name.strip() for name in target.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(f"{target!r} names no environment; write one, several separated by commas, or a .toml file")
+    if (file := next((name for name in names if name.endswith(".toml")), None)) is not None:
+        raise ConfigError(f"{file}: a suite file stands alone, not in a list of environments")
+    entries = [
+        Entry(entry_for(ENV_ID, check(ENV_ID, name, "bench run"), Origin("cli", f"bench run {target}")),
+              Place("bench run", name))
+        for name in names
+    ]  # fmt: skip
+    return Suite(tuple(entries))
+
+
+def _read_file(path: Path, cwd: Path) -> Suite:
+    file = shown_path(path, cwd)
+    try:
+        document: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such file{_similar_file(path, cwd)}") from None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{file}: cannot be read: {exc}") from None
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError(f"{file}: not valid TOML: {exc}") from None
+    place = Place(file)
+    defaults = read_section(document, place, _DEFAULTS)
+    entries = [*_evals(document, place), *_ablations(document, place)]
+    if not entries and ENV_ID.path not in defaults:
+        raise ConfigError(f'{file}: names no environment; add [[eval]] with env_id = "…"')
+    return Suite(
+        tuple(entries) or (Entry({}, place),),
+        defaults,
+        Registry(read_tables(document.get("endpoint", []), place), file if "endpoint" in document else ""),
+        _endpoints_path(document, place, path),
+        path,
+    )
+
+
+def _similar_file(path: Path, cwd: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f" (and no folder {shown_path(folder, cwd)})"
+    found = nearest(path.stem, [each.stem for each in folder.glob("*.toml")])
+    return f"; did you mean {shown_path(folder / f'{found}.toml', cwd)}?" if found else ""
+
+
+def _endpoints_path(document: Mapping[str, object], place: Place, path: Path) -> Path | None:
+    value = document.get("endpoints_path")
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{place.of('endpoints_path')} = {shown(value)}: must be a path, relative to this file")
+    return path.parent / value
+
+
+def _tables(document: Mapping[str, object], name: str, place: Place) -> list[dict[str, object]]:
+    value = document.get(name, [])
+    if not isinstance(value, list):
+        raise ConfigError(f"{place.of(name)}: must be written [[{name}]], once for each run")
+    tables = cast("list[object]", value)
+    for index, table in enumerate(tables):
+        if not isinstance(table, dict):
+            raise ConfigError(f"{place.file}: {name}[{index}]: must be a table")
+    return cast("list[dict[str, object]]", tables)
+
+
+def _evals(document: Mapping[str, object], place: Place) -> Iterator[Entry]:
+    for index, table in enumerate(_tables(document, "eval", place)):
+        at = Place(place.file, f"eval[{index}]")
+        yield Entry(read_section(table, at, _EVAL), at)
+
+
+def _ablations(document: Mapping[str, object], place: Place) -> Iterator[Entry]:
+    for index, table in enumerate(_tables(document, "ablation", place)):
+        at = Place(place.file, f"ablation[{index}]")
+        base = read_section(table, at, _ABLATION)
+        for layer, label in combinations(table.get("sweep"), at):
+            yield Entry(merge(base, layer), at, label, layer)

@@ -1,0 +1,42 @@
+"""Where rollouts are carried out. An executor turns items into records; it never writes the journal and never decides
+what runs next, so that worker processes or other machines can take its place behind the same two calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.records import Example, Failed, Generated, Item, Scored
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A generated rollout together with its example: what scoring needs."""
+
+    example: Example
+    record: Generated
+
+
+class Executor(Protocol):
+    """Carries out the rollouts of one run."""
+
+    async def generate(self, item: Item) -> Generated | Failed:
+        """Make one rollout.
+
+        Raises:
+            SystemicError: no further call to the endpoint would succeed.
+        """
+        ...
+
+    async def score(self, rollouts: Sequence[Finished]) -> list[Scored]:
+        """Score one rollout, or all rollouts of an example where the rubric has group rewards."""
+        ...
+
+    def forget(self, key: str) -> None:
+        """Drop what is kept in memory for a rollout that will be scored from the journal."""
+        ...
+
+    async def close(self) -> None:
+        """Release the environment; idempotent."""
+        ...

@@ -1,0 +1,91 @@
+"""What a run consists of: which examples, how many rollouts of each, and what the run *is* for the purpose of keys and
+resume. Owns the order of work and the subtraction of what a journal already holds; starts nothing.
+
+Items are made one example at a time, so a plan costs the same memory for ten rollouts and for a million."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from harness.config.resolver import ResolvedRun
+from harness.envs.environment import Environment
+from harness.errors import EnvironmentFault
+from harness.keys import ExampleKeys, RolloutKeys, hash_files
+from harness.records import Example, Item
+from harness.types import JsonDict
+
+
+class Plan:
+    """The items of one run.
+
+    Args:
+        environment: Whose rows are evaluated.
+        resolved: The run's settings.
+        identity: What the run is; see `identity_of`.
+    """
+
+    def __init__(self, environment: Environment, resolved: ResolvedRun, identity: JsonDict) -> None:
+        settings = resolved.settings.env
+        rows = environment.row_count
+        if rows == 0:
+            raise EnvironmentFault(f"{settings.env_id}: the dataset is empty")
+        wanted = rows if settings.num_examples == -1 else min(settings.num_examples, rows)
+        self.asked_examples = settings.num_examples
+        self.num_examples = wanted
+        self.rollouts_per_example = settings.rollouts_per_example
+        self.is_group = environment.rubric.is_group
+        self._environment = environment
+        self._order = _order(rows, settings.shuffle_seed if settings.shuffle else None, wanted)
+        self._keys = RolloutKeys({"env": identity["env"], "model": identity["model"]})
+
+    @property
+    def total(self) -> int:
+        """Rollouts planned."""
+        return self.num_examples * self.rollouts_per_example
+
+    def examples(self) -> Iterator[Example]:
+        """The examples in the order of work, each with its key."""
+        keys = ExampleKeys()
+        for index, row in enumerate(self._order):
+            yield keys.example(self._environment.row(row), index)
+
+    def items(self, example: Example) -> list[Item]:
+        """The attempts at one example."""
+        return [self._keys.item(example, index) for index in range(self.rollouts_per_example)]
+
+
+def _order(rows: int, seed: int | None, wanted: int) -> Sequence[int]:
+    """Row numbers in the order of work: a prefix of the whole set or of its permutation, so that a larger `-n` adds."""
+    if seed is None:
+        return range(wanted)
+    order = list(range(rows))
+    random.Random(seed).shuffle(order)
+    return order[:wanted]
+
+
+def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
+    """Everything that changes what a run measures, by name. Two runs may share a journal if theirs are equal.
+
+    Gates, retries, timeouts of requests, key names, `-n` and `-r` are not in it: they change how fast or how much, not
+    what.
+    """
+    env, model = resolved.settings.env, resolved.settings.model
+    found = resolved.found
+    return {
+        "env": {
+            "env_id": env.env_id,
+            "env_args": env.env_args,
+            "extra_env_kwargs": env.extra_env_kwargs,
+            "distribution": None if found is None else f"{found.dist_name} {found.dist_version}",
+            "source": None if found is None else hash_files(found.source_files),
+        },
+        "model": {
+            "names": sorted({endpoint.model for endpoint in resolved.endpoints}),
+            # The embedded server's port differs from run to run and means nothing.
+            "urls": [] if resolved.is_reference else sorted({e.url.rstrip("/") for e in resolved.endpoints}),
+            "sampling_args": {**environment.sampling_args, **model.sampling_args},
+        },
+        "order": {"shuffle": env.shuffle, "shuffle_seed": env.shuffle_seed if env.shuffle else None},
+        "timeout": env.timeout,
+    }

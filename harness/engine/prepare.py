@@ -1,0 +1,303 @@
+"""Everything a run needs before its first request: its environment, its plan, its identity and its folder, new or
+resumed. Owns the decision whether a resume is allowed; makes no call and starts no task.
+
+Runs in the main thread before the event loop: constructors of environments may install signal handlers. An environment
+that fails to load becomes a run that failed, and the others go on; a wrong setting stops the invocation."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.config.resolver import ResolvedRun
+from harness.engine.plan import Plan, identity_of
+from harness.engine.progress import RunProgress
+from harness.engine.worklist import check_growth
+from harness.envs.environment import Environment
+from harness.envs.loader import load_environment
+from harness.errors import ConfigError, HarnessError, ResumeRefused, UsageError
+from harness.keys import digest
+from harness.reference.policies import parse_model
+from harness.stats.summary import Summary
+from harness.store.manifest import Manifest
+from harness.store.recorded import Recorded
+from harness.store.resume import differences, find_resumable, why_not
+from harness.store.rows import Columns
+from harness.store.rundir import RunDir, RunLock, find_run, folder_name, timestamp
+from harness.types import JsonDict
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """How an invocation starts, apart from the settings of its runs."""
+
+    command: str = ""
+    """The command line as it was typed."""
+    suite_id: str | None = None
+    resume: bool = False
+    """Go on with the newest run of the same settings, where there is one."""
+    resume_from: str | None = None
+    """Go on with this run: a path, an id or the beginning of one."""
+    retry_failed: bool = False
+    """Make failed rollouts again, and score unscored ones again."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """One run, ready to go."""
+
+    resolved: ResolvedRun
+    progress: RunProgress
+    environment: Environment
+    plan: Plan
+    folder: RunDir
+    manifest: Manifest
+    lock: RunLock
+    recorded: Recorded | None
+    retry_failed: bool
+    scratch: tempfile.TemporaryDirectory[str] | None
+    """Holds the folder of a run that is not saved."""
+    summary: Summary | None = None
+    """Set when the run has ended."""
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether anything is left on disk afterwards."""
+        return self.scratch is None
+
+
+@dataclass(slots=True)
+class Failed:
+    """One run that came to nothing before it began."""
+
+    resolved: ResolvedRun
+    progress: RunProgress
+    error: HarnessError
+
+
+@dataclass(slots=True)
+class Loader:
+    """Loads environments, each once: runs that differ only in their model share one."""
+
+    _loaded: dict[str, Environment] = field(default_factory=dict[str, Environment])
+
+    def load(self, resolved: ResolvedRun) -> Environment:
+        """The run's environment, with its extra arguments applied."""
+        settings = resolved.settings.env
+        key = digest([settings.env_id, settings.env_args, settings.extra_env_kwargs])
+        if key not in self._loaded:
+            environment = load_environment(settings.env_id, **settings.env_args)
+            environment.set_kwargs(**settings.extra_env_kwargs)
+            self._loaded[key] = environment
+        return self._loaded[key]
+
+
+def progress_of(resolved: ResolvedRun) -> RunProgress:
+    """Empty counters for a run."""
+    settings = resolved.settings
+    return RunProgress(settings.env.name, settings.env.env_id, settings.model.model)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One run whose environment is there: what it is, and how much of it there is."""
+
+    resolved: ResolvedRun
+    progress: RunProgress
+    environment: Environment
+    plan: Plan
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """One run that knows whether it goes on from an earlier one."""
+
+    loaded: Loaded
+    folder: RunDir | None
+    """The earlier run's; None for a new run."""
+    lock: RunLock | None
+    recorded: Recorded | None
+
+
+def prepare(
+    runs: Sequence[ResolvedRun], progress: Sequence[RunProgress], options: StartOptions
+) -> list[Prepared | Failed]:
+    """Load, plan and open the runs of one invocation, in that order, so that a refusal leaves no empty folder behind.
+
+    Args:
+        runs: Their settings.
+        progress: Their counters, in the same order.
+        options: How they start.
+
+    Returns:
+        Each run, or why it cannot begin.
+
+    Raises:
+        UsageError: the request itself is wrong: a setting, or a resume of another run.
+        StoreError: a run folder cannot be read or made.
+    """
+    loader = Loader()
+    loaded = [_load(each, counters, loader, options) for each, counters in zip(runs, progress, strict=True)]
+    _check_resume_from(loaded, options)
+    located = [each if isinstance(each, Failed) else _locate(each, options) for each in loaded]
+    return [each if isinstance(each, Failed) else _open(each, options) for each in located]
+
+
+def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options: StartOptions) -> Loaded | Failed:
+    try:
+        environment = loader.load(resolved)
+        _check_reference(resolved, environment)
+        plan = Plan(environment, resolved, identity_of(resolved, environment))
+    except UsageError:
+        raise
+    except HarnessError as error:
+        progress.state, progress.note = "failed", str(error)
+        return Failed(resolved, progress, error)
+    manifest = _manifest(resolved, environment, plan, options)
+    Columns.of(manifest)  # refuses clashing names while nothing has been paid for
+    progress.total = plan.total
+    return Loaded(resolved, progress, environment, plan, manifest)
+
+
+def _check_reference(resolved: ResolvedRun, environment: Environment) -> None:
+    if not resolved.is_reference:
+        return
+    model = resolved.endpoints[0].model
+    if parse_model(model).name in {"oracle", "noisy"} and not environment.has_reference:
+        raise ConfigError(
+            f"{resolved.settings.env.env_id} has no reference policy, so {model} cannot play it; "
+            "implement reference_reply, or use reference/null, reference/echo or a model at an endpoint (-b)"
+        )
+
+
+def _check_resume_from(loaded: Sequence[Loaded | Failed], options: StartOptions) -> None:
+    if options.resume_from is not None and len(loaded) > 1:
+        raise UsageError(
+            f"--resume-from {options.resume_from} names one run, and this invocation has {len(loaded)}; "
+            "--resume finds the earlier run of each"
+        )
+
+
+def _locate(loaded: Loaded, options: StartOptions) -> Located:
+    save = loaded.resolved.settings.save
+    folder = None
+    if save.save_results and options.resume_from is not None:
+        folder = _named(save.output_dir, options.resume_from, loaded.manifest)
+    elif save.save_results and options.resume:
+        folder = _newest(save.output_dir, loaded.manifest)
+    elif options.resume or options.resume_from is not None:
+        raise UsageError("--resume needs the journal of an earlier run, and --no-save keeps none")
+    if folder is None:
+        return Located(loaded, None, None, None)
+    lock = folder.lock()
+    recorded = None
+    if folder.journal_path.exists():
+        recorded = Recorded.load(folder.journal_path)
+        check_growth(loaded.plan, recorded, folder.read_manifest().planned)
+    return Located(loaded, folder, lock, recorded)
+
+
+def _open(located: Located, options: StartOptions) -> Prepared:
+    loaded = located.loaded
+    settings, manifest = loaded.resolved.settings, loaded.manifest
+    scratch = None if settings.save.save_results else tempfile.TemporaryDirectory(prefix="bench-")
+    folder, lock = located.folder, located.lock
+    if folder is None or lock is None:
+        output_dir = settings.save.output_dir if scratch is None else scratch.name
+        folder = RunDir.create(output_dir, settings.env.env_id, settings.model.model)
+        lock = folder.lock()
+    else:
+        earlier = folder.read_manifest()
+        manifest = replace(manifest, created=earlier.created, parent=earlier.parent)
+    manifest = replace(manifest, id=folder.id)
+    folder.write_manifest(manifest)
+    folder.write_config(loaded.resolved.to_toml())
+    return Prepared(
+        loaded.resolved, loaded.progress, loaded.environment, loaded.plan, folder, manifest, lock, located.recorded,
+        options.retry_failed, scratch,
+    )  # fmt: skip
+
+
+def _named(output_dir: str, name: str, manifest: Manifest) -> RunDir:
+    """The folder of `--resume-from`, if its run is the one that is asked for."""
+    folder = RunDir(find_run(output_dir, name))
+    changed = differences(folder.read_manifest().identity, manifest.identity)
+    if changed:
+        raise ResumeRefused(
+            f"{folder.path} cannot be resumed: {'; '.join(changed)}. Start a new run, or change it back"
+        )
+    return folder
+
+
+def _newest(output_dir: str, manifest: Manifest) -> RunDir | None:
+    parent = Path(output_dir) / "evals" / folder_name(manifest.env_id, manifest.model)
+    found = find_resumable(parent, manifest)
+    if found is not None:
+        return RunDir(found)
+    obstacle = why_not(parent, manifest)
+    if obstacle is not None:
+        raise ResumeRefused(f"{obstacle}. Start a new run without --resume, or change it back")
+    return None
+
+
+def _manifest(resolved: ResolvedRun, environment: Environment, plan: Plan, options: StartOptions) -> Manifest:
+    settings = resolved.settings
+    described = resolved.described()
+    rubric = environment.rubric
+    return Manifest(
+        id="",
+        env_id=settings.env.env_id,
+        model=settings.model.model,
+        name=settings.env.name,
+        created=timestamp(),
+        command=options.command,
+        settings={path: line["value"] for path, line in described.items()},
+        origins={path: {"origin": line["origin"], "source": line["source"]} for path, line in described.items()},
+        identity=identity_of(resolved, environment),
+        versions=_versions(resolved),
+        git=_git(),
+        seed=settings.env.shuffle_seed if settings.env.shuffle else None,
+        metric_names=rubric.metric_names,
+        state_columns=settings.env.state_columns,
+        reward_range=rubric.reward_range,
+        planned={"num_examples": plan.num_examples, "rollouts_per_example": plan.rollouts_per_example},
+        suite=options.suite_id,
+    )
+
+
+def _versions(resolved: ResolvedRun) -> JsonDict:
+    found = resolved.found
+    versions: JsonDict = {"python": platform.python_version(), "bench-harness": bench_version()}
+    if found is not None and found.dist_name is not None:
+        versions[found.dist_name] = found.dist_version
+    return versions
+
+
+def bench_version() -> str:
+    """The installed version of this package."""
+    try:
+        return importlib.metadata.version("bench-harness")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _git() -> JsonDict:
+    """Commit of the working directory, and whether it has changes; empty outside a repository. Never a remote."""
+    commands: Sequence[tuple[str, list[str]]] = (
+        ("commit", ["git", "rev-parse", "HEAD"]),
+        ("dirty", ["git", "status", "--porcelain", "--untracked-files=no"]),
+    )
+    answers: dict[str, str] = {}
+    for name, command in commands:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return {}
+        answers[name] = done.stdout.strip()
+    return {"commit": answers["commit"], "dirty": bool(answers["dirty"])}

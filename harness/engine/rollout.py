@@ -1,0 +1,169 @@
+"""One rollout inside this process: run the environment against the model, then its rubric. Owns the boundary at which
+whatever goes wrong in a rollout becomes a record; owns no schedule, no disk and no retry of single requests.
+
+Two errors pass through, because they are not about this rollout: `SystemicError` (the endpoint is unusable) and
+`ThreadsHung` (the environment's blocking code never returns)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.envs.environment import Environment
+from harness.errors import EnvironmentFault, ModelError, SystemicError, ThreadsHung
+from harness.records import Failed, Generated, Item, Score, Timing
+from harness.redact import redactor
+from harness.rubrics.rubric import Rubric
+from harness.state import State
+from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+
+@dataclass(slots=True)
+class MeteredChat:
+    """A `Chat` that adds up what one rollout costs, so that a failed rollout keeps its bill too."""
+
+    inner: Chat
+    usage: Usage = field(default_factory=Usage)
+    seconds: float = 0.0
+
+    @property
+    def model(self) -> str:
+        """The model's name at its endpoint."""
+        return self.inner.model
+
+    async def __call__(
+        self,
+        prompt: Prompt,
+        *,
+        tools: Sequence[JsonDict] | None = None,
+        sampling_args: Mapping[str, Any] | None = None,
+    ) -> ModelResponse:
+        """Ask the model and count its reply."""
+        response = await self.inner(prompt, tools=tools, sampling_args=sampling_args)
+        self.usage += response.usage
+        self.seconds += response.seconds
+        return response
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one attempt at an item came to."""
+
+    state: State
+    record: Generated | Failed
+
+
+async def generate(
+    environment: Environment,
+    item: Item,
+    chat: Chat,
+    *,
+    sampling_args: JsonDict,
+    timeout: float | None,
+    max_retries: int,
+) -> Attempt:
+    """Make one rollout of `item`, starting again up to `max_retries` times after a failure that may heal.
+
+    Args:
+        environment: Whose `rollout` is run.
+        item: The example and the rollout's index.
+        chat: The model, bound to this rollout.
+        sampling_args: What the model is asked with, for the environment's state.
+        timeout: Seconds for one attempt; None for no bound.
+        max_retries: Further attempts after the first.
+
+    Raises:
+        SystemicError: the endpoint is unusable; nothing is recorded for this item.
+        ThreadsHung: see `harness.offload`; nothing is recorded either.
+    """
+    meter = MeteredChat(chat)
+    for number in range(1, max_retries + 2):
+        attempt = await _attempt(environment, item, meter, sampling_args, timeout, number)
+        record = attempt.record
+        if isinstance(record, Generated) or not record.retryable or number > max_retries:
+            return attempt
+    raise AssertionError("unreachable: the last attempt always returns")
+
+
+async def _attempt(
+    environment: Environment,
+    item: Item,
+    meter: MeteredChat,
+    sampling_args: JsonDict,
+    timeout: float | None,
+    number: int,
+) -> Attempt:
+    state = State.begin(item.example, item.rollout_index, meter.model, sampling_args)
+    started_at, started = time.time(), time.monotonic()
+
+    def timing() -> Timing:
+        return Timing(started_at, time.monotonic() - started, meter.seconds)
+
+    def failed(reason: str, error: str, *, retryable: bool) -> Attempt:
+        completion = state.get("completion") or ""
+        return Attempt(
+            state,
+            Failed(
+                item.key, item.example.key, item.rollout_index, "generation", reason, redactor.text(error),
+                retryable, number, completion, meter.usage, timing(),
+            ),
+        )  # fmt: skip
+
+    bound = asyncio.timeout(timeout)
+    try:
+        async with bound:
+            await environment.rollout(state, meter)
+    except (SystemicError, ThreadsHung):
+        raise
+    except ModelError as error:
+        return failed(error.reason, str(error), retryable=error.retryable)
+    except TimeoutError as error:
+        if bound.expired():
+            return failed("timeout", f"the rollout took longer than {timeout:g} s", retryable=True)
+        return failed("environment_error", describe(error), retryable=False)
+    except Exception as error:  # the boundary around environment code: its bug costs its rollout, not the run
+        return failed("environment_error", describe(error), retryable=False)
+    exported, lost = state.export()
+    return Attempt(
+        state,
+        Generated(
+            item.key, item.example.key, item.rollout_index, state["completion"], state.get("stop_condition"),
+            bool(state.get("is_truncated")), meter.usage, timing(), number, exported, lost,
+        ),
+    )  # fmt: skip
+
+
+async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) -> list[Score]:
+    """Score rollouts of one example; a rubric that fails, or takes over `timeout` seconds, leaves them unscored."""
+    bound = asyncio.timeout(timeout)
+    try:
+        async with bound:
+            scores = await rubric.score(states)
+        if len(scores) != len(states):
+            raise EnvironmentFault(f"the rubric returned {len(scores)} scores for {len(states)} rollouts")
+        return scores
+    except TimeoutError as error:
+        reason = f"scoring timeout: longer than {timeout:g} s" if bound.expired() else describe(error)
+    except ThreadsHung:
+        raise
+    except Exception as error:  # the boundary around rubric code, as above
+        reason = describe(error)
+    return [Score(None, {}, {"*": redactor.text(reason)}) for _ in states]
+
+
+def describe(error: BaseException) -> str:
+    """One line for an exception out of an environment: its type, its words, and the author's line that raised it."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, EnvironmentFault):
+        text = str(error)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_PACKAGE)]
+    if not frames:
+        return text
+    return f"{text} (in {frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno})"

@@ -1,0 +1,291 @@
+"""Drives one run's work through its gates: generation, backlog, scoring. Owns what runs when and the live counters;
+knows neither what a rollout does (the executor) nor how the journal lies on disk.
+
+    todos ──► generation workers ──► backlog ──► scoring workers
+                 │ generated/failed                  │ scored
+                 └────────────► journal ◄────────────┘
+
+A gate is a pool of workers, so nothing is created per item but its records. A generation slot is free again as soon as
+the rollout's last message is in, unless the backlog is full: then generation waits for scoring. A rollout is counted
+only when its line is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future, Task
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from harness.engine.executors import Executor, Finished
+from harness.engine.progress import RunProgress
+from harness.errors import EnvironmentFault, HarnessError, SystemicError
+from harness.records import Failed, Generated, Item, Record, Scored
+
+
+class Ledger(Protocol):
+    """The part of the journal that the schedule needs."""
+
+    def submit(self, record: Record) -> Future[int]:
+        """Queue a record; the future gives its byte offset once it is on disk, or raises `StoreError`."""
+        ...
+
+
+@dataclass(slots=True)
+class Group:
+    """The rollouts of one example that must be scored together."""
+
+    size: int
+    finished: list[Finished] = field(default_factory=list[Finished])
+    lost: int = 0
+    """Members that failed: a group reward over the rest would be about another group."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether every member has come to its end."""
+        return len(self.finished) + self.lost == self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """One item that still needs work."""
+
+    item: Item
+    introduce: bool = False
+    """Whether the journal does not know the item's example yet."""
+    recorded: Generated | None = None
+    """What the journal already holds: the item is only scored."""
+    group: Group | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many of a run's rollouts may be in each stage at once."""
+
+    generation: int
+    """−1 is unlimited."""
+    scoring: int
+    """−1 is unlimited."""
+    total: int
+    """Rollouts there are at most: no gate needs more workers."""
+    group_size: int = 1
+    """Rollouts that enter the backlog together."""
+
+    @property
+    def generators(self) -> int:
+        """Workers of the generation gate."""
+        return _workers(self.generation, self.total)
+
+    @property
+    def scorers(self) -> int:
+        """Workers of the scoring gate."""
+        return _workers(self.scoring, self.total)
+
+    @property
+    def backlog(self) -> int:
+        """Entries that fit into the backlog: as many rollouts as may be generating, in whole groups."""
+        return max(1, self.generators // self.group_size)
+
+
+def _workers(gate: int, total: int) -> int:
+    return max(1, min(gate, total) if gate > 0 else total)
+
+
+class Schedule:
+    """One run's dispatch.
+
+    Args:
+        todos: The work, made lazily; the items of an example stand together.
+        executor: Carries the work out.
+        ledger: Where every result goes before it counts.
+        progress: The run's live counters, updated here.
+        bounds: The run's gates.
+        on_outcome: Called after each rollout that has come to an outcome.
+        score: False leaves generated rollouts to a later pass over the journal.
+    """
+
+    def __init__(
+        self,
+        todos: Iterator[Todo],
+        executor: Executor,
+        ledger: Ledger,
+        progress: RunProgress,
+        bounds: Bounds,
+        *,
+        on_outcome: Callable[[], None],
+        score: bool = True,
+    ) -> None:
+        self._on_outcome = on_outcome
+        self._todos = todos
+        self._executor = executor
+        self._ledger = ledger
+        self._progress = progress
+        self._score = score
+        self._generators = bounds.generators
+        self._scorers = bounds.scorers
+        self._backlog: asyncio.Queue[list[tuple[Finished, Future[int] | None]] | None] = asyncio.Queue()
+        self._room = asyncio.Semaphore(bounds.backlog)
+        self._workers: list[Task[None]] = []
+        self._stopping = False
+        self._last: Future[int] | None = None
+
+    async def run(self) -> SystemicError | None:
+        """Work until nothing is left or `stop` is called.
+
+        Returns:
+            What made the endpoint unusable, if that ended the run early.
+
+        Raises:
+            HarnessError: the journal can no longer be written.
+        """
+        systemic: SystemicError | None = None
+        try:
+            async with asyncio.TaskGroup() as scoring:
+                self._workers += [scoring.create_task(self._score_worker()) for _ in range(self._scorers)]
+                systemic = await self._generate_all()
+                for _ in range(self._scorers):
+                    self._backlog.put_nowait(None)
+        except* HarnessError as group:
+            raise _first(group) from None
+        if self._last is not None:
+            await self._last
+        return systemic
+
+    def stop(self) -> None:
+        """Start nothing new; what is in flight goes on."""
+        self._stopping = True
+
+    def cancel(self) -> None:
+        """Give up what is in flight: on resume, what was generated is scored and the rest is asked for again."""
+        self._stopping = True
+        for task in self._workers:
+            task.cancel()
+
+    async def _generate_all(self) -> SystemicError | None:
+        systemic: list[SystemicError] = []
+        try:
+            async with asyncio.TaskGroup() as generation:
+                self._workers += [generation.create_task(self._generation_worker()) for _ in range(self._generators)]
+        except* SystemicError as group:
+            # The group has cancelled the other generations: they would meet the same wall.
+            systemic.append(_first_systemic(group))
+        return systemic[0] if systemic else None
+
+    async def _generation_worker(self) -> None:
+        for todo in self._todos:
+            if self._stopping:
+                return
+            if todo.recorded is not None:
+                await self._admit(todo, todo.recorded, None)
+                continue
+            if todo.introduce:
+                self._submit(todo.item.example)
+            record = await self._generate(todo.item)
+            self._progress.usage += record.usage
+            try:
+                acknowledged = self._submit(record)
+            except EnvironmentFault as error:  # the environment said something that is no JSON
+                record = _unwritable(todo.item, record, error)
+                acknowledged = self._submit(record)
+            if isinstance(record, Failed):
+                acknowledged.add_done_callback(partial(self._count_failed, record))
+                await self._close_out(todo.group, lost=1)
+            elif self._score:
+                await self._admit(todo, record, acknowledged)
+            else:
+                self._executor.forget(todo.item.key)
+
+    async def _generate(self, item: Item) -> Generated | Failed:
+        self._progress.generating += 1
+        try:
+            return await self._executor.generate(item)
+        finally:
+            self._progress.generating -= 1
+
+    async def _admit(self, todo: Todo, record: Generated, acknowledged: Future[int] | None) -> None:
+        """Pass a generated rollout on; waits while the backlog is full."""
+        finished = Finished(todo.item.example, record)
+        if todo.group is None:
+            await self._enqueue([(finished, acknowledged)])
+        else:
+            todo.group.finished.append(finished)
+            await self._close_out(todo.group)
+
+    async def _close_out(self, group: Group | None, *, lost: int = 0) -> None:
+        if group is None:
+            return
+        group.lost += lost
+        if not group.is_closed or not group.finished or not self._score:
+            return
+        if group.lost:
+            for finished in group.finished:
+                self._executor.forget(finished.record.key)
+                incomplete = Scored(finished.record.key, "unscored", None, {}, {"*": "group incomplete"})
+                self._record_score(finished, incomplete)
+        else:
+            # The journal acknowledges in order, so the last line's acknowledgement covers the whole group.
+            await self._enqueue([(finished, self._last) for finished in group.finished])
+
+    async def _enqueue(self, rollouts: list[tuple[Finished, Future[int] | None]]) -> None:
+        await self._room.acquire()
+        self._progress.backlog += len(rollouts)
+        self._backlog.put_nowait(rollouts)
+
+    async def _score_worker(self) -> None:
+        while (batch := await self._backlog.get()) is not None:
+            self._room.release()
+            self._progress.backlog -= len(batch)
+            self._progress.scoring += len(batch)
+            try:
+                for _, acknowledged in batch:
+                    if acknowledged is not None:
+                        await acknowledged
+                rollouts = [finished for finished, _ in batch]
+                for finished, scored in zip(rollouts, await self._executor.score(rollouts), strict=True):
+                    self._record_score(finished, scored)
+            finally:
+                self._progress.scoring -= len(batch)
+
+    def _record_score(self, finished: Finished, scored: Scored) -> None:
+        self._submit(scored).add_done_callback(partial(self._count_scored, finished, scored))
+
+    def _submit(self, record: Record) -> Future[int]:
+        self._last = self._ledger.submit(record)
+        return self._last
+
+    def _count_failed(self, record: Failed, acknowledged: Future[int]) -> None:
+        if _on_disk(acknowledged):
+            self._progress.unscored[record.reason] += 1
+            self._on_outcome()
+
+    def _count_scored(self, finished: Finished, scored: Scored, acknowledged: Future[int]) -> None:
+        if _on_disk(acknowledged):
+            self._progress.count(finished.example.index, finished.record, scored)
+            self._on_outcome()
+
+
+def _unwritable(item: Item, record: Generated | Failed, error: EnvironmentFault) -> Failed:
+    return Failed(
+        item.key, item.example.key, item.rollout_index, "generation", "environment_error", str(error),
+        retryable=False, attempts=record.attempts, usage=record.usage, timing=record.timing,
+    )  # fmt: skip
+
+
+def _on_disk(acknowledged: Future[int]) -> bool:
+    # Reading the exception here also tells asyncio that it was seen; the run itself meets it at its next submit.
+    return not acknowledged.cancelled() and acknowledged.exception() is None
+
+
+def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, HarnessError)
+    return error
+
+
+def _first_systemic(group: BaseExceptionGroup[SystemicError]) -> SystemicError:
+    error = _first(group)
+    assert isinstance(error, SystemicError)
+    return error

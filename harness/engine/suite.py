@@ -1,0 +1,193 @@
+"""All runs of one invocation, side by side on one event loop. Owns what they share (clients, embedded server, stopping)
+and the order in which a run ends: journal, summary, dataset, card, manifest. Prints nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from itertools import count
+
+from harness.clients.pool import ClientPool
+from harness.engine.checkpoints import Checkpoints
+from harness.engine.executors.local import LocalExecutor
+from harness.engine.lanes import Lane
+from harness.engine.prepare import Prepared
+from harness.engine.progress import RunState
+from harness.engine.scheduler import Bounds, Schedule
+from harness.engine.worklist import Stage, Worklist
+from harness.errors import HarnessError, SystemicError
+from harness.reference.server import ReferenceServer
+from harness.stats.summary import summarize
+from harness.store.dataset import DatasetWriter
+from harness.store.journal import Journal
+from harness.store.manifest import RunStatus
+from harness.store.recorded import Recorded
+from harness.store.rows import Columns
+from harness.store.tally import tally
+
+logger = logging.getLogger(__name__)
+
+DRAIN_SECONDS = 10.0
+"""After the first interrupt: how long rollouts in flight may still finish. They are paid for, but whoever pressed
+Ctrl-C is waiting."""
+
+
+class Suite:
+    """Runs that were prepared together.
+
+    Args:
+        runs: Each with its own folder and lock.
+        drain: Seconds that rollouts in flight get after `interrupt`.
+    """
+
+    def __init__(self, runs: Sequence[Prepared], *, drain: float = DRAIN_SECONDS) -> None:
+        self._runs = runs
+        self._drain = drain
+        self._schedules: list[Schedule] = []
+        self._interrupted = False
+        self._lanes = count()
+
+    async def run(self) -> None:
+        """Make every rollout and leave every run with its summary, dataset and manifest on disk.
+
+        A run that cannot go on is noted in its counters (`state`, `note`); the others are not touched by it.
+        """
+        pool = ClientPool()
+        server = ReferenceServer() if any(run.resolved.is_reference for run in self._runs) else None
+        try:
+            if server is not None:
+                await server.start()
+            async with asyncio.TaskGroup() as tasks:
+                for run in self._runs:
+                    tasks.create_task(self._contain(run, pool, server if run.resolved.is_reference else None))
+        finally:
+            await pool.close()
+            if server is not None:
+                await server.stop()
+            for environment in {id(run.environment): run.environment for run in self._runs}.values():
+                await environment.teardown()
+
+    def interrupt(self) -> None:
+        """Start nothing new, and give what is in flight `drain` seconds to finish. For a signal handler."""
+        if self._interrupted:
+            return
+        self._interrupted = True
+        for schedule in self._schedules:
+            schedule.stop()
+        asyncio.get_running_loop().call_later(self._drain, self._give_up)
+
+    def _give_up(self) -> None:
+        for schedule in self._schedules:
+            schedule.cancel()
+
+    async def _contain(self, run: Prepared, pool: ClientPool, server: ReferenceServer | None) -> None:
+        """The boundary between runs: whatever ends one is noted there and stays there."""
+        progress = run.progress
+        state: RunState
+        try:
+            systemic = await self._drive(run, pool, server)
+        except HarnessError as error:
+            state, progress.note = "failed", str(error)
+        except Exception as error:
+            logger.exception("run %s", progress.name)
+            state, progress.note = "failed", f"internal error: {type(error).__name__}: {error}"
+        else:
+            if systemic is not None:
+                state, progress.note = "stopped", str(systemic)
+            else:
+                state = "interrupted" if self._interrupted else "done"
+        progress.finished = time.monotonic()
+        try:
+            await asyncio.to_thread(conclude, run, "stopped" if state == "failed" else state)
+        except HarnessError as error:
+            state, progress.note = "failed", progress.note or str(error)
+        progress.state = state
+
+    async def _drive(self, run: Prepared, pool: ClientPool, server: ReferenceServer | None) -> SystemicError | None:
+        lane = Lane(f"{next(self._lanes)}:{run.progress.name}", run.resolved, run.environment, pool, server)
+        run.progress.backing_off = lane.waiting_note
+        settings = run.resolved.settings.env
+        executor = LocalExecutor(
+            run.environment,
+            lane,
+            timeout=settings.timeout,
+            max_retries=settings.max_retries,
+            scoring_timeout=settings.scoring_timeout,
+        )
+        journal = Journal.open(run.folder.journal_path, verified=run.recorded.end if run.recorded else 0)
+        run.progress.started = time.monotonic()
+        try:
+            writer = DatasetWriter(run.folder.path, Columns.of(run.manifest)) if run.is_saved else None
+            async with Checkpoints(writer, run.resolved.settings.save.save_every) as checkpoints:
+                return await self._passes(run, executor, journal, checkpoints)
+        finally:
+            await asyncio.to_thread(journal.close)
+
+    async def _passes(
+        self, run: Prepared, executor: LocalExecutor, journal: Journal, checkpoints: Checkpoints
+    ) -> SystemicError | None:
+        """Generate and score together, or one after the other: then the second pass reads the journal back."""
+        settings = run.resolved.settings.env
+        run.progress.state = "running"
+        if settings.interleave_scoring or run.environment.rubric.needs_live_state:
+            return await self._pass("both", run, executor, journal, checkpoints)
+        systemic = await self._pass("generate", run, executor, journal, checkpoints)
+        await journal.flush()
+        run.progress.state = "scoring"
+        run.recorded = await asyncio.to_thread(Recorded.load, run.folder.journal_path)
+        await self._pass("score", run, executor, journal, checkpoints)
+        return systemic
+
+    async def _pass(
+        self, stage: Stage, run: Prepared, executor: LocalExecutor, journal: Journal, checkpoints: Checkpoints
+    ) -> SystemicError | None:
+        settings = run.resolved.settings.model
+        group_size = run.plan.rollouts_per_example if run.plan.is_group else 1
+        work = Worklist(
+            run.plan,
+            run.recorded,
+            retry_failed=run.retry_failed,
+            progress=None if stage == "score" else run.progress,
+        )
+        schedule = Schedule(
+            work.todos(stage),
+            executor,
+            journal,
+            run.progress,
+            Bounds(settings.max_concurrent_generation, settings.max_concurrent_scoring, run.plan.total, group_size),
+            on_outcome=checkpoints.outcome,
+            score=stage != "generate",
+        )
+        self._schedules.append(schedule)
+        if self._interrupted:
+            schedule.stop()
+        return await schedule.run()
+
+
+def conclude(run: Prepared, status: RunStatus) -> None:
+    """Rebuild summary and dataset from the journal, and say in the manifest how the run ended. Blocking.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    progress, manifest = run.progress, run.manifest
+    wall = (progress.finished or progress.started) - progress.started
+    try:
+        run.summary = summarize(
+            tally(run.folder.journal_path),
+            pass_threshold=run.resolved.settings.env.pass_threshold,
+            rollouts_per_example=run.plan.rollouts_per_example,
+            planned=run.plan.total,
+            reward_range=manifest.reward_range,
+            wall_s=wall,
+        )
+        if run.is_saved:
+            run.folder.write_summary(run.summary.to_json())
+            run.folder.write_manifest(manifest.ended(status))
+            DatasetWriter(run.folder.path, Columns.of(manifest)).finish()
+    finally:
+        run.lock.release()
+        if run.scratch is not None:
+            run.scratch.cleanup()

@@ -1,0 +1,262 @@
+"""An environment's dataset: whatever an author hands over, read row by row and formatted for the model. Owns the
+columns and every message about a row that is wrong; keeps no copy of the data.
+
+A list is checked whole when the environment is built. Of a `datasets.Dataset`, or any other sequence that computes its
+rows, the ids and the first row are checked then, and each row when it is read. What a builder returns is checked the
+same way when it is first needed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from harness.errors import EnvironmentFault, HarnessError
+from harness.records import Row
+from harness.types import JsonDict, Message, Messages, MessageType, Prompt
+
+Dataset: TypeAlias = "Sequence[Mapping[str, Any]] | Callable[[], Any] | Any"
+"""A list of dicts, any sequence of mappings, a `datasets.Dataset`, or a function without arguments that makes one."""
+
+COLUMNS: tuple[str, ...] = ("prompt", "question", "answer", "info", "task", "example_id")
+"""The columns that are read; others are left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a row becomes a prompt."""
+
+    message_type: MessageType
+    system_prompt: str | None
+    few_shot: Messages
+
+
+class Table:
+    """One dataset of an environment, opened when it is first needed.
+
+    Args:
+        source: See `Dataset`.
+        name: `dataset` or `eval_dataset`, for messages.
+
+    Raises:
+        EnvironmentFault: `source` is nothing that rows can be read from.
+    """
+
+    def __init__(self, source: Dataset, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._rows: Sequence[Any] | None = None
+        self._is_checked = False
+        self._build: Callable[[], Any] | None = None
+        if callable(source) and not hasattr(source, "__getitem__"):
+            self._build = source
+        else:
+            self._rows = self._checked(source)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the rows are at hand; a builder's are not until something asks for them."""
+        return self._rows is not None
+
+    def check(self, style: Style) -> None:
+        """Read, once, what can be read cheaply, so that a wrong column is found now: a list whole, else the first row.
+
+        Raises:
+            EnvironmentFault: names the row and the column.
+        """
+        if self._is_checked:
+            return
+        rows = self._opened()
+        self._check_ids(rows)
+        for index in range(len(rows) if isinstance(rows, list | tuple) else 1):
+            self.row(index, style)
+        self._is_checked = True
+
+    def __len__(self) -> int:
+        return len(self._opened())
+
+    def row(self, index: int, style: Style) -> Row:
+        """One row, formatted.
+
+        Raises:
+            IndexError: there is no such row.
+            EnvironmentFault: it is wrong; names the row and the column.
+        """
+        rows = self._opened()
+        if not 0 <= index < len(rows):
+            raise IndexError(f"{self._name} has {len(rows)} rows, so no row {index}")
+        try:
+            cells = rows[index]
+        except Exception as error:  # the author's sequence: its bug is told with the row
+            raise EnvironmentFault(
+                f"{self._name} row {index} cannot be read: {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(cells, Mapping):
+            raise EnvironmentFault(f"{self._name} row {index} must be a dict of columns, not {type(cells).__name__}")
+        return _Reader(cast("Mapping[str, object]", cells), f"{self._name} row {index}").row(index, style)
+
+    def _opened(self) -> Sequence[Any]:
+        if self._rows is not None:
+            return self._rows
+        with self._lock:
+            if self._rows is None:
+                assert self._build is not None
+                try:
+                    built = self._build()
+                except HarnessError:
+                    raise
+                except Exception as error:  # the author's builder: its bug is told as the environment's
+                    raise EnvironmentFault(f"{self._name} builder raised {type(error).__name__}: {error}") from error
+                self._rows = self._checked(built)
+        return self._rows
+
+    def _checked(self, source: Any) -> Sequence[Any]:
+        if isinstance(source, Mapping):
+            names = ", ".join(str(name) for name in cast("Mapping[object, object]", source))
+            raise EnvironmentFault(f"{self._name} must be one list of rows, not a mapping; pick one of: {names}")
+        if isinstance(source, str | bytes) or not (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
+            raise EnvironmentFault(
+                f"{self._name} must be a list of dicts, a sequence, a datasets.Dataset or a function that makes one, "
+                f"not {type(source).__name__}"
+            )
+        if len(source) == 0:
+            raise EnvironmentFault(f"{self._name} is empty")
+        return source
+
+    def _check_ids(self, rows: Sequence[Any]) -> None:
+        """Refuse an `example_id` that occurs twice, where reading the whole column is cheap."""
+        if isinstance(rows, list | tuple):
+            ids: Iterable[object] = (
+                cast("Mapping[str, object]", cells).get("example_id") if isinstance(cells, Mapping) else None
+                for cells in cast("Sequence[object]", rows)
+            )
+        elif "example_id" in getattr(rows, "column_names", ()):
+            ids = cast("Any", rows)["example_id"]
+        else:
+            return
+        seen: dict[object, int] = {}
+        for index, value in enumerate(ids):
+            if isinstance(value, int | str) and seen.setdefault(value, index) != index:
+                raise EnvironmentFault(
+                    f"{self._name} row {index}, column 'example_id': {value!r} is also the id of row {seen[value]}"
+                )
+
+
+class _Reader:
+    """The cells of one row, read into what they must be."""
+
+    def __init__(self, cells: Mapping[str, object], where: str) -> None:
+        self._cells = cells
+        self._where = where
+
+    def row(self, index: int, style: Style) -> Row:
+        """The formatted row."""
+        return Row(self._example_id(index), self._prompt(style), self._text("answer"), self._text("task"), self._info())
+
+    def _wrong(self, column: str, words: str) -> EnvironmentFault:
+        return EnvironmentFault(f"{self._where}, column {column!r}: {words}")
+
+    def _example_id(self, index: int) -> int | str:
+        value = self._cells.get("example_id")
+        if value is None:
+            return index
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise self._wrong("example_id", f"must be an integer or a string, not {type(value).__name__}")
+        return value
+
+    def _text(self, column: str) -> str:
+        value = self._cells.get(column)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self._wrong(
+                column, f"must be a string, not {type(value).__name__}; str() it, or put structured values into 'info'"
+            )
+        return value
+
+    def _info(self) -> JsonDict:
+        value = self._cells.get("info")
+        if value is None:
+            return {}
+        if isinstance(value, str):
+            try:
+                value = cast(object, json.loads(value))
+            except ValueError as error:
+                raise self._wrong("info", f"is not JSON: {error}") from error
+        if not isinstance(value, Mapping):
+            raise self._wrong("info", f"must be a dict, or a JSON object as a string, not {type(value).__name__}")
+        return dict(cast("Mapping[str, object]", value))
+
+    def _prompt(self, style: Style) -> Prompt:
+        prompt, question = self._cells.get("prompt"), self._cells.get("question")
+        if prompt is None and question is None:
+            raise EnvironmentFault(
+                f"{self._where}: there is neither a 'prompt' nor a 'question'; its columns are "
+                f"{', '.join(str(name) for name in self._cells)}"
+            )
+        if prompt is None:
+            text = self._filled("question", question)
+            return text if style.message_type == "completion" else _ask(text, style)
+        if style.message_type == "completion":
+            return self._filled("prompt", prompt)
+        if isinstance(prompt, str):
+            raise self._wrong(
+                "prompt",
+                "must be a list of messages for a chat model; call the column 'question', or build the environment "
+                "with message_type='completion'",
+            )
+        if style.few_shot:
+            raise self._wrong("prompt", "is complete as it is, so few_shot has no place; call the column 'question'")
+        messages = self._messages(prompt)
+        if style.system_prompt and messages[0].get("role") != "system":
+            return [{"role": "system", "content": style.system_prompt}, *messages]
+        return messages
+
+    def _filled(self, column: str, value: object) -> str:
+        if not isinstance(value, str):
+            raise self._wrong(column, f"must be a string, not {type(value).__name__}")
+        if not value.strip():
+            raise self._wrong(column, "is empty")
+        return value
+
+    def _messages(self, value: object) -> Messages:
+        if not isinstance(value, Sequence) or not value:
+            raise self._wrong("prompt", f"must be a list of messages, not {value!r}")
+        result: Messages = []
+        for number, message in enumerate(cast("Sequence[object]", value)):
+            words = message_fault(message)
+            if words:
+                raise self._wrong("prompt", f"message {number} {words}")
+            result.append(without_gaps(cast(Message, message)))
+        return result
+
+
+def message_fault(message: object) -> str:
+    """What is wrong with a message, as the rest of a sentence; "" if nothing is."""
+    if not isinstance(message, Mapping):
+        return f"must be a dict with 'role' and 'content', not {type(message).__name__}"
+    fields = cast("Mapping[str, object]", message)
+    role, content = fields.get("role"), fields.get("content")
+    if not isinstance(role, str) or not role:
+        return "has no role"
+    if content is not None and not isinstance(content, str | list | tuple):
+        return f"has a content that is neither a text nor a list of parts, but {type(content).__name__}"
+    if content is None and not fields.get("tool_calls"):
+        return "has no content"
+    return ""
+
+
+def without_gaps(message: Mapping[str, Any]) -> Message:
+    """A copy without the fields that are None: a table that has a column per field fills them in everywhere."""
+    return {name: value for name, value in message.items() if value is not None or name == "content"}
+
+
+def _ask(question: str, style: Style) -> Messages:
+    messages: Messages = []
+    if style.system_prompt:
+        messages.append({"role": "system", "content": style.system_prompt})
+    messages.extend(style.few_shot)
+    messages.append({"role": "user", "content": question})
+    return messages

@@ -1,0 +1,320 @@
+"""The environment: a dataset, a rubric and a way to play a rollout. Owns what the engine calls, and the frame around a
+rollout (what is recorded and cleaned up however it ends); the turns themselves are in `multi_turn`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Unpack, cast
+
+from harness.envs.dataset import Style, Table
+from harness.envs.hooks import hooks_of
+from harness.envs.options import EnvOptions, checked, option_fault, unknown_name
+from harness.errors import ConfigError, EnvironmentFault, HarnessError
+from harness.offload import offload
+from harness.parsers.parser import Parser
+from harness.records import Example, Row
+from harness.rubrics.group import RubricGroup
+from harness.rubrics.rubric import Rubric
+from harness.state import State
+from harness.types import Chat, JsonDict, Message, Messages, MessageType, ModelResponse, Prompt
+
+logger = logging.getLogger(__name__)
+
+_FINAL = ("rollout", "row", "row_count", "teardown")
+"""What the engine relies on; a subclass changes what happens inside through hooks."""
+
+_UNSETTABLE = frozenset({"env_id", "env_args", "extra_env_kwargs", "message_type", "parser", "rubric"})
+"""Attributes that a run's settings may not replace after construction: they say what the environment is."""
+
+
+class Environment(ABC):
+    """Base of all environments. Most authors want `SingleTurnEnv` or `MultiTurnEnv`.
+
+    Args:
+        **options: See `EnvOptions`.
+
+    Raises:
+        EnvironmentFault: an unknown or wrong option, a dataset that cannot be used, or a marked method with a wrong
+            signature.
+    """
+
+    cleanup_timeout: ClassVar[float] = 60.0
+    """Seconds that one `@cleanup` or `@teardown` method may take: a hanging one must not hold up what comes after."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in _FINAL:
+            if name in cls.__dict__ and not cls.__module__.startswith("harness."):
+                raise EnvironmentFault(f"{cls.__name__}.{name} would hide what runs the environment; rename it")
+
+    def __init__(self, **options: Unpack[EnvOptions]) -> None:
+        given = checked(type(self), options)
+        self.env_id = given.get("env_id", "")
+        self.env_args: JsonDict = given.get("env_args") or {}
+        self.extra_env_kwargs: JsonDict = {}
+        """What `set_kwargs` has set."""
+        self.message_type: MessageType = given.get("message_type", "chat")
+        self.system_prompt = given.get("system_prompt")
+        self.few_shot: Messages = given.get("few_shot") or []
+        self.sampling_args: JsonDict = given.get("sampling_args") or {}
+        self.tool_defs: list[JsonDict] = given.get("tool_defs") or []
+        self.parser = given.get("parser") or Parser()
+        self.rubric = given.get("rubric") or Rubric()
+        self.rubric.adopt_parser(self.parser)
+        offload.reserve(given.get("max_workers") or 1)
+        sources = {"dataset": given.get("dataset"), "eval_dataset": given.get("eval_dataset")}
+        self._tables = {name: Table(source, name) for name, source in sources.items() if source is not None}
+        self._cleanups = hooks_of(self, "cleanup")
+        self._teardowns = hooks_of(self, "teardown")
+        for table in self._tables.values():
+            if table.is_open:
+                table.check(self._style())
+
+    # What is evaluated
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the evaluation dataset: `eval_dataset`, else `dataset`. Opens it."""
+        return len(self._table())
+
+    def row(self, index: int) -> Row:
+        """One row of the evaluation dataset, its prompt formatted.
+
+        Raises:
+            IndexError: there is no such row.
+            EnvironmentFault: the row is wrong; names it and the column.
+        """
+        return self._table().row(index, self._style())
+
+    def _table(self) -> Table:
+        table = self._tables["eval_dataset" if "eval_dataset" in self._tables else "dataset"]
+        table.check(self._style())
+        return table
+
+    def _style(self) -> Style:
+        return Style(self.message_type, self.system_prompt, self.few_shot)
+
+    # How a rollout goes
+
+    async def rollout(self, state: State, chat: Chat) -> None:
+        """Play one rollout. However it ends, its completion so far is in the state and the `@cleanup` methods have run.
+
+        A `@cleanup` method that raises is logged. It fails the rollout only if nothing else did: what it was to finish
+        may be what scoring reads.
+
+        Args:
+            state: A fresh state; the rollout's result.
+            chat: The model.
+
+        Raises:
+            ModelError: a model call failed for good.
+            EnvironmentFault: the environment broke its contract, put an `error` into the state, or failed to clean up.
+            Exception: whatever else the environment's code raised.
+        """
+        state.chat = chat
+        state["tools"] = self._tools(state)
+        state["timing"] = {"started_at": time.time(), "generation": 0.0, "model": 0.0}
+        started = time.monotonic()
+        try:
+            await self.play(state)
+            if state["error"] is not None:
+                raise _as_exception(state["error"])
+        except BaseException as error:  # noted and raised again; a cancelled rollout is cleaned up after, too
+            state["error"] = error
+            await self._finish(state, started)
+            raise
+        fault = await self._finish(state, started)
+        if fault is not None:
+            state["error"] = fault
+            raise fault
+
+    @abstractmethod
+    async def play(self, state: State) -> None:
+        """Talk to the model (`get_model_response`) until the rollout is over, and keep `state.transcript`."""
+
+    async def get_model_response(
+        self,
+        state: State,
+        prompt: Prompt,
+        *,
+        tools: Sequence[JsonDict] | None = None,
+        sampling_args: Mapping[str, Any] | None = None,
+    ) -> ModelResponse:
+        """Ask the rollout's model. Adds nothing to the transcript, so an author may call it for questions on the side.
+
+        Args:
+            state: The rollout.
+            prompt: What is asked.
+            tools: Tool definitions; the state's `tools` by default.
+            sampling_args: Laid over the state's `sampling_args`.
+
+        Raises:
+            ModelError: the call failed for good.
+        """
+        if state.chat is None:
+            raise EnvironmentFault("the model can only be asked while the rollout runs")
+        response = await state.chat(
+            prompt,
+            tools=(state["tools"] if tools is None else tools) or None,
+            sampling_args={**state["sampling_args"], **(sampling_args or {})},
+        )
+        state["timing"]["model"] += response.seconds
+        return response
+
+    async def render_completion(self, state: State) -> None:
+        """Put into `state["completion"]` what was said after the prompt, `final_env_response` included."""
+        said: Any = state.transcript[state.start :]
+        last = state["final_env_response"]
+        if last is not None and type(last) is not type(said):
+            kind = type(said).__name__
+            raise EnvironmentFault(f"state['final_env_response'] must be a {kind}, not {type(last).__name__}")
+        state["completion"] = said if last is None else said + last
+
+    async def _finish(self, state: State, started: float) -> EnvironmentFault | None:
+        """Render and clean up; returns the first thing that failed."""
+        state["timing"]["generation"] = time.monotonic() - started
+        fault: EnvironmentFault | None = None
+        try:
+            await self.render_completion(state)
+        except Exception as error:  # an author's own rendering: its bug must not cost what was said
+            fault = self._fault("render_completion", error)
+            state["completion"] = state.transcript[state.start :]
+        finally:
+            fault = await self._clean_up(state) or fault
+            state.chat = None
+        return fault
+
+    async def _clean_up(self, state: State) -> EnvironmentFault | None:
+        first: EnvironmentFault | None = None
+        for hook in self._cleanups:
+            try:
+                async with asyncio.timeout(self.cleanup_timeout):
+                    await hook(state)
+            except Exception as error:  # one hook's bug must not keep the others from running
+                fault = self._fault(f"@cleanup {hook.name}", error)
+                first = first or fault
+        return first
+
+    async def teardown(self) -> None:
+        """Run the `@teardown` methods. What they raise is logged: the results are in by now."""
+        for hook in self._teardowns:
+            try:
+                async with asyncio.timeout(self.cleanup_timeout):
+                    await hook()
+            except Exception as error:  # as in `_clean_up`
+                self._fault(f"@teardown {hook.name}", error)
+
+    def _fault(self, where: str, error: Exception) -> EnvironmentFault:
+        words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        fault = EnvironmentFault(f"{type(self).__name__} {where} raised {words}")
+        fault.__cause__ = error
+        logger.warning("%s", fault)
+        return fault
+
+    def _tools(self, state: State) -> list[JsonDict]:
+        """The row's own tool definitions, else the environment's."""
+        for name in ("tool_defs", "oai_tools"):
+            tools = state["info"].get(name)
+            if isinstance(tools, str):
+                tools = cast(object, json.loads(tools))
+            if tools:
+                if not isinstance(tools, list):
+                    raise EnvironmentFault(f"info[{name!r}] must be a list of tool definitions, not {tools!r}")
+                return cast("list[JsonDict]", tools)
+        return self.tool_defs
+
+    # How a run changes it
+
+    def add_rubric(self, rubric: Rubric) -> None:
+        """Score with `rubric` as well."""
+        rubric.adopt_parser(self.parser)
+        self.rubric = RubricGroup([self.rubric, rubric])
+
+    def set_kwargs(self, **values: Any) -> None:
+        """Change attributes of a built environment: through `set_<name>` where there is one, else directly.
+
+        Args:
+            **values: New values by attribute name.
+
+        Raises:
+            ConfigError: there is no such attribute, or it cannot be changed or hold that value.
+        """
+        for name, value in values.items():
+            where = f"env.extra_env_kwargs.{name}"
+            setter = None if name == "kwargs" else getattr(self, f"set_{name}", None)
+            try:
+                if callable(setter):
+                    setter(value)
+                else:
+                    self._set(name, value, where)
+            except (TypeError, ValueError, EnvironmentFault) as error:
+                raise ConfigError(f"{where}: {error}") from error
+            self.extra_env_kwargs[name] = value
+
+    def _set(self, name: str, value: object, where: str) -> None:
+        settable = self._settable()
+        if name not in settable:
+            raise ConfigError(unknown_name(f"{where} ({type(self).__name__})", name, settable))
+        words = option_fault(name, value)
+        old = getattr(self, name)
+        kind = type(cast(object, old))
+        fits = old is None or isinstance(value, kind) or (kind is float and isinstance(value, int))
+        if not words and (not fits or (isinstance(value, bool) and kind in (int, float))):
+            words = f"must be {kind.__name__}, not {value!r}"
+        if words:
+            raise ConfigError(f"{where} {words}")
+        setattr(self, name, value)
+
+    def _settable(self) -> set[str]:
+        """Public attributes that hold a value, by name, and what has a `set_<name>`."""
+        names = {name for name in vars(self) if not name.startswith("_") and name not in _UNSETTABLE}
+        for base in type(self).__mro__:
+            for name, value in vars(base).items():
+                if isinstance(value, property) and value.fset is not None:
+                    names.add(name)
+                elif name.startswith("set_") and name != "set_kwargs":
+                    names.add(name.removeprefix("set_"))
+        return {name for name in names if not callable(getattr(self, name, None))}
+
+    # Reference policies
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the environment says how an ideal player answers."""
+        return type(self).reference_reply is not Environment.reference_reply
+
+    def reference_reply(self, example: Example, messages: Messages) -> Message | str:
+        """How an ideal player answers.
+
+        Args:
+            example: The row that is played.
+            messages: The conversation so far.
+
+        Raises:
+            NotImplementedError: the environment has no reference policy.
+        """
+        raise NotImplementedError(f"{self.env_id or type(self).__name__} has no reference policy")
+
+    def null_reply(self, example: Example, messages: Messages) -> Message | str:
+        """How a player answers who knows nothing: what scores no more than this measures nothing.
+
+        Args:
+            example: The row that is played.
+            messages: The conversation so far.
+        """
+        return "I do not know."
+
+
+def _as_exception(error: object) -> BaseException:
+    """What an author put into `state["error"]`, as something to raise."""
+    if isinstance(error, HarnessError):
+        return error
+    fault = EnvironmentFault(f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error))
+    if isinstance(error, BaseException):
+        fault.__cause__ = error
+    return fault

@@ -1,0 +1,204 @@
+"""From an environment's id to the environment: by entry point, by module name, or by path. Owns the import, the call of
+`load_environment` and the words for everything that can go wrong there; reads no settings.
+
+An id is looked up in this order: a path that exists (`./my_env.py`, `environments/my-env`), an entry point of the group
+`harness.environments`, a module of that name (dashes to underscores, `org/` dropped)."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import signal
+import sys
+import threading
+import zlib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from importlib.metadata import entry_points, packages_distributions
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+from harness.envs.environment import Environment
+from harness.errors import EnvironmentLoadError, EnvironmentNotFound, HarnessError
+
+GROUP = "harness.environments"
+"""Entry points of installed environments: `name = "module"` or `name = "module:function"`."""
+
+_FUNCTION = "load_environment"
+
+
+def load_environment(env_id: str, **env_args: Any) -> Environment:
+    """Import an environment and build it.
+
+    Args:
+        env_id: Its name, or a path to its folder or file.
+        **env_args: Passed to its `load_environment`.
+
+    Raises:
+        EnvironmentNotFound: nothing answers to `env_id`; says how to install it.
+        EnvironmentLoadError: importing or building it failed; the cause is chained.
+    """
+    with _signals_put_back():
+        load = _find(env_id)
+        _check_arguments(env_id, load, env_args)
+        try:
+            environment = load(**env_args)
+        except (Exception, SystemExit) as error:  # the boundary around the author's constructor
+            _failed(env_id, f"{_FUNCTION}() failed", error)
+    if inspect.iscoroutine(environment):
+        environment.close()
+        raise EnvironmentLoadError(f"environment {env_id!r}: {_FUNCTION}() must be a plain def, not async")
+    if not isinstance(environment, Environment):
+        raise EnvironmentLoadError(
+            f"environment {env_id!r}: {_FUNCTION}() returned {type(environment).__name__}, not an Environment"
+        )
+    path = _path(env_id)
+    environment.env_id = environment.env_id or (env_id if path is None else path.stem)
+    environment.env_args = environment.env_args or dict(env_args)
+    return environment
+
+
+def module_name(env_id: str) -> str:
+    """The module that an environment's id stands for: `org/my-env` → `my_env`."""
+    return env_id.rstrip("/").split("/")[-1].replace("-", "_")
+
+
+def _find(env_id: str) -> Callable[..., object]:
+    path = _path(env_id)
+    if path is not None:
+        return _function_of(env_id, _import_path(env_id, path))
+    name = module_name(env_id)
+    wanted = {env_id, name, name.replace("_", "-")}
+    for entry in entry_points(group=GROUP):
+        if entry.name in wanted:
+            module = _import(env_id, entry.module)
+            return _function_of(env_id, module, entry.attr or _FUNCTION)
+    if not name.isidentifier() or importlib.util.find_spec(name) is None:
+        raise EnvironmentNotFound(_how_to_find(env_id, name))
+    return _function_of(env_id, _import(env_id, name))
+
+
+def _path(env_id: str) -> Path | None:
+    """The file or folder that an id names; a bare word is never one, lest a folder hides an installed package."""
+    looks_like_one = env_id.endswith(".py") or "/" in env_id or env_id.startswith((".", "~"))
+    path = Path(env_id).expanduser()
+    if not looks_like_one:
+        return None
+    if path.exists():
+        return path.resolve()
+    if env_id.endswith(".py") or env_id.startswith((".", "~", "/")):
+        raise EnvironmentNotFound(f"no environment at {env_id}: there is no such file or folder")
+    return None  # `org/my-env`
+
+
+def _import_path(env_id: str, path: Path) -> ModuleType:
+    source = path if path.is_file() else _main_file(env_id, path)
+    is_package = source.name == "__init__.py"
+    name = source.parent.name if is_package else source.stem
+    root = str(source.parent.parent if is_package else source.parent)
+    if root not in sys.path:
+        sys.path.append(root)  # for the modules beside it; last, so that it shadows nothing
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(source):
+        return loaded
+    if loaded is not None or not name.isidentifier():
+        name = f"_bench_{zlib.crc32(str(source).encode()):08x}_{name.replace('-', '_')}"
+    places = [str(source.parent)] if is_package else None
+    spec = importlib.util.spec_from_file_location(name, source, submodule_search_locations=places)
+    assert spec is not None and spec.loader is not None, source
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # the boundary around the author's module
+        del sys.modules[name]
+        _failed(env_id, "importing it failed", error)
+    return module
+
+
+def _main_file(env_id: str, folder: Path) -> Path:
+    """The module of an environment's folder: `my-env/my_env.py`, `my-env/my_env/` or the folder itself as a package."""
+    name = folder.name.replace("-", "_")
+    inside = (f"{name}.py", f"{name}/__init__.py", f"src/{name}/__init__.py", "__init__.py")
+    candidates = [folder / path for path in inside]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise EnvironmentNotFound(f"no environment in {env_id}: the folder holds none of {', '.join(inside)}")
+
+
+def _import(env_id: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise EnvironmentNotFound(_how_to_find(env_id, name)) from error
+        missing = (
+            f"it needs the module {error.name!r}, which is not installed; install the environment with its dependencies"
+        )
+        raise EnvironmentLoadError(f"environment {env_id!r}: {missing}") from error
+    except (Exception, SystemExit) as error:  # the boundary around the author's module
+        _failed(env_id, "importing it failed", error)
+
+
+def _function_of(env_id: str, module: ModuleType, name: str = _FUNCTION) -> Callable[..., object]:
+    function = getattr(module, name, None)
+    if callable(function):
+        return function
+    where = getattr(module, "__file__", None) or "a folder without a file of its own"
+    raise EnvironmentLoadError(
+        f"environment {env_id!r}: module {module.__name__!r} ({where}) has no {name}(). If that is not the "
+        "environment's file, another package of the same name hides it: uninstall or rename one"
+    )
+
+
+def _check_arguments(env_id: str, load: Callable[..., object], env_args: dict[str, Any]) -> None:
+    """Refuse arguments that the function does not take, before it is called."""
+    signature = inspect.signature(load)
+    try:
+        signature.bind(**env_args)
+    except TypeError as error:
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        names = [name for name, parameter in signature.parameters.items() if parameter.kind in kinds]
+        unknown = [name for name in env_args if name not in names]
+        near = difflib.get_close_matches(unknown[0], names, 1) if unknown else []
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        accepted = f"It takes {', '.join(names)}" if names else "It takes none"
+        wrong = EnvironmentLoadError(f"environment {env_id!r}: env_args: {error}; {hint}{accepted}")
+        wrong.exit_code = 2  # the caller's words are wrong, not the environment
+        raise wrong from error
+
+
+def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
+    words = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+    raise EnvironmentLoadError(f"environment {env_id!r}: {what}: {words}") from error
+
+
+def _how_to_find(env_id: str, name: str) -> str:
+    known = {entry.name for entry in entry_points(group=GROUP)}
+    near = difflib.get_close_matches(env_id, sorted(known), 1, 0.6)
+    near = near or difflib.get_close_matches(name, sorted(packages_distributions()), 1, 0.75)
+    local = Path("environments", name)
+    if not local.exists():
+        local = Path("environments", name.replace("_", "-"))
+    package = f"./{local}" if local.exists() else name.replace("_", "-")
+    hint = f"; did you mean {near[0]!r}, which is installed?" if near else ""
+    return f"no environment {env_id!r}: no module {name!r} is installed{hint} To install it: pip install {package}"
+
+
+@contextmanager
+def _signals_put_back() -> Generator[None]:
+    """Undo what an environment does to SIGINT and SIGTERM: Ctrl-C belongs to the run."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread can set handlers
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)

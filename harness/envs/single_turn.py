@@ -1,0 +1,44 @@
+"""One question, one answer. Owns nothing but the bound of one turn."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from harness.envs.multi_turn import MultiTurnEnv
+from harness.envs.options import EnvOptions
+from harness.errors import EnvironmentFault
+from harness.state import State
+from harness.types import Messages, Prompt
+
+
+class SingleTurnEnv(MultiTurnEnv):
+    """An environment that asks once and scores the reply.
+
+    Args:
+        **options: See `EnvOptions`.
+
+    Raises:
+        EnvironmentFault: see `Environment`.
+    """
+
+    def __init__(self, **options: Unpack[EnvOptions]) -> None:
+        if "max_turns" in options:
+            raise EnvironmentFault(f"{type(self).__name__} has one turn: max_turns is for MultiTurnEnv")
+        super().__init__(max_turns=1, **options)
+
+    def set_max_turns(self, max_turns: int) -> None:
+        """Refuse more than one turn.
+
+        Raises:
+            EnvironmentFault: `max_turns` is not 1.
+        """
+        if max_turns != 1:
+            raise EnvironmentFault(f"a single-turn environment has one turn, not {max_turns!r}")
+        super().set_max_turns(max_turns)
+
+    async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
+        """Never called: the rollout ends with the model's first reply."""
+        raise EnvironmentFault("a single-turn environment has no answer to give")
+
+    def _add_monitor(self) -> None:
+        """The number of turns is always one."""

@@ -1,0 +1,83 @@
+"""The one redactor: takes secrets out of text before it reaches a log, an error, a file or the Hub. Owns the list of
+known secrets and the patterns that look like one; owns no sink, and never decides what is written where."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import quote
+
+REDACTED = "[redacted]"
+
+MIN_SECRET_LENGTH = 6
+"""Shorter values ("EMPTY", "none") are placeholders; replacing them would shred ordinary text."""
+
+_PATTERNS = re.compile(
+    r"""
+      \bsk-(?:ant-|proj-|or-)?(?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{16,}    # OpenAI, Anthropic, OpenRouter
+    | \b(?:hf|gsk|xai|pplx|nvapi|r8|pit)[_-](?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{16,}
+    | \bgh[pousr]_[A-Za-z0-9]{16,} | \bgithub_pat_[A-Za-z0-9_]{20,}
+    | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b
+    | \bAIza[0-9A-Za-z_-]{20,}
+    | \beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]*         # JSON web token
+    """,
+    re.VERBOSE,
+)
+"""Shapes of keys. Those that begin like an English word must hold a digit, so that `sk-learn-documentation` stays."""
+
+_LABELLED = re.compile(
+    r"""((?:authorization|(?:x-)?api[-_]?key)["']?\s*[:=]\s*["']?)(?:(bearer|basic|token)\s+)?[^\s"',;}]+""",
+    re.IGNORECASE,
+)
+"""A header or setting whose name says that its value is a secret."""
+
+_BEARER = re.compile(r"\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
+
+_USERINFO = re.compile(r"""(://)[^\s/@?#"']+@""")
+"""`scheme://user:password@host`."""
+
+
+class Redactor:
+    """Replaces known secrets, and on request whatever looks like one, by `[redacted]`."""
+
+    def __init__(self) -> None:
+        self._secrets: list[str] = []
+
+    def add(self, secret: str) -> None:
+        """Make `secret` unsayable from now on, also in its JSON-escaped and percent-encoded forms.
+
+        Args:
+            secret: The value; surrounding white space and values shorter than `MIN_SECRET_LENGTH` are ignored.
+        """
+        secret = secret.strip()
+        if len(secret) < MIN_SECRET_LENGTH:
+            return
+        forms = {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], quote(secret, safe="")}
+        known = forms.union(self._secrets)
+        # Longest first: a key that contains another one must not leave its remainder behind.
+        self._secrets = sorted(known, key=lambda form: (-len(form), form))
+
+    def text(self, s: str, *, patterns: bool = True) -> str:
+        """`s` without secrets.
+
+        Args:
+            s: Any text.
+            patterns: Also remove what merely looks like a secret. For logs and errors; off for model output and
+                datasets, where a token-shaped string is data.
+
+        Returns:
+            The text; the same object when nothing had to go.
+        """
+        for secret in self._secrets:
+            if secret in s:
+                s = s.replace(secret, REDACTED)
+        if not patterns:
+            return s
+        s = _USERINFO.sub(rf"\1{REDACTED}@", s)
+        s = _LABELLED.sub(rf"\1{REDACTED}", s)
+        s = _BEARER.sub(rf"\1{REDACTED}", s)
+        return _PATTERNS.sub(REDACTED, s)
+
+
+redactor = Redactor()
+"""The process's redactor: whoever reads a key tells it, every sink asks it."""

@@ -1,0 +1,269 @@
+"""The reference server's HTTP: paths, bodies, injected faults. Owns the wire format from the server's side; who answers
+what is `server` and `policies`. aiohttp's low-level server: a router and middlewares would double the CPU a request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import orjson
+from aiohttp import web
+
+from harness.errors import ConfigError
+from harness.reference.faults import Fault
+from harness.reference.header import Rollout, read_rollout
+from harness.reference.policies import Policy, is_reference, message_text, parse_model
+from harness.types import ROLLOUT_HEADER, JsonDict, Message, Messages, Prompt
+
+if TYPE_CHECKING:
+    from harness.reference.server import ReferenceServer
+
+BACKLOG = 4096
+"""Connections that may wait to be accepted; at the usual 128 a burst of 256 clients loses a second to SYN retries."""
+
+SHUTDOWN_TIMEOUT = 0.5
+"""Seconds that requests in flight get when the server stops: hanging ones would take all of them."""
+
+BODY_CAP = 64 * 1024 * 1024
+
+FIXED_TEXT = (
+    "To answer this, it helps to separate what is given from what is asked. The given quantities fix everything that "
+    "follows, so the first step is to write them down in one place and in the same units. The second step is to find "
+    "the one relation that connects them with the unknown; most mistakes are made here, by taking the first relation "
+    "that comes to mind. The third step is to carry the calculation through without rounding, and to round once, at "
+    "the end. Finally the result has to be checked against the question: does it have the right sign, the right size "
+    "and the right unit, and would a small change of the input move it in the expected direction? Following these "
+    "steps gives a value that agrees with a rough estimate made beforehand, so there is good reason to trust it. "
+    "The final answer is 42."
+)
+"""What a model without a policy says: about 200 tokens by `count_tokens`."""
+
+
+class Refusal(Exception):
+    """A request that gets an error instead of an answer."""
+
+    def __init__(self, status: int, message: str, code: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class Listener:
+    """A listening socket and what is behind it."""
+
+    def __init__(self, server: ReferenceServer) -> None:
+        self._server = server
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; return the real port.
+
+        Raises:
+            OSError: the address is taken or not ours.
+        """
+        # With handler_cancellation a client that goes away frees its place at once, as it does at a real provider.
+        runner = web.ServerRunner(
+            web.Server(self._handle, handler_cancellation=True, access_log=None), shutdown_timeout=SHUTDOWN_TIMEOUT
+        )
+        await runner.setup()
+        site = web.TCPSite(runner, host, port, backlog=BACKLOG)
+        try:
+            await site.start()
+        except OSError:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        return cast("int", runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Stop listening and cut what is in flight."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        if request.method == "POST" and path in ("/v1/chat/completions", "/v1/completions"):
+            return await self._complete(request, is_chat=path == "/v1/chat/completions")
+        if request.method == "GET" and path == "/v1/models":
+            return _json(_models())
+        if request.method == "GET" and path == "/stats":
+            return _json(self._stats("rollouts" in request.query))
+        return _error(404, f"{request.method} {path} is not served here; see /v1/models", "unknown_path")
+
+    async def _complete(self, request: web.BaseRequest, *, is_chat: bool) -> web.StreamResponse:
+        server = self._server
+        stats = server.stats
+        stats.requests += 1
+        stats.in_flight += 1
+        if stats.in_flight > stats.peak_in_flight:
+            stats.peak_in_flight = stats.in_flight
+        try:
+            if (request.content_length or 0) > BODY_CAP:
+                raise Refusal(413, f"the request body is larger than {BODY_CAP} bytes", "too_large")
+            raw = await request.content.read()
+            rollout = read_rollout(request.headers.get(ROLLOUT_HEADER))
+            if server.count_rollouts and rollout is not None:
+                stats.count(rollout.rollout_key)
+            if server.faults is not None:
+                injected = await _inject(request, server.faults.next())
+                if injected is not None:
+                    return injected
+            return _json(self._answer(raw, rollout, is_chat=is_chat))
+        except Refusal as refusal:
+            return _error(refusal.status, str(refusal), refusal.code)
+        finally:
+            stats.in_flight -= 1
+
+    def _answer(self, raw: bytes, rollout: Rollout | None, *, is_chat: bool) -> JsonDict:
+        body = _parse(raw)
+        model: object = body.get("model")
+        prompt: object = body.get("messages" if is_chat else "prompt")
+        if not isinstance(model, str) or not isinstance(prompt, list if is_chat else str):
+            raise Refusal(400, "model must be a string, messages a list of messages, prompt a string", "invalid_body")
+        asked = cast("Prompt", prompt)
+        message = self._reply(model, asked, rollout)
+        return _completion(body, model, asked, message, self._server.stats.requests)
+
+    def _reply(self, model: str, prompt: Prompt, rollout: Rollout | None) -> Message:
+        server = self._server
+        policy = _policy(model) if is_reference(model) else server.policy
+        if policy is None:
+            return {"role": "assistant", "content": FIXED_TEXT}
+        messages: Messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        if not policy.needs_player:
+            return policy.reply(None, None, messages, "")
+        found = server.find(rollout, prompt)
+        if found is None:
+            raise Refusal(404, _no_player(model, server.has_players), "no_player")
+        player, example = found
+        # Without a rollout's key the example's has to do: then all rollouts of an example share one fate.
+        key = rollout.rollout_key if rollout is not None else example.key
+        try:
+            return policy.reply(player, example, messages, key)
+        except NotImplementedError as error:
+            words = str(error) or "the environment has no reference policy (reference_reply)"
+            raise Refusal(404, words, "no_reference_policy") from error
+        except Exception as error:  # environment code: its bug is this request's error, not the server's end
+            words = f"the environment's reference policy raised {type(error).__name__}: {error}"
+            raise Refusal(400, words, "environment_error") from error
+
+    def _stats(self, with_rollouts: bool) -> JsonDict:
+        stats = self._server.stats
+        shown: JsonDict = {
+            "requests": stats.requests,
+            "in_flight": stats.in_flight,
+            "peak_in_flight": stats.peak_in_flight,
+        }
+        return {**shown, "rollouts": dict(stats.rollouts)} if with_rollouts else shown
+
+
+async def _inject(request: web.BaseRequest, fault: Fault) -> web.StreamResponse | None:
+    """Do what `fault` says; None when the request is to be answered."""
+    if fault.latency:
+        await asyncio.sleep(fault.latency)
+    if fault.act == "answer":
+        return None
+    if fault.act == "hang":
+        await asyncio.Event().wait()
+    if fault.act == "reset":
+        _reset(request)
+        return web.Response()
+    if fault.act == "body":
+        return web.Response(body=fault.body, headers=fault.headers, content_type="application/json")
+    if fault.body is not None:
+        return web.Response(status=fault.status, body=fault.body, headers=fault.headers)
+    return _error(fault.status, f"injected fault: {fault.status}", "injected", fault.headers)
+
+
+def _reset(request: web.BaseRequest) -> None:
+    """Cut the connection with a RST, as a crashed peer does, not with the FIN of an orderly end."""
+    transport = request.transport
+    if transport is None:
+        return
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        # A duplicate, because event loops hand out sockets that refuse setsockopt; the option is the socket's own.
+        with socket.socket(fileno=os.dup(sock.fileno())) as duplicate:
+            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
+
+
+def count_tokens(text: str) -> int:
+    """A quarter of the characters, rounded up: cheap, and the same on every machine."""
+    return (len(text) + 3) // 4
+
+
+def _prompt_tokens(prompt: Prompt) -> int:
+    if isinstance(prompt, str):
+        return count_tokens(prompt)
+    return sum(count_tokens(message_text(message)) for message in prompt)
+
+
+def _completion(body: JsonDict, model: str, prompt: Prompt, message: Message, number: int) -> JsonDict:
+    finish = "tool_calls" if message.get("tool_calls") else "stop"
+    content: object = message.get("content")
+    tokens = 0
+    if isinstance(content, str):
+        tokens = count_tokens(content)
+        limit: object = body.get("max_completion_tokens", body.get("max_tokens"))
+        if isinstance(limit, int) and tokens > limit:
+            tokens, finish = limit, "length"
+            message = {**message, "content": content[: limit * 4]}
+    prompt_tokens = _prompt_tokens(prompt)
+    is_chat = not isinstance(prompt, str)
+    choice: JsonDict = {"index": 0, "finish_reason": finish}
+    if is_chat:
+        choice["message"] = {"role": "assistant", **message}
+    else:
+        choice["text"] = message_text(message)
+    return {
+        "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{number}",
+        "object": "chat.completion" if is_chat else "text_completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [choice],
+        "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": tokens, "total_tokens": prompt_tokens + tokens},
+    }
+
+
+def _parse(raw: bytes) -> JsonDict:
+    try:
+        body: object = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise Refusal(400, f"the request body is not JSON: {error}", "invalid_json") from error
+    if not isinstance(body, dict):
+        raise Refusal(400, "the request body is not a JSON object", "invalid_json")
+    return cast("JsonDict", body)
+
+
+def _policy(model: str) -> Policy:
+    try:
+        return parse_model(model)
+    except ConfigError as error:
+        raise Refusal(404, str(error), "model_not_found") from error
+
+
+def _no_player(model: str, has_players: bool) -> str:
+    if has_players:
+        return (
+            f"{model}: no environment here knows this prompt; start the server with the environment that asks (--env)"
+        )
+    return f"{model} needs an environment to know the answers: start the server with --env ENV_ID, or use `bench run`"
+
+
+def _models() -> JsonDict:
+    names = [f"reference/{name}" for name in ("oracle", "noisy", "null", "echo")]
+    return {"object": "list", "data": [{"id": name, "object": "model", "owned_by": "bench"} for name in names]}
+
+
+def _json(value: JsonDict) -> web.Response:
+    return web.Response(body=orjson.dumps(value), content_type="application/json")
+
+
+def _error(status: int, message: str, code: str, headers: tuple[tuple[str, str], ...] = ()) -> web.Response:
+    error: dict[str, Any] = {"error": {"message": message, "type": "reference_server", "code": code}}
+    return web.Response(status=status, body=orjson.dumps(error), headers=headers, content_type="application/json")

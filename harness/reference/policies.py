@@ -1,0 +1,149 @@
+"""The reference models and their names. Owns which answer a policy gives; the answers themselves are the environment's,
+and HTTP is next door."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, TypeAlias, cast
+from urllib.parse import parse_qsl
+
+from harness.errors import ConfigError
+from harness.records import Example
+from harness.reference.player import Player
+from harness.types import Message, Messages
+
+PREFIX = "reference/"
+
+DEFAULT_ACCURACY = 0.7
+
+PolicyName: TypeAlias = Literal["oracle", "noisy", "null", "echo"]
+
+_PARAMETERS: dict[str, tuple[str, ...]] = {"oracle": (), "noisy": ("accuracy", "seed"), "null": (), "echo": ()}
+
+_HASH_RANGE = float(2**64)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a reference model answers."""
+
+    name: PolicyName
+    """`oracle` the environment's ideal player; `null` its content-free one; `noisy` one or the other for a whole
+    rollout; `echo` the last user message."""
+    accuracy: float = DEFAULT_ACCURACY
+    """`noisy`: share of rollouts that the ideal player plays."""
+    seed: int = 0
+    """`noisy`: which rollouts those are."""
+
+    @property
+    def needs_player(self) -> bool:
+        """Whether only an environment can tell the answer."""
+        return self.name != "echo"
+
+    def is_ideal(self, rollout_key: str) -> bool:
+        """Whether the ideal player plays this rollout.
+
+        For `noisy`: sha256 of seed and key, read as a number in [0, 1), is below the accuracy. It depends on nothing
+        else, so a resumed run agrees with an uninterrupted one.
+        """
+        if self.name != "noisy":
+            return self.name == "oracle"
+        drawn = hashlib.sha256(f"{self.seed}:{rollout_key}".encode()).digest()
+        return int.from_bytes(drawn[:8], "big") / _HASH_RANGE < self.accuracy
+
+    def reply(self, player: Player | None, example: Example | None, messages: Messages, rollout_key: str) -> Message:
+        """The next assistant message.
+
+        Args:
+            player: Whose answers they are; None only for a policy that needs none.
+            example: What is asked about; like `player`.
+            messages: The conversation so far.
+            rollout_key: Whose fate `noisy` draws.
+
+        Raises:
+            NotImplementedError: the environment has no reference policy.
+        """
+        if player is None or example is None:
+            answer: Message | str = echo(messages)
+        elif self.name == "echo":
+            answer = echo(messages)
+        elif self.is_ideal(rollout_key):
+            answer = player.reference_reply(example, messages)
+        else:
+            answer = player.null_reply(example, messages)
+        return {"role": "assistant", "content": answer} if isinstance(answer, str) else answer
+
+
+def echo(messages: Messages) -> str:
+    """The text of the last user message, or ""."""
+    for message in reversed(messages):
+        if message.get("role") == "user":
+            return message_text(message)
+    return ""
+
+
+def message_text(message: Message) -> str:
+    """The text of a message; parts that are no text are left out."""
+    content: object = message.get("content")
+    if isinstance(content, list):
+        parts = [cast("dict[str, object]", part) for part in cast("list[object]", content) if isinstance(part, dict)]
+        return "".join(text for part in parts if isinstance(text := part.get("text"), str))
+    return content if isinstance(content, str) else ""
+
+
+def is_reference(model: str) -> bool:
+    """Whether `model` names a reference model."""
+    return model.startswith(PREFIX)
+
+
+@lru_cache(maxsize=64)
+def parse_model(model: str) -> Policy:
+    """Read `reference/NAME?parameter=value&…`.
+
+    Raises:
+        ConfigError: there is no such policy or parameter, or a value is out of range; says what is nearest.
+    """
+    name, _, query = model.removeprefix(PREFIX).partition("?")
+    if not model.startswith(PREFIX) or name not in _PARAMETERS:
+        raise ConfigError(f"there is no reference model {model!r}{_nearest(name, list(_PARAMETERS), PREFIX)}")
+    allowed = _PARAMETERS[name]
+    given: dict[str, str] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key not in allowed:
+            takes = f"it takes {' and '.join(allowed)}" if allowed else "it takes no parameters"
+            raise ConfigError(f"{PREFIX}{name} has no parameter {key!r}{_nearest(key, list(allowed))}; {takes}")
+        if key in given:
+            raise ConfigError(f"{model!r} sets {key} twice")
+        given[key] = value
+    if query and not given:
+        raise ConfigError(f"{model!r}: parameters look like ?accuracy=0.7&seed=1")
+    return Policy(cast("PolicyName", name), _accuracy(model, given), _seed(model, given))
+
+
+def _accuracy(model: str, given: dict[str, str]) -> float:
+    text = given.get("accuracy", str(DEFAULT_ACCURACY))
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise ConfigError(f"{model!r}: accuracy must be a number from 0 to 1, not {text!r}")
+    return value
+
+
+def _seed(model: str, given: dict[str, str]) -> int:
+    text = given.get("seed", "0")
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{model!r}: seed must be a whole number, not {text!r}") from None
+
+
+def _nearest(word: str, known: list[str], prefix: str = "") -> str:
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean {prefix}{near[0]}?"
+    return f"; there are {', '.join(prefix + name for name in known)}" if known else ""

@@ -1,0 +1,198 @@
+"""The live table: one line a run, fitted into the terminal's width and height. Owns the layout; reads no clock and
+draws nothing itself. Lines are put together by hand: a rich table costs many times as much, four times a second."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from harness.report import numerals
+from harness.report.lines import ASCII, UNICODE, Glyphs, Watch, all_tokens, done_of, title, token_words
+from harness.report.text import clean, fit
+from harness.types import Usage
+
+MOST_NOTES = 3
+"""Lines below the runs: notes are usually the same few endpoints again and again."""
+
+LEAST_NAME, WHOLE_NAME, MOST_NAME = 10, 16, 44
+"""Cells of the name: at the very least; not cut below, if a column or the bar can go instead; at most."""
+
+LEAST_BAR, MOST_BAR = 6, 30
+
+GAP = 2
+
+SHRINK = ("tokens", "busy")
+"""Columns that go, in this order, when a terminal is too narrow for all; then the bar, whose figures stay."""
+
+SHRINK_MORE = "rate"
+"""Goes last: the time that is left says as much."""
+
+STYLES = {"done": "green", "failed": "red", "stopped": "yellow", "interrupted": "yellow"}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where a frame has to fit, and what it says about the whole."""
+
+    width: int
+    height: int
+    ascii_only: bool = False
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """Characters that the terminal has."""
+        return ASCII if self.ascii_only else UNICODE
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    watch: Watch
+    name: str
+    cells: dict[str, str]
+
+
+def draw(watches: Sequence[Watch], frame: Frame, now: float, elapsed: float) -> Text:
+    """The whole display.
+
+    Args:
+        watches: The runs, in the order of the suite.
+        frame: The terminal.
+        now: Monotonic seconds.
+        elapsed: Seconds since the display was opened.
+    """
+    models = {watch.progress.model for watch in watches}
+    notes = _notes(watches, frame)
+    room = max(1, frame.height - 4 - len(notes))
+    shown, folded = _choose(watches, room)
+    rows = [_row(watch, frame, now, with_model=len(models) > 1) for watch in shown]
+    lines = [_headline(watches, models, frame, elapsed), *_table(rows, frame)]
+    if folded:
+        lines.append(Text(f"and {len(folded)} more: {_states(folded)}", style="dim"))
+    lines += [Text(fit(note, frame.width).rstrip(), style="yellow") for note in notes]
+    text = Text("\n", no_wrap=True, overflow="crop").join(lines)
+    text.no_wrap, text.overflow = True, "crop"
+    return text
+
+
+def _choose(watches: Sequence[Watch], room: int) -> tuple[list[Watch], list[Watch]]:
+    """What is shown: everything if it fits, else what moves; always in the order of the suite."""
+    if len(watches) <= room:
+        return list(watches), []
+    rank = {"running": 0, "scoring": 0, "failed": 1, "stopped": 1, "interrupted": 1, "loading": 2, "done": 3}
+    order = sorted(range(len(watches)), key=lambda i: (rank[watches[i].progress.state], i))
+    chosen = set(order[: max(1, room - 1)])
+    shown = [watch for i, watch in enumerate(watches) if i in chosen]
+    return shown, [watch for i, watch in enumerate(watches) if i not in chosen]
+
+
+def _states(watches: Sequence[Watch]) -> str:
+    states = Counter("waiting" if watch.progress.state == "loading" else watch.progress.state for watch in watches)
+    return ", ".join(f"{number} {state}" for state, number in states.most_common())
+
+
+def _headline(watches: Sequence[Watch], models: set[str], frame: Frame, elapsed: float) -> Text:
+    usage = sum((watch.progress.usage for watch in watches), Usage())
+    running = sum(watch.progress.state in {"running", "scoring"} for watch in watches)
+    parts = [
+        *([f"{running} of {len(watches)} running"] if len(watches) > 1 else []),
+        numerals.duration(elapsed),
+        token_words(usage),
+    ]
+    if usage.cost is not None:
+        parts.append(f"${usage.cost:,.2f}")
+    words = f" {frame.glyphs.dot} ".join(parts)
+    if len(models) == 1:
+        room = frame.width - cell_len(words) - 3
+        model = clean(next(iter(models)), 80)
+        if room >= min(LEAST_NAME, cell_len(model)):
+            words = f"{fit(model, min(room, cell_len(model)))} {frame.glyphs.dot} {words}"
+    return Text(fit(words, frame.width).rstrip(), style="bold")
+
+
+def _row(watch: Watch, frame: Frame, now: float, *, with_model: bool) -> _Row:
+    progress = watch.progress
+    unscored = progress.unscored.total()
+    mean = numerals.plus_minus(watch.estimate(now), frame.glyphs.plus_minus) if progress.scored else ""
+    cells = {
+        "done": done_of(progress) if progress.total else "",
+        "mean": mean,
+        "unscored": str(unscored) if unscored else "",
+        "tokens": all_tokens(progress),
+        "rate": numerals.rate(watch.rate(now)) if progress.started else "",
+        "left": watch.status(now),
+        "busy": watch.busy(),
+    }
+    return _Row(watch, title(progress, with_model=with_model), cells)
+
+
+def _table(rows: Sequence[_Row], frame: Frame) -> list[Text]:
+    if not rows:
+        return []
+    heads = [head for head in rows[0].cells if head != "unscored" or any(row.cells[head] for row in rows)]
+    widths = {head: max(len(head), *(cell_len(row.cells[head]) for row in rows)) for head in heads}
+    longest = min(MOST_NAME, max(cell_len(row.name) for row in rows))
+    least = min(longest, max(WHOLE_NAME, _telling_width(tuple(row.name for row in rows))))
+
+    def spare() -> int:
+        return frame.width - least - sum(GAP + width for width in widths.values())
+
+    for head in SHRINK:
+        if spare() >= GAP + LEAST_BAR:
+            break
+        widths.pop(head, None)
+    if spare() < 0:
+        widths.pop(SHRINK_MORE, None)
+    name_width = max(min(longest, least + spare() - GAP - LEAST_BAR), least)
+    bar_width = max(0, min(MOST_BAR, spare() - (name_width - least) - GAP))
+    line = " " * (name_width + (GAP + bar_width if bar_width else 0))
+    line += "".join(f"{head:>{GAP + width}}" for head, width in widths.items())
+    head = Text(fit(line, frame.width).rstrip(), style="dim")
+    return [head, *(_line(row, widths, name_width, bar_width, frame) for row in rows)]
+
+
+@lru_cache(maxsize=64)
+def _telling_width(names: tuple[str, ...]) -> int:
+    """The narrowest column in which names that differ still look different."""
+    distinct, width = len(set(names)), LEAST_NAME
+    while width < MOST_NAME and len({fit(name, width) for name in names}) < distinct:
+        width += 1
+    return width
+
+
+def _line(row: _Row, widths: dict[str, int], name_width: int, bar_width: int, frame: Frame) -> Text:
+    progress = row.watch.progress
+    style = STYLES.get(progress.state, "cyan")
+    filled = bar_width * min(progress.done, progress.total) // progress.total if progress.total else 0
+    line = Text(no_wrap=True, overflow="crop", end="")
+    line.append(fit(row.name, name_width), "red" if progress.state == "failed" else "")
+    line.append(" " * GAP if bar_width else "")
+    line.append(frame.glyphs.filled * filled, style)
+    line.append(frame.glyphs.empty * (bar_width - filled), "dim")
+    for name, width in widths.items():
+        cell = row.cells[name]
+        # The status column is right-aligned, too: times line up, words end where times end.
+        line.append(" " * (GAP + width - cell_len(cell)))
+        line.append(cell, "bold" if name == "mean" else "yellow" if name == "unscored" else "")
+    return line
+
+
+def _notes(watches: Sequence[Watch], frame: Frame) -> list[str]:
+    """What holds runs up, each thing once, with the runs that it concerns."""
+    by_note: dict[str, list[str]] = {}
+    for watch in watches:
+        note = watch.note()
+        if note:
+            by_note.setdefault(note, []).append(clean(watch.progress.name, 40))
+    lines = [f"{_together(names)}: {note}" for note, names in by_note.items()]
+    if len(lines) > MOST_NOTES and frame.height > MOST_NOTES:
+        lines = [*lines[: MOST_NOTES - 1], f"and {len(lines) - MOST_NOTES + 1} more notes"]
+    return lines
+
+
+def _together(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -1,0 +1,225 @@
+"""What people see while runs go on, always on stderr: a live table on a terminal, else a line now and then. Owns the
+clock that it is drawn on, in a thread of its own, so that it neither slows the engine nor stops with it.
+
+A display never harms a run: what goes wrong in here is said once, and the run goes on without one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+
+from harness.engine.progress import RunProgress
+from harness.report import lines
+from harness.report.frame import Frame, draw
+from harness.report.lines import Watch
+from harness.report.text import clean, make_console
+
+PERIOD = 0.25
+"""Seconds between two looks at the counters: four a second is as fast as figures can be read."""
+
+STEP = 0.10
+"""Of a run: progress that is worth a plain line."""
+
+PATIENCE = 10.0
+"""Seconds without a plain line after which there is one, progress or not; later a tenth of the time so far, so that a
+night's log stays short."""
+
+HURRY = 1.0
+"""Seconds between two plain lines of a run at least: ten lines for a run of a second help nobody."""
+
+
+def wants_live(environ: Mapping[str, str], *, quiet: bool) -> bool:
+    """Whether a live table can be shown: a terminal on both streams, colour welcome, and not `--quiet`."""
+    if quiet or environ.get("NO_COLOR") or environ.get("TERM") in {"dumb", "unknown"}:
+        return False
+    return sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def open_display(runs: Sequence[RunProgress], console: Console | None = None, *, quiet: bool = False) -> Display:
+    """The display that suits the terminal, as a context manager.
+
+    Args:
+        runs: Counters of every run, in the order of the suite. Read at every look, so it may still grow.
+        console: On stderr; made here if None.
+        quiet: Only a line a run, when it ends.
+    """
+    console = console or make_console(stderr=True)
+    return Display(runs, console, live=wants_live(os.environ, quiet=quiet), quiet=quiet)
+
+
+class Display:
+    """Shows `runs` from `__enter__` to `__exit__`; see `open_display`.
+
+    The cursor stays visible and the screen is the normal one, so a process that dies without leaving the display
+    leaves a usable terminal behind.
+
+    Args:
+        runs: Counters of every run; only read.
+        console: Where to show them.
+        live: A table that is redrawn, else plain lines.
+        quiet: Of the plain lines, only the last of each run.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[RunProgress],
+        console: Console,
+        *,
+        live: bool,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._runs = runs
+        self._console = console
+        self._clock = clock
+        self._opened = clock()
+        self._watches: dict[int, Watch] = {}
+        self._plain = None if live else _PlainLines(console, quiet)
+        self._live: Live | None = None
+        self._wants_live = live
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="bench-display", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._guard(self._open)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._closing.set()
+            self._thread.join(timeout=2.0)
+        finally:
+            # Even if a signal interrupts the wait: stdout must be its own again.
+            self._guard(lambda: self._close(keep=kind is not None))
+
+    def say(self, text: str) -> None:
+        """Print a line for the user: above the table, or between the plain lines."""
+        self._guard(lambda: self._console.print(clean(text, 2000), soft_wrap=True))
+
+    def tick(self) -> None:
+        """Look at the counters and show what is new. Called by the display's own clock."""
+        self._guard(self._show)
+
+    def _loop(self) -> None:
+        while not self._closing.wait(PERIOD):
+            self.tick()
+
+    def _open(self) -> None:
+        if not self._wants_live:
+            return
+        # stdout and stderr are led through the console meanwhile: what an environment prints stands above the table.
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
+        self._live.start()
+        self._console.show_cursor(True)
+        self._show()
+
+    def _show(self) -> None:
+        now = self._clock()
+        with self._lock:
+            watches = self._observe(now)
+            if self._live is not None:
+                size = self._console.size
+                frame = Frame(size.width, size.height, self._console.options.ascii_only)
+                self._live.update(draw(watches, frame, now, now - self._opened), refresh=True)
+            elif self._plain is not None:
+                self._plain.show(watches, now)
+
+    def _close(self, *, keep: bool) -> None:
+        self._show()
+        if self._live is not None:
+            # The final table takes its place, unless an error means that none will come.
+            self._live.transient = not keep
+            self._live.stop()
+            self._live = None
+        elif self._plain is not None:
+            self._plain.end(self._observe(self._clock()), self._clock())
+
+    def _observe(self, now: float) -> list[Watch]:
+        watches: list[Watch] = []
+        for progress in list(self._runs):
+            watch = self._watches.setdefault(id(progress), Watch(progress))
+            watch.observe(now)
+            watches.append(watch)
+        return watches
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        """Do `step`; whatever goes wrong ends the display, not the run."""
+        try:
+            step()
+        except Exception as error:  # boundary: the display is the least important thing in the process
+            self._closing.set()
+            self._plain = None
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        live, self._live = self._live, None
+        try:
+            if live is not None:
+                live.stop()
+            self._console.print(clean(f"the display stopped ({type(error).__name__}: {error}); the run goes on"))
+        except Exception:  # boundary: stderr itself is gone, and with it the place to say so
+            self._console.quiet = True
+
+
+class _PlainLines:
+    """Says when a run starts, how it gets on, and how it ends."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._said: dict[int, tuple[float, int]] = {}
+        """Run → when its last line was printed, and how many rollouts were done."""
+        self._ended: set[int] = set()
+
+    def show(self, watches: Sequence[Watch], now: float) -> None:
+        """Print what is due."""
+        with_model = len({watch.progress.model for watch in watches}) > 1
+        for watch in watches:
+            progress, key = watch.progress, id(watch.progress)
+            if key in self._ended:
+                continue
+            if key not in self._said and progress.started:
+                self._said[key] = (now, progress.done)
+                if not self._quiet:
+                    self._print(lines.start_line(progress))
+            if not watch.is_open:
+                self._ended.add(key)
+                self._print(lines.end_line(watch, now, with_model=with_model))
+            elif not self._quiet and self._is_due(watch, now):
+                self._said[key] = (now, progress.done)
+                self._print(lines.progress_line(watch, now, with_model=with_model))
+
+    def end(self, watches: Sequence[Watch], now: float) -> None:
+        """Print the end of runs that were cut off."""
+        with_model = len({watch.progress.model for watch in watches}) > 1
+        for watch in watches:
+            if id(watch.progress) in self._said and id(watch.progress) not in self._ended:
+                self._ended.add(id(watch.progress))
+                self._print(lines.end_line(watch, now, with_model=with_model))
+
+    def _is_due(self, watch: Watch, now: float) -> bool:
+        progress = watch.progress
+        if id(progress) not in self._said or not progress.total:
+            return False
+        when, done = self._said[id(progress)]
+        quiet_for = now - when
+        if progress.done - done >= STEP * progress.total:
+            return quiet_for >= HURRY
+        return quiet_for >= max(PATIENCE, watch.elapsed(now) / 10)
+
+    def _print(self, line: str) -> None:
+        # Lines for logs: never wrapped, never coloured.
+        self._console.print(line, soft_wrap=True, style=None)

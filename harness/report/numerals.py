@@ -1,0 +1,116 @@
+"""Numbers as people read them. Owns the spelling of scores, intervals, counts, tokens and durations, in every table and
+display; never rounds a difference away."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from harness.report.text import clean
+from harness.stats.intervals import Estimate
+from harness.types import Usage
+
+NONE = "–"
+"""Stands for what is undefined."""
+
+MOST_DIGITS = 6
+
+
+def score(value: float | None, digits: int = 3) -> str:
+    """A reward, metric or rate."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    if value and (abs(value) >= 1e6 or abs(value) < 1e-5):
+        return f"{value:.3g}"
+    return f"{value + 0.0:.{digits}f}"
+
+
+def interval(estimate: Estimate) -> str:
+    """`[low, high]`, with as many digits as it takes to show two different ends."""
+    if estimate.low is None or estimate.high is None:
+        return NONE
+    digits = _digits(estimate.high - estimate.low)
+    return f"[{score(estimate.low, digits)}, {score(estimate.high, digits)}]"
+
+
+def plus_minus(estimate: Estimate, sign: str = "±") -> str:
+    """`mean ±half`: the larger half of the interval; never `±0`. The mean alone if there is no interval."""
+    half = estimate.half_width
+    if half is None:
+        return score(estimate.mean)
+    digits = _digits(2 * half)
+    return f"{score(estimate.mean, digits)} {sign}{score(half, digits)}"
+
+
+def count(value: int) -> str:
+    """A whole number with separators."""
+    return f"{value:,}"
+
+
+def short_count(value: int) -> str:
+    """A whole number in at most five characters: 999, 12.3k, 1.2M."""
+    if value < 1000:
+        return str(value)
+    for unit in ("k", "M", "G", "T"):
+        size = value / 1000
+        if size < 999.5:
+            return f"{size:.1f}{unit}" if size < 99.95 else f"{size:.0f}{unit}"
+        value = round(size)
+    return ">999T"
+
+
+def tokens(usage: Usage, part: int) -> str:
+    """`part` of `usage`: `unknown` if no reply reported it, `≥ n` if some did not."""
+    if usage.unreported and usage.unreported >= usage.requests:
+        return "unknown"
+    return f"≥ {count(part)}" if usage.unreported else count(part)
+
+
+def rate(value: float | None) -> str:
+    """Per second; per minute where that is easier to read."""
+    if value is None or not math.isfinite(value) or value <= 0:
+        return NONE
+    if value < 0.1:
+        return f"{value * 60:.1f}/min"
+    return f"{value:.1f}/s" if value < 100 else f"{value:,.0f}/s"
+
+
+def duration(seconds: float | None) -> str:
+    """0.4 s, 41 s, 3:05, 2:03:41, 3 d 4 h."""
+    if seconds is None or not math.isfinite(seconds) or seconds < 0:
+        return NONE
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} d {hours % 24} h"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def percent(part: float) -> str:
+    """A share of 1 without pretending: below 1 % but not 0 is `<1 %`, above 99 % but not all is `>99 %`."""
+    if 0 < part < 0.01:
+        return "<1 %"
+    return ">99 %" if 0.99 < part < 1 else f"{100 * part:.0f} %"
+
+
+def reasons(unscored: Mapping[str, int], most: int = 4) -> str:
+    """`timeout 2, judge error 1`: the commonest first, the rest added up."""
+    ordered = sorted(unscored.items(), key=lambda item: -item[1])
+    words = [f"{clean(reason, 60)} {count(number)}" for reason, number in ordered[:most]]
+    rest = ordered[most:]
+    if rest:
+        words.append(f"{len(rest)} other reasons {count(sum(number for _, number in rest))}")
+    return ", ".join(words)
+
+
+def _digits(width: float) -> int:
+    """Digits after the point that show an interval of this width in at least two steps."""
+    digits = 3
+    while digits < MOST_DIGITS and width < 2 * 10**-digits:
+        digits += 1
+    return digits

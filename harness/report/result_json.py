@@ -1,0 +1,48 @@
+"""What `--json` prints: one object on stdout, for programs. Owns its outer shape; the numbers are `Summary.to_json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import orjson
+
+from harness.report.table import RunReport
+from harness.report.text import clean_block
+from harness.types import JsonDict
+
+
+def result_object(results: Sequence[RunReport]) -> JsonDict:
+    """`{"runs": [{env_id, name, model, path, state, note, summary}]}`; `summary` is null for a run without rollouts."""
+    return {
+        "runs": [
+            {
+                "env_id": result.env_id,
+                "name": result.name,
+                "model": result.model,
+                "path": result.path,
+                "state": result.state,
+                "note": result.note,
+                "summary": None if result.summary is None else result.summary.to_json(),
+            }
+            for result in results
+        ]
+    }
+
+
+def result_json(results: Sequence[RunReport]) -> bytes:
+    """The object as indented JSON with a final newline; write it to `sys.stdout.buffer`."""
+    whole = _writable(result_object(results))
+    return orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def _writable(value: object) -> object:
+    """`value` with what no UTF-8 text or terminal should hold removed: reasons and notes come from outside."""
+    if isinstance(value, str):
+        return value if value.isprintable() else clean_block(value)
+    if isinstance(value, dict):
+        items = cast("dict[str, object]", value).items()
+        return {_writable(key): _writable(item) for key, item in items}
+    if isinstance(value, list):
+        return [_writable(item) for item in cast("list[object]", value)]
+    return value

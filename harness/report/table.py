@@ -1,0 +1,311 @@
+"""The final table: what a suite came to, where its results are and what to do next. Owns the layout: as many small
+tables as the width needs, so that no number is ever cut."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.report import numerals
+from harness.report.text import clean, fit
+from harness.stats.passk import PassRate
+from harness.stats.summary import Summary
+
+MOST_NAME = 36
+"""Cells of the first column: what is longer loses its middle, and is named in full with its results."""
+
+MOST_STEPS = 8
+"""Next steps shown: those of twenty runs are all alike."""
+
+GAP = 2
+"""Cells between two columns: the divider of the box and one of padding."""
+
+MOST_METRICS = 30
+"""Rows of the metrics table: more is read by a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What the final table and `--json` show of one run."""
+
+    name: str
+    env_id: str
+    model: str
+    path: str | None = None
+    """The run's folder; None if nothing was kept."""
+    summary: Summary | None = None
+    """None if the run came to no rollout."""
+    state: str = "done"
+    """How it ended: a `RunState`."""
+    note: str = ""
+    """Why it ended early, or what the user must know of it."""
+    next_steps: tuple[str, ...] = field(default=())
+    """Commands and snippets, shown once each under all tables; `report.advice` makes the usual ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    head: str
+    cells: list[str]
+
+    @property
+    def width(self) -> int:
+        return max(cell_len(cell) for cell in [self.head, *self.cells])
+
+
+def final_table(results: Sequence[RunReport], console: Console) -> None:
+    """Print all of it.
+
+    Args:
+        results: The runs, in the order of the suite.
+        console: From `report.text.make_console`: stdout, or stderr where stdout carries JSON.
+    """
+    labels = _labels(results)
+    names = _Column("run", [_short(label) for label in labels])
+    for position, group in enumerate(_pack(_groups(results), names, console.width)):
+        columns = [names, *group] if position == 0 else _without_empty([names, *group])
+        console.print(_table(columns, console))
+        console.print()
+    _metrics(labels, results, console)
+    for line in _pass_meaning(results):
+        _prose(console, line)
+    for label, result in zip(labels, results, strict=True):
+        remarks = _remarks(result)
+        if remarks:
+            _say(console, label, "bold")
+        for line in remarks:
+            _prose(console, line, indent=2)
+    _places(labels, results, console)
+
+
+def _labels(results: Sequence[RunReport]) -> list[str]:
+    """A name for each run that tells it from the others: its own, with the model where they differ."""
+    models = {result.model for result in results}
+    if len(models) <= 1:
+        return [clean(result.name, 80) for result in results]
+    return [f"{clean(result.name, 80)} · {clean(result.model, 80)}" for result in results]
+
+
+def _short(label: str) -> str:
+    return fit(label, min(MOST_NAME, cell_len(label))).rstrip()
+
+
+def _groups(results: Sequence[RunReport]) -> list[list[_Column]]:
+    """Columns that belong together; a table is cut between groups only."""
+
+    def column(head: str, cell: Callable[[Summary], str], absent: Callable[[RunReport], str] = _absent) -> _Column:
+        return _Column(head, [absent(r) if r.summary is None else cell(r.summary) for r in results])
+
+    score = [
+        column("mean", lambda s: numerals.score(s.reward.estimate.mean)),
+        column("95 % interval", lambda s: numerals.interval(s.reward.estimate)),
+        column("std", lambda s: numerals.score(s.reward.std)),
+        column("scored", _coverage, lambda r: r.state),
+    ]
+    cost = [
+        column("tokens in", lambda s: numerals.tokens(s.usage, s.usage.input_tokens)),
+        column("tokens out", lambda s: numerals.tokens(s.usage, s.usage.output_tokens)),
+        column("time", lambda s: numerals.duration(s.wall_s)),
+        column("rollouts", lambda s: numerals.rate(s.rollouts_per_s)),
+    ]
+    summaries = [result.summary for result in results if result.summary is not None]
+    if any(summary.usage.cost is not None for summary in summaries):
+        cost.insert(2, column("cost", lambda s: _dollars(s.usage.cost)))
+    powers = sorted({k for summary in summaries for k in summary.pass_at_k})
+    at_k = [column(f"pass@{k}", lambda s, k=k: _pass(s.pass_at_k.get(k))) for k in powers]
+    # pass^1 is pass@1.
+    hat_k = [column(f"pass^{k}", lambda s, k=k: _pass(s.pass_hat_k.get(k))) for k in powers if k > 1]
+    groups = [score, at_k, hat_k, cost] if len(powers) > 3 else [score, [*at_k, *hat_k], cost]
+    return [group for group in groups if group]
+
+
+def _absent(_: RunReport) -> str:
+    return numerals.NONE
+
+
+def _pass(rate: PassRate | None) -> str:
+    return numerals.NONE if rate is None else numerals.score(rate.value)
+
+
+def _coverage(summary: Summary) -> str:
+    return f"{numerals.count(summary.scored)} of {numerals.count(max(summary.planned, summary.num_rollouts))}"
+
+
+def _dollars(cost: float | None) -> str:
+    return numerals.NONE if cost is None else f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.2g}"
+
+
+def _pack(groups: list[list[_Column]], names: _Column, width: int) -> list[list[_Column]]:
+    """Put as many groups side by side as fit beside the names."""
+    packed: list[list[_Column]] = []
+    for group in groups:
+        if packed and _table_width([names, *packed[-1], *group]) <= width:
+            packed[-1] = [*packed[-1], *group]
+        else:
+            packed.append(group)
+    return packed
+
+
+def _without_empty(columns: Sequence[_Column]) -> list[_Column]:
+    """Leave out the runs that have nothing to show: the first table names them."""
+    full = [i for i in range(len(columns[0].cells)) if any(c.cells[i] != numerals.NONE for c in columns[1:])]
+    return [_Column(column.head, [column.cells[i] for i in full]) for column in columns]
+
+
+def _table_width(columns: Sequence[_Column]) -> int:
+    return sum(column.width for column in columns) + GAP * (len(columns) - 1)
+
+
+def _table(columns: Sequence[_Column], console: Console, left: int = 1) -> Table:
+    # The head is told from the rows by a line, not by colour; cells are never wrapped or cut by rich.
+    rule = box.ASCII2 if console.options.ascii_only else box.SIMPLE_HEAD
+    table = Table(box=rule, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for position, column in enumerate(columns):
+        table.add_column(
+            Text(column.head),
+            justify="left" if position < left else "right",
+            no_wrap=True,
+            min_width=column.width,
+            style="bold" if column.head == "mean" else "",
+        )
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _metrics(labels: Sequence[str], results: Sequence[RunReport], console: Console) -> None:
+    """The metrics of each run, unless they only repeat the reward."""
+    rows = [
+        (_short(label), name, spread)
+        for label, result in zip(labels, results, strict=True)
+        if result.summary is not None and not _repeats(result.summary)
+        for name, spread in result.summary.metrics.items()
+    ]
+    if not rows:
+        return
+    shown = rows[:MOST_METRICS]
+    columns = [
+        _Column("run", [label for label, _, _ in shown]),
+        _Column("metric", [_short(clean(name, 80)) for _, name, _ in shown]),
+        _Column("mean", [numerals.score(spread.estimate.mean) for _, _, spread in shown]),
+        _Column("95 % interval", [numerals.interval(spread.estimate) for _, _, spread in shown]),
+    ]
+    if len(results) == 1:
+        del columns[0]
+    for extra in (
+        _Column("min", [numerals.score(spread.min) for _, _, spread in shown]),
+        _Column("max", [numerals.score(spread.max) for _, _, spread in shown]),
+        _Column("values", [numerals.count(spread.count) for _, _, spread in shown]),
+    ):
+        if _table_width([*columns, extra]) <= console.width:
+            columns.append(extra)
+    console.print(_table(columns, console, left=1 if len(results) == 1 else 2))
+    if len(rows) > len(shown):
+        _prose(console, f"and {len(rows) - len(shown)} more metrics: see --json or summary.json")
+    console.print()
+
+
+def _repeats(summary: Summary) -> bool:
+    """Whether the only metric is the reward itself."""
+    spreads = list(summary.metrics.values())
+    return len(spreads) == 1 and spreads[0] == summary.reward
+
+
+def _pass_meaning(results: Sequence[RunReport]) -> list[str]:
+    summaries = [result.summary for result in results if result.summary is not None]
+    thresholds = sorted({summary.pass_threshold for summary in summaries if summary.pass_at_k})
+    if not thresholds:
+        return []
+    return [f"pass@k, pass^k: a rollout passes with a reward of at least {', '.join(f'{t:g}' for t in thresholds)}"]
+
+
+def _remarks(result: RunReport) -> list[str]:
+    """What the numbers alone would hide."""
+    remarks: list[str] = []
+    if result.state != "done" or result.note:
+        note = clean(result.note)
+        remarks.append(f"{result.state}: {note}" if note and result.state != "done" else note or result.state)
+    summary = result.summary
+    if summary is None:
+        return remarks
+    return [*remarks, *_missing(summary), *_doubts(summary)]
+
+
+def _missing(summary: Summary) -> list[str]:
+    remarks: list[str] = []
+    unscored = sum(summary.unscored.values())
+    if unscored:
+        remarks.append(f"{numerals.count(unscored)} unscored ({numerals.reasons(summary.unscored)}){_bounds(summary)}")
+    if summary.not_run:
+        remarks.append(f"{numerals.count(summary.not_run)} of {numerals.count(summary.planned)} not run")
+    excluded = {k: rate.excluded for k, rate in summary.pass_at_k.items() if rate.excluded}
+    if excluded:
+        # The largest k loses most; one number says enough.
+        k, number = max(excluded.items(), key=lambda item: (item[1], item[0]))
+        noun = "example has" if number == 1 else "examples have"
+        remarks.append(f"{numerals.count(number)} {noun} fewer than {k} scored rollouts: no part in pass@{k}")
+    return remarks
+
+
+def _bounds(summary: Summary) -> str:
+    if summary.bounds is None:
+        return ""
+    low, high = summary.bounds
+    digits = 3 if high - low >= 0.002 else 5
+    return f"; mean {numerals.score(low, digits)} if all were worst, {numerals.score(high, digits)} if all best"
+
+
+def _doubts(summary: Summary) -> list[str]:
+    remarks: list[str] = []
+    for number, words in (
+        (summary.truncated, "cut short by a limit"),
+        (summary.empty, "empty"),
+        (summary.refused, "refusals"),
+    ):
+        if number and summary.scored:
+            share = numerals.percent(number / summary.scored)
+            remarks.append(f"{numerals.count(number)} of {numerals.count(summary.scored)} answers {words} ({share})")
+    estimate = summary.reward.estimate
+    if summary.scored and estimate.method is None:
+        why = "one example says nothing about others" if estimate.examples == 1 else "all examples have the same mean"
+        remarks.append(f"no interval: {why}")
+    elif estimate.method == "wilson":
+        remarks.append(f"Wilson interval ({numerals.count(estimate.examples)} examples)")
+    if summary.usage.unreported:
+        u = summary.usage
+        remarks.append(f"{numerals.count(u.unreported)} of {numerals.count(u.requests)} replies reported no tokens")
+    return remarks
+
+
+def _places(labels: Sequence[str], results: Sequence[RunReport], console: Console) -> None:
+    kept = [(label, result.path) for label, result in zip(labels, results, strict=True) if result.path is not None]
+    if kept:
+        _say(console, "\nResults", "bold")
+        for label, path in kept:
+            _say(console, f"  {label}: {clean(path, 2000)}" if len(results) > 1 else f"  {clean(path, 2000)}")
+    steps = list(dict.fromkeys(step for result in results for step in result.next_steps))
+    if steps:
+        _say(console, "\nNext", "bold")
+        for step in steps[:MOST_STEPS]:
+            _say(console, f"  {clean(step, 2000)}")
+        if len(steps) > MOST_STEPS:
+            _say(console, f"  and {len(steps) - MOST_STEPS} more like these")
+
+
+def _prose(console: Console, line: str, indent: int = 0) -> None:
+    lead = " " * indent
+    wrapped = textwrap.wrap(line, max(20, console.width), initial_indent=lead, subsequent_indent=lead + "  ")
+    for part in wrapped:
+        _say(console, part)
+
+
+def _say(console: Console, line: str, style: str = "") -> None:
+    # Not wrapped: paths and commands must survive copying.
+    console.print(Text(line), style=style or None, soft_wrap=True)

@@ -1,0 +1,161 @@
+"""One reward function, read once: its name, what it takes, how it must be called. Owns the check of signatures and the
+reading of what a function returns; runs nothing."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import math
+import numbers
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from harness.errors import EnvironmentFault, StateLost
+from harness.records import FIXED_COLUMNS
+
+RewardFunc: TypeAlias = Callable[..., Any]
+"""Returns a number (one rollout) or a list of numbers (a group), or an awaitable of it."""
+
+Value: TypeAlias = tuple[float | None, str]
+"""What a function says of one rollout: a finite number, or None and the reason."""
+
+ROLLOUT_NAMES: tuple[str, ...] = ("prompt", "completion", "answer", "state", "task", "info")
+"""What a function of one rollout may ask for, beside `parser` and class objects."""
+
+GROUP_NAMES: tuple[str, ...] = ("prompts", "completions", "answers", "states", "tasks", "infos")
+"""What makes a function one of all rollouts of an example: lists, one value a rollout."""
+
+_SIMILAR = 0.8
+"""From this likeness on, a parameter with a default is taken for a misspelt one: `anwser=""` would never be filled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A reward function and how to call it."""
+
+    name: str
+    function: RewardFunc
+    weight: float
+    """0 for a metric."""
+    is_group: bool
+    is_async: bool
+    takes: tuple[str, ...] | None
+    """The names of its arguments; None for all there are (`**kwargs`)."""
+
+
+def plan(function: RewardFunc, weight: float, class_objects: Collection[str]) -> Planned:
+    """Read a reward function's signature.
+
+    Args:
+        function: Sync or async; may be a `functools.partial` or an object with `__call__`.
+        weight: Its weight in the reward; 0 for a metric.
+        class_objects: Further names that it may take.
+
+    Raises:
+        EnvironmentFault: a parameter has a name that nothing answers to, or the function's name is a fixed column.
+    """
+    name = _name(function)
+    if name in FIXED_COLUMNS:
+        raise EnvironmentFault(f"reward function {name!r}: results have a column of that name already; rename it")
+    if not isinstance(weight, int | float) or not math.isfinite(weight):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise EnvironmentFault(f"reward function {name!r}: its weight must be a finite number, not {weight!r}")
+    parameters = _parameters(name, function)
+    is_group = any(parameter.name in GROUP_NAMES for parameter in parameters)
+    known = (*(GROUP_NAMES if is_group else ROLLOUT_NAMES), "parser", *class_objects)
+    takes: list[str] = []
+    takes_all = False
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            takes_all = True
+        elif parameter.kind is not parameter.VAR_POSITIONAL and _is_taken(name, parameter, known):
+            takes.append(parameter.name)
+    return Planned(name, function, float(weight), is_group, _is_async(function), None if takes_all else tuple(takes))
+
+
+def read(value: object) -> Value:
+    """A function's result as a finite number, or None and why it is none."""
+    if type(value) is float:
+        return (value, "") if math.isfinite(value) else (None, f"returned {value}")
+    if getattr(value, "ndim", None) == 0 and callable(item := getattr(value, "item", None)):
+        value = item()  # a scalar of numpy or of a tensor library: its plain value
+    # Decimal is no numbers.Real. A str has no __float__; an array has one, and a length.
+    if isinstance(value, numbers.Real) or (hasattr(value, "__float__") and not hasattr(value, "__len__")):
+        try:
+            number = float(cast(float, value))
+        except (OverflowError, TypeError, ValueError) as error:
+            return None, f"returned {type(value).__name__}: {error}"
+        return (number, "") if math.isfinite(number) else (None, f"returned {number}")
+    if value is None:
+        return None, "returned None"
+    return None, f"returned {type(value).__name__}: {_short(value)}"
+
+
+def read_group(value: object, size: int) -> list[Value]:
+    """A group function's result: one entry for each of `size` rollouts."""
+    tolist = getattr(value, "tolist", None)
+    values: object = tolist() if callable(tolist) else value
+    if not isinstance(values, list | tuple):
+        return [(None, f"returned {type(value).__name__}: a group function returns a list of numbers")] * size
+    items = cast("list[object] | tuple[object, ...]", values)
+    if len(items) != size:
+        return [(None, f"returned {len(items)} values for {size} rollouts")] * size
+    return [read(item) for item in items]
+
+
+def raised(error: Exception) -> str:
+    """Why a function that raised gave no value. Up to the first colon it is short and stable enough to be counted."""
+    if isinstance(error, StateLost):
+        return f"state lost: {error}"
+    return f"raised {type(error).__name__}: {error}"
+
+
+def _is_taken(function: str, parameter: inspect.Parameter, known: Collection[str]) -> bool:
+    """Whether a parameter is filled by us rather than left to its default."""
+    name = parameter.name
+    where = f"reward function {function!r}, parameter {name!r}"
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise EnvironmentFault(f"{where}: arguments are passed by name, so it must not be positional-only")
+    if name in known:
+        return True
+    near = difflib.get_close_matches(name, known, 1, _SIMILAR if parameter.default is not parameter.empty else 0.6)
+    if parameter.default is not parameter.empty and not near:
+        return False
+    if name in ROLLOUT_NAMES:
+        raise EnvironmentFault(f"{where}: a function of a group takes lists; did you mean {name + 's'!r}?")
+    hint = f"did you mean {near[0]!r}?" if near else "rename it, or add a class object of that name first."
+    raise EnvironmentFault(
+        f"{where}: nothing of that name is passed; {hint} It may take {', '.join(known)} or **kwargs"
+    )
+
+
+def _parameters(name: str, function: RewardFunc) -> list[inspect.Parameter]:
+    if not callable(function):
+        raise EnvironmentFault(f"a reward function must be callable, not {function!r}")
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise EnvironmentFault(
+            f"reward function {name!r}: its signature cannot be read; wrap it in a def ({error})"
+        ) from error
+    # What a partial binds by keyword stays in the signature, with a default.
+    bound: set[str] = set(function.keywords) if isinstance(function, functools.partial) else set()
+    return [parameter for parameter in parameters if parameter.name not in bound]
+
+
+def _name(function: object) -> str:
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    return str(getattr(function, "__name__", None) or type(function).__name__)
+
+
+def _is_async(function: object) -> bool:
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,107 @@
+"""Several rubrics as one. Owns the sum of their rewards and the check that no two of their functions share a name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.errors import EnvironmentFault
+from harness.parsers.parser import Parser
+from harness.records import Score
+from harness.rubrics.functions import RewardFunc
+from harness.rubrics.rubric import Rubric
+from harness.state import State
+
+
+class RubricGroup(Rubric):
+    """Rubrics that score the same rollouts. The reward is the sum of theirs; if one of them has none, there is none.
+
+    Args:
+        rubrics: At least one, in the order in which they run.
+
+    Raises:
+        EnvironmentFault: no rubrics, or two functions that share a name.
+    """
+
+    def __init__(self, rubrics: Sequence[Rubric]) -> None:
+        super().__init__()
+        if not rubrics:
+            raise EnvironmentFault("a RubricGroup needs at least one rubric")
+        wrong = [rubric for rubric in rubrics if not isinstance(rubric, Rubric)]  # pyright: ignore[reportUnnecessaryIsInstance]
+        if wrong:
+            raise EnvironmentFault(f"a RubricGroup takes rubrics, not {wrong[0]!r}")
+        self.rubrics = list(rubrics)
+        self._check_names()
+
+    def adopt_parser(self, parser: Parser) -> None:
+        """Give `parser` to every rubric that has none of its own."""
+        for rubric in self.rubrics:
+            rubric.adopt_parser(parser)
+
+    @property
+    def parser(self) -> Parser:
+        """The parser of the first rubric."""
+        return self.rubrics[0].parser
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The name of every function of every rubric, in order."""
+        return tuple(name for rubric in self.rubrics for name in rubric.metric_names)
+
+    @property
+    def is_group(self) -> bool:
+        """Whether a function of any rubric sees all rollouts of an example together."""
+        return any(rubric.is_group for rubric in self.rubrics)
+
+    @property
+    def needs_live_state(self) -> bool:
+        """Whether any rubric can only score in the process that generated."""
+        return any(rubric.needs_live_state for rubric in self.rubrics)
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The sums of the lowest and of the highest rewards."""
+        ranges = [rubric.reward_range for rubric in self.rubrics]
+        return sum(low for low, _ in ranges), sum(high for _, high in ranges)
+
+    def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
+        """Add a function to the first rubric."""
+        self.rubrics[0].add_reward_func(func, weight)
+        self._check_names()
+
+    def add_class_object(self, name: str, obj: object) -> None:
+        """Let functions of every rubric take `obj` as a parameter called `name`."""
+        for rubric in self.rubrics:
+            rubric.add_class_object(name, obj)
+
+    async def score(self, states: Sequence[State]) -> list[Score]:
+        """Score rollouts with each rubric in turn and add up."""
+        parts = [await rubric.score(states) for rubric in self.rubrics]
+        scores = [_sum(scores) for scores in zip(*parts, strict=True)]
+        for state, score in zip(states, scores, strict=True):
+            state["reward"], state["metrics"] = score.reward, score.metrics
+        return scores
+
+    def _check_names(self) -> None:
+        names = self.metric_names
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            raise EnvironmentFault(
+                f"two rubrics of a group have a function called {repeated!r}; results have one column a function, so "
+                "rename one"
+            )
+
+
+def _sum(scores: Sequence[Score]) -> Score:
+    reward: float | None = 0.0
+    metrics: dict[str, float | None] = {}
+    fatal: dict[str, str] = {}
+    minor: dict[str, str] = {}
+    for score in scores:
+        metrics.update(score.metrics)
+        if score.reward is None:
+            reward = None
+            fatal.update(score.reasons)
+        else:
+            minor.update(score.reasons)
+            reward = None if reward is None else reward + score.reward
+    return Score(reward, metrics, {**fatal, **minor})

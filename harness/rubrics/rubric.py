@@ -1,0 +1,158 @@
+"""The rubric: reward functions with weights, run over finished rollouts. Owns their order, where they run and what
+becomes of one that fails: a rollout without a score and a reason, never a score of 0. How functions are called is in
+`rubrics.scoring`, what they may look like in `rubrics.functions`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from harness.errors import EnvironmentFault
+from harness.parsers.parser import Parser
+from harness.records import Score
+from harness.rubrics.functions import GROUP_NAMES, ROLLOUT_NAMES, Planned, RewardFunc, Value, plan
+from harness.rubrics.scoring import Scoring
+from harness.state import State
+
+
+class Rubric:
+    """Weighted reward functions. The reward is the weighted sum; a function of weight 0 is a metric.
+
+    Args:
+        funcs: The functions, in the order in which they run.
+        weights: As many as `funcs`; 1 each by default.
+        parser: Passed to functions that take `parser`; the environment's own by default.
+        class_objects: Further values that functions may take, by name.
+        reward_range: The lowest and highest reward there can be, if it is not the sum of the negative and of the
+            positive weights (which holds for functions from 0 to 1).
+        needs_live_state: Whether functions read values that no journal can hold (a sandbox, a game). Such a rubric
+            scores at once after generation, and not after a crash.
+
+    Raises:
+        EnvironmentFault: a function takes something that nothing answers to, two functions share a name, or a name
+            is that of a fixed column.
+    """
+
+    def __init__(
+        self,
+        funcs: Sequence[RewardFunc] | None = None,
+        weights: Sequence[float] | None = None,
+        parser: Parser | None = None,
+        *,
+        class_objects: Mapping[str, object] | None = None,
+        reward_range: tuple[float, float] | None = None,
+        needs_live_state: bool = False,
+    ) -> None:
+        functions = list(funcs or [])
+        if weights is not None and len(weights) != len(functions):
+            raise EnvironmentFault(f"a rubric got {len(functions)} functions and {len(weights)} weights")
+        if parser is not None and not isinstance(parser, Parser):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise EnvironmentFault(f"parser must be a Parser, not {parser!r}")
+        self._own_parser = parser
+        self._range = _checked_range(reward_range)
+        self._live = needs_live_state
+        self._functions: list[Planned] = []
+        self._objects: dict[str, object] = {}
+        for name, value in (class_objects or {}).items():
+            self.add_class_object(name, value)
+        for function, weight in zip(functions, weights or [1.0] * len(functions), strict=True):
+            self.add_reward_func(function, weight)
+
+    @property
+    def parser(self) -> Parser:
+        """What functions get as `parser`."""
+        if self._own_parser is None:
+            self._own_parser = Parser()
+        return self._own_parser
+
+    def adopt_parser(self, parser: Parser) -> None:
+        """Use the environment's parser, unless this rubric was given one of its own."""
+        if self._own_parser is None:
+            self._own_parser = parser
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The name of every function, in order."""
+        return tuple(planned.name for planned in self._functions)
+
+    @property
+    def is_group(self) -> bool:
+        """Whether a function sees all rollouts of an example together."""
+        return any(planned.is_group for planned in self._functions)
+
+    @property
+    def needs_live_state(self) -> bool:
+        """Whether rollouts can only be scored in the process that generated them."""
+        return self._live
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The lowest and the highest reward."""
+        if self._range is not None:
+            return self._range
+        weights = [planned.weight for planned in self._functions]
+        return sum(w for w in weights if w < 0), sum(w for w in weights if w > 0)
+
+    def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
+        """Add a function to the reward.
+
+        Raises:
+            EnvironmentFault: see the class.
+        """
+        planned = plan(func, weight, tuple(self._objects))
+        if planned.name in self.metric_names:
+            raise EnvironmentFault(
+                f"two reward functions are called {planned.name!r}; results have one column a function, so rename one"
+            )
+        self._functions.append(planned)
+
+    def add_metric(self, func: RewardFunc, weight: float = 0.0) -> None:
+        """Add a function that is recorded but, at weight 0, does not count."""
+        self.add_reward_func(func, weight)
+
+    def add_class_object(self, name: str, obj: object) -> None:
+        """Let functions take `obj` as a parameter called `name`; add it before the functions that do."""
+        if name in {*ROLLOUT_NAMES, *GROUP_NAMES, "parser"}:
+            raise EnvironmentFault(f"class object {name!r}: functions get something else by that name; rename it")
+        self._objects[name] = obj
+
+    async def score(self, states: Sequence[State]) -> list[Score]:
+        """Score rollouts: one, or for group functions all rollouts of an example.
+
+        Puts `reward` and `metrics` into each state as well.
+
+        Raises:
+            ThreadsHung: sync functions of earlier rollouts hang; see `harness.offload`.
+        """
+        scoring = Scoring(states, {"parser": self.parser, **self._objects})
+        await scoring.run(self._functions)
+        scores = [self._score(values) for values in scoring.values]
+        for state, score in zip(states, scores, strict=True):
+            state["reward"], state["metrics"] = score.reward, score.metrics
+        return scores
+
+    def _score(self, values: Mapping[str, Value]) -> Score:
+        """One rollout's score; what failed of the reward comes first among the reasons."""
+        reward = 0.0
+        metrics: dict[str, float | None] = {}
+        fatal: dict[str, str] = {}
+        minor: dict[str, str] = {}
+        for planned in self._functions:
+            value, reason = values[planned.name]
+            metrics[planned.name] = value
+            if value is None:
+                (fatal if planned.weight else minor)[planned.name] = reason
+            elif planned.weight:
+                reward += planned.weight * value
+        if not fatal and not math.isfinite(reward):
+            fatal["*"] = f"the weighted sum is {reward}"
+        return Score(None if fatal else reward, metrics, {**fatal, **minor})
+
+
+def _checked_range(declared: tuple[float, float] | None) -> tuple[float, float] | None:
+    if declared is None:
+        return None
+    low, high = declared
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise EnvironmentFault(f"reward_range must be (lowest, highest), not {declared!r}")
+    return float(low), float(high)

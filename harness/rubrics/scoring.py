@@ -1,0 +1,147 @@
+"""One pass of reward functions over finished rollouts. Owns the calls: which run in a thread and which on the loop, and
+the boundary at which an exception becomes a reason. Owns no weights.
+
+Functions run in the order in which they were added, so a later one may read what an earlier one put into the state.
+Neighbouring sync functions go through the thread pool in one hop; an async one is awaited for all rollouts at once."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, cast
+
+from harness.errors import ThreadsHung
+from harness.offload import offload
+from harness.rubrics.functions import ROLLOUT_NAMES, Planned, Value, raised, read, read_group
+from harness.state import State
+
+
+class _Call:
+    """One function on one rollout, or on the whole group, and what came of it."""
+
+    __slots__ = ("error", "index", "planned", "value")
+
+    def __init__(self, planned: Planned, index: int | None) -> None:
+        self.planned = planned
+        self.index = index
+        """Which rollout; None for the group."""
+        self.value: Any = None
+        self.error: Exception | None = None
+
+
+class Scoring:
+    """The rollouts that are scored together, and what their functions have said so far.
+
+    Args:
+        states: One rollout, or those of a group.
+        common: The parser and the class objects, by name.
+    """
+
+    def __init__(self, states: Sequence[State], common: Mapping[str, object]) -> None:
+        self.values: list[dict[str, Value]] = [{} for _ in states]
+        """One dict a rollout: function name → value."""
+        self._states = states
+        self._common = common
+
+    async def run(self, functions: Sequence[Planned]) -> None:
+        """Run `functions` in order.
+
+        Raises:
+            ThreadsHung: sync functions of earlier rollouts hang.
+        """
+        for is_async, neighbours in groupby(functions, key=_is_async):
+            if is_async:
+                for planned in neighbours:
+                    await self._run_async(self._calls(planned))
+            else:
+                await self._run_sync([call for planned in neighbours for call in self._calls(planned)])
+
+    def invoke(self, call: _Call) -> None:
+        """Call a function; what it returns or raises is in `call` afterwards."""
+        planned, index = call.planned, call.index
+        try:
+            arguments = self._group_arguments(planned) if index is None else self._arguments(planned, index)
+            call.value = planned.function(**arguments)
+        except Exception as error:  # the boundary around reward functions: a failed one is a reason, not an end
+            call.error = error
+
+    def _calls(self, planned: Planned) -> list[_Call]:
+        if planned.is_group:
+            return [_Call(planned, None)]
+        return [_Call(planned, index) for index in range(len(self._states))]
+
+    async def _run_async(self, calls: Sequence[_Call]) -> None:
+        for call in calls:
+            self.invoke(call)
+        if len(calls) == 1:
+            await self._settle(calls[0])
+            return
+        async with asyncio.TaskGroup() as tasks:
+            for call in calls:
+                tasks.create_task(self._settle(call))
+
+    async def _run_sync(self, calls: Sequence[_Call]) -> None:
+        await offload.run(_Batch(self, calls))
+        for call in calls:
+            await self._settle(call)
+
+    async def _settle(self, call: _Call) -> None:
+        """Await what is still to be awaited, and keep the value."""
+        if inspect.isawaitable(call.value):
+            try:
+                call.value = await cast("Awaitable[object]", call.value)
+            except ThreadsHung:
+                raise
+            except Exception as error:  # as in `invoke`
+                call.error = error
+        name, error = call.planned.name, call.error
+        if call.index is not None:
+            self.values[call.index][name] = read(call.value) if error is None else (None, raised(error))
+            return
+        size = len(self._states)
+        group = read_group(call.value, size) if error is None else [(None, raised(error))] * size
+        for values, value in zip(self.values, group, strict=True):
+            values[name] = value
+
+    def _arguments(self, planned: Planned, index: int) -> dict[str, Any]:
+        state, common = self._states[index], self._common
+        takes = planned.takes if planned.takes is not None else (*ROLLOUT_NAMES, *common)
+        return {name: _of(state, name) if name in ROLLOUT_NAMES else common[name] for name in takes}
+
+    def _group_arguments(self, planned: Planned) -> dict[str, Any]:
+        states, common = self._states, self._common
+        plurals = {f"{name}s": name for name in ROLLOUT_NAMES}
+        takes = planned.takes if planned.takes is not None else (*plurals, *common)
+        return {
+            name: [_of(state, plurals[name]) for state in states] if name in plurals else common[name] for name in takes
+        }
+
+
+class _Batch:
+    """Sync calls that share one hop into a thread."""
+
+    __slots__ = ("_calls", "_current", "_scoring")
+
+    def __init__(self, scoring: Scoring, calls: Sequence[_Call]) -> None:
+        self._scoring = scoring
+        self._calls = calls
+        self._current = calls[0]
+
+    def __call__(self) -> None:
+        for call in self._calls:
+            self._current = call
+            self._scoring.invoke(call)
+
+    def running(self) -> str:
+        """The function that is being called, for the message about hung calls."""
+        return f"reward function {self._current.planned.name}"
+
+
+def _is_async(planned: Planned) -> bool:
+    return planned.is_async
+
+
+def _of(state: State, name: str) -> Any:
+    return state if name == "state" else state[name]

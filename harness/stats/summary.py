@@ -1,0 +1,271 @@
+"""The numbers of a run: what `summary.json`, `--json` and the final table show. Owns their names and definitions; how a
+single estimate is made is in `intervals` and `passk`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import chain
+
+from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
+from harness.stats.passk import PassRate, pass_at_k, pass_hat_k, pass_rate, powers_of_two
+from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
+from harness.types import JsonDict, Usage
+
+__all__ = ["METHODS", "Distribution", "ScoreTable", "Spread", "Summary", "summarize"]
+
+THRESHOLD_SLACK = 1e-9
+"""A reward this little below the threshold passes: 0.7 + 0.2 + 0.1 is 0.9999999999999999."""
+
+METHODS: dict[str, str] = {
+    "mean": "mean over examples of each example's mean over its scored rollouts",
+    "stderr": "standard error of the per-example means (Miller 2024, arXiv 2411.00640)",
+    "t": "95 % Student t interval on per-example means, n-1 degrees of freedom",
+    "wilson": "95 % Wilson score interval (binary scores, one rollout each, fewer than 300; or all 0, or all 1)",
+    "std": "sample standard deviation over scored rollouts (ddof 1)",
+    "pass_at_k": "unbiased, 1 - C(n-c,k)/C(n,k) (Chen et al. 2021, arXiv 2107.03374), mean over examples with n >= k",
+    "pass_hat_k": "unbiased, C(c,k)/C(n,k) (tau-bench, arXiv 2406.12045), mean over examples with n >= k",
+    "bounds": "the mean if every unscored rollout had the worst, or the best, reward",
+}
+"""Travels with the numbers, so that a summary explains itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The reward or one metric, over the scored rollouts of a run."""
+
+    estimate: Estimate
+    std: float | None = None
+    """Sample standard deviation over rollouts (ddof = 1): between and within examples together."""
+    min: float | None = None
+    max: float | None = None
+    count: int = 0
+    """Rollouts that have a value."""
+
+    def to_json(self) -> JsonDict:
+        """As in `summary.json`."""
+        e = self.estimate
+        interval = None if e.low is None or e.high is None else [number(e.low), number(e.high)]
+        return {
+            "mean": number(e.mean),
+            "stderr": number(e.stderr),
+            "ci95": interval,
+            "std": number(self.std),
+            "min": number(self.min),
+            "max": number(self.max),
+            "count": self.count,
+            "examples": e.examples,
+            "method": e.method,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Seconds that rollouts took."""
+
+    mean: float
+    p50: float
+    p95: float
+    max: float
+
+    def to_json(self) -> JsonDict:
+        """As in `summary.json`."""
+        return {"mean": self.mean, "p50": self.p50, "p95": self.p95, "max": self.max}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The numbers of one run. What is undefined is None."""
+
+    num_examples: int
+    """Examples with at least one outcome."""
+    num_rollouts: int
+    """Rollouts with an outcome: scored + unscored."""
+    planned: int
+    """Rollouts that were asked for."""
+    scored: int
+    unscored: dict[str, int]
+    """Reason → rollouts, the commonest first."""
+    reward: Spread
+    metrics: dict[str, Spread]
+    pass_threshold: float
+    pass_at_k: dict[int, PassRate]
+    pass_hat_k: dict[int, PassRate]
+    bounds: tuple[float, float] | None
+    """The mean reward if the unscored were all worst, or all best; None if rewards have no finite range."""
+    truncated: int
+    """Scored rollouts that were cut short by a limit."""
+    empty: int
+    """Scored rollouts whose last answer said nothing."""
+    refused: int
+    """Scored rollouts whose last answer was a refusal."""
+    usage: Usage = field(default_factory=Usage)
+    wall_s: float = 0.0
+    rollout_seconds: Distribution | None = None
+    """Generation time of a rollout."""
+
+    @property
+    def not_run(self) -> int:
+        """Planned rollouts without an outcome."""
+        return max(0, self.planned - self.num_rollouts)
+
+    @property
+    def coverage(self) -> float | None:
+        """Scored rollouts as a part of the planned; None if nothing was planned."""
+        return self.scored / self.planned if self.planned else None
+
+    @property
+    def rollouts_per_s(self) -> float | None:
+        """Throughput over the wall time; None if that is unknown."""
+        return self.num_rollouts / self.wall_s if self.wall_s > 0 else None
+
+    @property
+    def tokens_known(self) -> bool:
+        """Whether any reply reported its tokens (or none was received): without, a count of 0 is not a zero."""
+        return self.usage.requests == 0 or self.usage.unreported < self.usage.requests
+
+    def to_json(self) -> JsonDict:
+        """As in `summary.json`: no NaN, no infinity, string keys."""
+        return {
+            "num_examples": self.num_examples,
+            "num_rollouts": self.num_rollouts,
+            "planned": self.planned,
+            "scored": self.scored,
+            "unscored": dict(self.unscored),
+            "not_run": self.not_run,
+            "coverage": number(self.coverage),
+            "reward": self.reward.to_json(),
+            "bounds": None if self.bounds is None else [number(self.bounds[0]), number(self.bounds[1])],
+            "metrics": {name: spread.to_json() for name, spread in self.metrics.items()},
+            "pass_threshold": number(self.pass_threshold),
+            "pass_at_k": {str(k): number(rate.value) for k, rate in self.pass_at_k.items()},
+            "pass_hat_k": {str(k): number(rate.value) for k, rate in self.pass_hat_k.items()},
+            "pass_excluded": {str(k): rate.excluded for k, rate in self.pass_at_k.items()},
+            "truncated": self.truncated,
+            "empty": self.empty,
+            "refused": self.refused,
+            "usage": self._usage_json(),
+            "wall_s": number(self.wall_s),
+            "rollouts_per_s": number(self.rollouts_per_s),
+            "rollout_seconds": None if self.rollout_seconds is None else self.rollout_seconds.to_json(),
+            "methods": dict(METHODS),
+        }
+
+    def _usage_json(self) -> JsonDict:
+        u, known = self.usage, self.tokens_known
+        return {
+            "input_tokens": u.input_tokens if known else None,
+            "output_tokens": u.output_tokens if known else None,
+            "reasoning_tokens": u.reasoning_tokens if known else None,
+            "cached_tokens": u.cached_tokens if known else None,
+            "requests": u.requests,
+            "unreported": u.unreported,
+            "cost": number(u.cost),
+        }
+
+
+def summarize(
+    table: ScoreTable,
+    *,
+    pass_threshold: float,
+    rollouts_per_example: int,
+    planned: int,
+    reward_range: tuple[float, float],
+    wall_s: float,
+) -> Summary:
+    """All numbers of a run.
+
+    Args:
+        table: Its outcomes.
+        pass_threshold: A rollout passes if its reward reaches this.
+        rollouts_per_example: As asked for; pass@k is given for k = 1, 2, 4, … up to it.
+        planned: Rollouts asked for.
+        reward_range: Worst and best reward that the rubric can give; infinite where unknown. Rewards outside widen it.
+        wall_s: Wall time of the run in seconds, all attempts at it together.
+    """
+    groups = table.groups()
+    rewards = table.rewards(groups)
+    reward = spread(rewards)
+    unscored = table.unscored()
+    passes = Counter((len(group), _passed(group, pass_threshold)) for group in rewards if group)
+    powers = powers_of_two(rollouts_per_example)
+    return Summary(
+        num_examples=len(rewards),
+        num_rollouts=len(table),
+        planned=planned,
+        scored=reward.count,
+        unscored=dict(unscored),
+        reward=reward,
+        metrics={name: spread(table.metric(name, groups)) for name in table.metric_names},
+        pass_threshold=pass_threshold,
+        pass_at_k={k: pass_rate(passes, k, pass_at_k) for k in powers},
+        pass_hat_k={k: pass_rate(passes, k, pass_hat_k) for k in powers},
+        bounds=_bounds(rewards, [len(rows) for rows in groups] if unscored else None, reward, reward_range),
+        truncated=table.marked(TRUNCATED),
+        empty=table.marked(EMPTY),
+        refused=table.marked(REFUSED),
+        usage=table.usage(),
+        wall_s=wall_s,
+        rollout_seconds=_distribution(table.seconds()),
+    )
+
+
+def spread(groups: list[list[float]]) -> Spread:
+    """Reduce each example to its mean, estimate the mean over examples, and describe the single values.
+
+    Args:
+        groups: The values of each example; examples without any are left out.
+    """
+    if all(len(group) <= 1 for group in groups):
+        means = values = [group[0] for group in groups if group]
+        single = True
+    else:
+        means = [math.fsum(group) / len(group) for group in groups if group]
+        values = list(chain.from_iterable(groups))
+        single = False
+    if not values:
+        return Spread(Estimate())
+    estimate = mean_interval(means, single_rollout=single)
+    low, high = min(values), max(values)
+    if len(values) < 2:
+        std = None
+    elif same(low, high):
+        std = 0.0
+    elif single and estimate.stderr is not None:
+        std = estimate.stderr * math.sqrt(len(values))
+    else:
+        std = sample_std(values, math.fsum(values) / len(values))
+    return Spread(estimate, std, low, high, len(values))
+
+
+def number(value: float | None) -> float | None:
+    """`value` for JSON: None if it is not finite."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _passed(group: list[float], threshold: float) -> int:
+    return sum(reward >= threshold - THRESHOLD_SLACK for reward in group)
+
+
+def _bounds(
+    rewards: list[list[float]], outcomes: list[int] | None, reward: Spread, reward_range: tuple[float, float]
+) -> tuple[float, float] | None:
+    if outcomes is None:
+        mean = reward.estimate.mean
+        return None if mean is None else (mean, mean)
+    low, high = reward_range
+    if reward.min is not None and reward.max is not None:
+        low, high = min(low, reward.min), max(high, reward.max)
+    groups = ((math.fsum(g), len(g), total - len(g)) for g, total in zip(rewards, outcomes, strict=True))
+    return missing_bounds(groups, low, high)
+
+
+def _distribution(seconds: list[float]) -> Distribution | None:
+    if not seconds:
+        return None
+    seconds.sort()
+    last = len(seconds) - 1
+    # Nearest rank: a time that some rollout really took.
+    p50, p95 = seconds[math.ceil(0.5 * len(seconds)) - 1], seconds[math.ceil(0.95 * len(seconds)) - 1]
+    return Distribution(math.fsum(seconds) / len(seconds), p50, p95, seconds[last])

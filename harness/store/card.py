@@ -1,0 +1,229 @@
+"""The dataset card: README.md of the folder that holds a model's runs in an environment, and of a repository on the
+Hub. Owns its text and the rebuild from a scan of the folder; the YAML head is `card_head`'s, numbers `summary.json`'s.
+
+Model names, environment names and settings are untrusted text: prose escapes them, code blocks fence them."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from harness.errors import StoreError
+from harness.redact import redactor
+from harness.store.atomic import atomic_write
+from harness.store.card_head import config_entry, configs_yaml, join_card, merge_config, split_card
+from harness.store.manifest import Manifest, without_secrets
+from harness.store.rundir import RunDir, RunLock, runs_in
+from harness.types import JsonDict
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
+_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
+
+CONFIG_LIMIT = 20_000
+"""Characters of a config.toml that a card shows: the Hub's pages, and people, give up on more."""
+
+
+def rebuild_card(parent: Path) -> None:
+    """Writes `parent/README.md` from what the run folders in `parent` hold.
+
+    Every run that has rows becomes a config of its own, the newest the default one. The file is replaced in one step,
+    and concurrent rebuilds wait for one another, so the last one sees all runs.
+
+    Raises:
+        StoreError: the card cannot be written.
+    """
+    with RunLock.take(parent / ".card.lock", f"the card of {parent}", wait=True):
+        runs = [RunDir(path) for path in reversed(runs_in(parent))]
+        filled = [run for run in runs if run.has_data()]
+        entries = [config_entry(run.id, f"{run.id}/data/*.parquet", default=run is filled[0]) for run in filled]
+        head = configs_yaml(entries) if entries else ""
+        atomic_write(parent / "README.md", redactor.text(join_card(head, _parent_body(parent, runs)), patterns=False))
+
+
+def merge_remote(existing: str | None, run_dir: Path, repo: str) -> str:
+    """A repository's card with one run merged in. Other configs, other runs and the owner's own prose stay.
+
+    Args:
+        existing: The card as it is; None if the repository has none.
+        run_dir: The run folder. Its parquet is expected under `data/{run id}/` of the repository.
+        repo: `namespace/name`.
+
+    Raises:
+        StoreError: the run folder or the existing card's head cannot be read.
+    """
+    run = RunDir(run_dir)
+    manifest = run.read_manifest()
+    head, body = split_card(existing if existing is not None else _remote_introduction(repo))
+    head = merge_config(head, config_entry(run.id, f"data/{run.id}/*.parquet", default=True))
+    config = run.config_path.read_text(encoding="utf-8") if run.config_path.exists() else None
+    section = run_card_section(manifest, run.read_summary(), source=repo, config_toml=config)
+    return join_card(head, _with_section(body, run.id, section))
+
+
+def run_card_section(
+    manifest: Manifest, summary: JsonDict | None, *, source: str, config_toml: str | None = None
+) -> str:
+    """One run for people: results, what was run, how to load the rows, how to repeat it.
+
+    Args:
+        manifest: The run.
+        summary: Its `summary.json`; None while there is none.
+        source: What `load_dataset` is to be given: a folder or `namespace/name`.
+        config_toml: The run's `config.toml`, shown as the way to repeat it.
+
+    Returns:
+        Markdown that begins with a heading of the second level and ends in a newline.
+    """
+    facts = [
+        ("environment", manifest.env_id),
+        ("model", manifest.model),
+        ("status", manifest.status),
+        ("started", manifest.created),
+        ("planned", _planned(manifest)),
+        ("versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())),
+        ("commit", _commit(manifest)),
+    ]
+    lines = [f"## {escape(manifest.name or manifest.env_id)} · {escape(manifest.model)} · {manifest.id}", ""]
+    lines += ["| result | |", "|---|---|"]
+    lines += [f"| {name} | {escape(value)} |" for name, value in _results(manifest, summary)]
+    lines += ["", "| run | |", "|---|---|"]
+    lines += [f"| {name} | {escape(value)} |" for name, value in facts if value]
+    lines += ["", "Load the rows, one a rollout:", ""]
+    load = f'load_dataset({json.dumps(source)}, {json.dumps(manifest.id)}, split="train")'
+    lines += [fenced(f"from datasets import load_dataset\n\nrows = {load}", "python"), ""]
+    lines += _how_to_repeat(manifest, config_toml)
+    return "\n".join(lines) + "\n"
+
+
+def escape(text: str) -> str:
+    """Untrusted text as one line of Markdown that renders as itself, also inside a table."""
+    flat = _CONTROL.sub(" ", text).strip()
+    return _SPECIAL.sub(r"\\\1", html.escape(flat, quote=False))
+
+
+def fenced(text: str, language: str) -> str:
+    """A code block that `text` cannot end early."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _parent_body(parent: Path, runs: list[RunDir]) -> str:
+    # Relative to the place that every run of this project has: a card names no folder of this machine.
+    source = "/".join(parent.parts[-3:])
+    lines = [f"# {escape(parent.name)}", ""]
+    lines += ["Written by `bench` from the run folders beside it, and again with every run: edits here are lost.", ""]
+    lines += ["One row is one rollout. Each run with rows is a config; without a config name the newest is loaded.", ""]
+    lines += [
+        "| run | name | status | mean reward | 95 % interval | scored | planned |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    sections: list[str] = []
+    for run in runs:
+        try:
+            manifest, summary = run.read_manifest(), run.read_summary()
+        except StoreError as error:
+            lines.append(f"| {escape(run.id)} | {escape(str(error))} | | | | | |")
+            continue
+        results = dict(_results(manifest, summary))
+        cells = [run.id, manifest.name or manifest.env_id, manifest.status, results.get("mean reward", "–")]
+        cells += [results.get("95 % interval", "–"), results.get("scored", "–"), _planned(manifest)]
+        lines.append(f"| {' | '.join(escape(cell) for cell in cells)} |")
+        if run.has_data():
+            sections.append(run_card_section(manifest, summary, source=source, config_toml=_config(run)))
+    return "\n".join(lines) + "\n\n" + "\n".join(sections)
+
+
+def _config(run: RunDir) -> str | None:
+    try:
+        return run.config_path.read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+def _remote_introduction(repo: str) -> str:
+    return (
+        f"# {escape(repo.rpartition('/')[2])}\n\n"
+        "Results of `bench run`: one row is one rollout, one config is one run, the default config is the newest.\n"
+    )
+
+
+def _with_section(body: str, run_id: str, section: str) -> str:
+    """`body` with the run's section replaced, or put before the first one, or at its end."""
+    begin, end = f"<!-- bench run {run_id} -->", f"<!-- end of bench run {run_id} -->"
+    block = f"{begin}\n{section}{end}\n"
+    start, stop = body.find(begin), body.rfind(end)
+    if 0 <= start < stop:
+        return body[:start] + block + body[stop + len(end) :].lstrip("\r\n")
+    first = re.search(r"^<!-- bench run \S+ -->$", body, re.MULTILINE)
+    if first:
+        return f"{body[: first.start()]}{block}\n{body[first.start() :]}"
+    return f"{body.rstrip()}\n\n{block}" if body.strip() else block
+
+
+def _results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str]]:
+    if summary is None:
+        return [("scored", "no summary yet")]
+    reward = _table(summary.get("reward"))
+    results = [("mean reward", _number(reward.get("mean"))), ("95 % interval", _interval(reward))]
+    results += [("standard deviation", _number(reward.get("std"))), ("scored", _coverage(summary))]
+    for label, key in (("pass@{}", "pass_at_k"), ("pass^{}", "pass_hat_k")):
+        results += [(label.format(k), _number(v)) for k, v in _table(summary.get(key)).items() if k != "1"]
+    for name, metric in _table(summary.get("metrics")).items():
+        if name in manifest.metric_names:
+            results.append((escape(f"mean {name}"), _number(_table(metric).get("mean"))))
+    usage = _table(summary.get("usage"))
+    results.append(("tokens", f"{usage.get('input_tokens', 0)} in, {usage.get('output_tokens', 0)} out"))
+    return results
+
+
+def _coverage(summary: Mapping[str, object]) -> str:
+    text = f"{summary.get('scored', 0)} of {summary.get('num_rollouts', 0)}"
+    reasons = ", ".join(f"{count} {reason}" for reason, count in _table(summary.get("unscored")).items())
+    return f"{text}, unscored: {reasons}" if reasons else text
+
+
+def _interval(reward: Mapping[str, object]) -> str:
+    bounds = reward.get("ci95")
+    if isinstance(bounds, list | tuple):
+        return " to ".join(_number(bound) for bound in cast("list[object]", bounds))
+    return f"± {_number(bounds)}" if isinstance(bounds, int | float) else "–"
+
+
+def _number(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "–"
+    return f"{value:.4g}"
+
+
+def _table(value: object) -> JsonDict:
+    return cast(JsonDict, value) if isinstance(value, dict) else {}
+
+
+def _planned(manifest: Manifest) -> str:
+    planned = manifest.planned
+    if not planned:
+        return ""
+    return f"{planned.get('num_examples', '?')} examples × {planned.get('rollouts_per_example', '?')} rollouts"
+
+
+def _commit(manifest: Manifest) -> str:
+    commit = manifest.git.get("commit")
+    return f"{commit}{' with local changes' if manifest.git.get('dirty') else ''}" if commit else ""
+
+
+def _how_to_repeat(manifest: Manifest, config_toml: str | None) -> list[str]:
+    lines: list[str] = []
+    if manifest.command:
+        lines += ["It was made by:", "", fenced(redactor.text(manifest.command), "sh"), ""]
+    if config_toml and len(config_toml) <= CONFIG_LIMIT:
+        lines += ["To repeat it, save this as `run.toml` and say `bench run run.toml`:", ""]
+        lines += [fenced(redactor.text(config_toml, patterns=False), "toml"), ""]
+    elif manifest.settings:
+        settings = json.dumps(without_secrets(manifest.settings), indent=2, default=str)
+        lines += ["Its settings:", "", fenced(settings[:CONFIG_LIMIT], "json"), ""]
+    return lines

@@ -1,0 +1,115 @@
+"""The YAML head of a dataset card, as far as `configs:` goes. Owns splitting a card, reading and replacing that one
+key; every other key, comment and quirk of a head that somebody else wrote stays as it is, byte for byte."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+from harness.errors import StoreError
+from harness.types import JsonDict
+
+# As huggingface_hub finds it, so that both mean the same text.
+_HEAD = re.compile(r"^(\s*---[\r\n]+)([\S\s]*?)([\r\n]+---(\r\n|\r|\n|$))")
+
+
+def config_entry(run_id: str, path: str, *, default: bool) -> JsonDict:
+    """One run as an entry of `configs:`.
+
+    Args:
+        run_id: Name of the config.
+        path: Where the run's parquet lies, relative to the card; a pattern is allowed.
+        default: Whether `load_dataset` without a config name means this run.
+    """
+    entry: JsonDict = {"config_name": run_id, "data_files": [{"split": "train", "path": path}]}
+    return entry | {"default": True} if default else entry
+
+
+def configs_yaml(entries: Sequence[Mapping[str, object]]) -> str:
+    """The `configs:` key as YAML text, ending in a newline."""
+    import yaml
+
+    return yaml.safe_dump({"configs": [dict(e) for e in entries]}, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def split_card(card: str) -> tuple[str, str]:
+    """A card's head without its `---` lines (or ""), and its body."""
+    card = card.removeprefix("\ufeff")
+    found = _HEAD.match(card)
+    return (found.group(2), card[found.end() :]) if found else ("", card)
+
+
+def join_card(head: str, body: str) -> str:
+    """The card whose head and body these are."""
+    return f"---\n{head.rstrip()}\n---\n{body}" if head.strip() else body
+
+
+def read_configs(head: str) -> list[JsonDict]:
+    """The entries of `configs:`; none if the key is missing.
+
+    Raises:
+        StoreError: the head is no YAML mapping or `configs` no list of mappings.
+    """
+    configs = cast(object, _mapping(head).get("configs") or [])
+    if isinstance(configs, list) and all(isinstance(entry, dict) for entry in cast("list[object]", configs)):
+        return cast("list[JsonDict]", configs)
+    raise StoreError("the card's `configs` is not a list of mappings: repair the card by hand, then try again")
+
+
+def merge_config(head: str, entry: JsonDict) -> str:
+    """`head` with `entry` in its `configs:`: it takes the place of the entry of that name, or stands first.
+
+    If it is the default, no other one is. Everything else in the head stays.
+
+    Raises:
+        StoreError: the head cannot be read.
+    """
+    others = [known for known in read_configs(head) if known.get("config_name") != entry["config_name"]]
+    if entry.get("default"):
+        others = [{key: value for key, value in known.items() if key != "default"} for known in others]
+    return _with_configs(head, [entry, *others])
+
+
+def _mapping(head: str) -> JsonDict:
+    import yaml
+
+    try:
+        value = cast(object, yaml.safe_load(head))
+    except yaml.YAMLError as error:
+        raise StoreError(f"the card's YAML head cannot be read: {error}; repair it by hand, then try again") from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise StoreError("the card's YAML head is not a mapping: repair it by hand, then try again")
+    return cast(JsonDict, value)
+
+
+def _with_configs(head: str, entries: list[JsonDict]) -> str:
+    import yaml
+
+    wanted = _mapping(head) | {"configs": entries}
+    spliced = _spliced(head, configs_yaml(entries))
+    try:
+        if yaml.safe_load(spliced) == wanted:
+            return spliced
+    except yaml.YAMLError:
+        pass
+    # An anchor inside the old entries, a head in flow style: rare, and worth losing the comments for.
+    return yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True)
+
+
+def _spliced(head: str, block: str) -> str:
+    """`head` with the text of its `configs` key replaced by `block`, or `block` at its end."""
+    import yaml
+
+    compose = cast("Callable[..., object]", yaml.compose)  # pyright: ignore[reportUnknownMemberType]
+    node = compose(head, Loader=yaml.SafeLoader)
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == "configs":
+                start, end = key.start_mark.index, value.end_mark.index
+                # The parser counts the comments and blank lines before the next key to the value.
+                kept = re.search(r"(?:^[ \t]*(?:#.*)?(?:\r?\n|\Z))*\Z", head[start:end], re.MULTILINE)
+                return head[:start] + block + (kept.group() if kept else "") + head[end:].lstrip("\r\n")
+    return (head.rstrip() + "\n" if head.strip() else "") + block

@@ -1,0 +1,243 @@
+"""How a record becomes a line of JSON and comes back. Owns the line format, its fallback for values that orjson
+refuses, and the removal of known secrets; reads and writes no file.
+
+A line is one JSON object that begins with `"type"`. Integers beyond 64 bits, lone surrogates and nesting beyond 254
+levels are legal JSON that orjson will not write or would read back changed: such lines begin with `"wide": true` and go
+through the standard library both ways. NaN and infinities become null."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import orjson
+
+from harness.errors import EnvironmentFault
+from harness.records import Example, Failed, Generated, Record, Scored, Timing
+from harness.redact import redactor
+from harness.types import JsonDict, Usage
+
+_WIDE = b'{"wide"'
+_UNUSUAL = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+
+_STRUCTURAL = frozenset({"type", "key", "example_key", "rollout_index", "index", "outcome", "stage"})
+"""Fields that resume compares; a secret that happens to be a run of hex digits must not change them."""
+
+T = TypeVar("T")
+
+
+class UnknownType(ValueError):
+    """A whole line whose type this version does not know."""
+
+
+def encode(record: Record) -> bytes:
+    """One line, with its newline.
+
+    Raises:
+        EnvironmentFault: the record holds a value that is not JSON.
+    """
+    document = _document(record)
+    try:
+        line = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        line = _encode_unusual(document)
+    text = line.decode()
+    # One search a known secret; only a line that holds one is taken apart.
+    if redactor.text(text, patterns=False) is text:
+        return line
+    clean = {name: value if name in _STRUCTURAL else _redacted(value) for name, value in parse(line).items()}
+    return _encode_unusual(clean)
+
+
+def parse(line: bytes) -> JsonDict:
+    """The JSON object of one line.
+
+    Raises:
+        ValueError: it is none.
+    """
+    value = from_text(line) if line.startswith(_WIDE) else orjson.loads(line)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return cast(JsonDict, value)
+
+
+def from_text(text: bytes) -> object:
+    """Any JSON value that `to_text` or a wide line holds, exactly.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    try:
+        return cast(object, json.loads(text.decode("utf-8"), parse_constant=_refuse))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def record_of(document: JsonDict) -> Record:
+    """The record that a parsed line holds. Fields that this version does not know are left out.
+
+    Raises:
+        UnknownType: the line's type is not known to this version.
+        ValueError: a field is missing or has the wrong type.
+    """
+    kind = document.get("type")
+    build = _BUILDERS.get(cast(str, kind))
+    if build is None:
+        raise UnknownType(f"line type {kind!r} is not known to this version of bench")
+    try:
+        return build(document)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a {kind} line: {type(error).__name__}: {error}") from error
+
+
+def decode(line: bytes) -> Record:
+    """`record_of(parse(line))`."""
+    return record_of(parse(line))
+
+
+def to_text(value: object) -> str:
+    """Any JSON value as text without newlines, for a table's cell. Never fails: what is not JSON becomes its `repr`."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        pass
+    try:
+        return orjson.dumps(value, option=_UNUSUAL).decode()
+    except TypeError:
+        pass
+    try:
+        return json.dumps(_plain(value, repr), ensure_ascii=True, allow_nan=False)
+    except RecursionError:
+        return '"[nested too deeply]"'
+
+
+def _document(record: Record) -> JsonDict:
+    document: JsonDict = {"type": record.kind}
+    for name, alias in _NAMES[record.kind]:
+        document[alias] = getattr(record, name)
+    return document
+
+
+def _encode_unusual(document: JsonDict) -> bytes:
+    try:
+        return orjson.dumps(document, option=_UNUSUAL | orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        pass
+    wide: JsonDict = {"wide": True, **document}
+    try:
+        return json.dumps(_plain(wide, _not_json), ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+    except (TypeError, RecursionError) as error:
+        what = f"{document['type']} record {document.get('key', document.get('example_key'))}"
+        raise EnvironmentFault(f"{what} cannot be recorded: {error}; messages, info and state must be JSON") from error
+
+
+def _plain(value: object, other: Callable[[object], object]) -> object:
+    """`value` in the types that `json.dumps` writes; `other` says what becomes of any further type."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        table = cast("Mapping[object, object]", value)
+        return {key if isinstance(key, str) else str(key): _plain(item, other) for key, item in table.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, other) for item in cast("list[object]", value)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name), other) for f in dataclasses.fields(value)}
+    try:
+        # Dates, UUIDs, enums and numpy values, which orjson knows.
+        return orjson.loads(orjson.dumps(value, option=_UNUSUAL))
+    except TypeError:
+        return other(value)
+
+
+def _not_json(value: object) -> object:
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _redacted(value: object) -> object:
+    if isinstance(value, str):
+        return redactor.text(value, patterns=False)
+    if isinstance(value, dict):
+        table = cast(JsonDict, value)
+        return {_redacted_name(name): _redacted(item) for name, item in table.items()}
+    if isinstance(value, list):
+        return [_redacted(item) for item in cast("list[object]", value)]
+    return value
+
+
+def _redacted_name(name: str) -> str:
+    # No real key is all lower case; a placeholder that is spelt like a wire field must not rename that field.
+    return name if name.islower() and name.replace("_", "").isalpha() else redactor.text(name, patterns=False)
+
+
+def _names(cls: type) -> tuple[tuple[str, str], ...]:
+    """(field, name in the line): an example's own key is called `example_key` wherever it stands."""
+    return tuple((f.name, "example_key" if cls is Example and f.name == "key" else f.name) for f in _fields(cls))
+
+
+def _fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(cls)
+
+
+_NAMES = {cls.kind: _names(cls) for cls in (Example, Generated, Scored, Failed)}
+_USAGE = frozenset(f.name for f in _fields(Usage))
+_TIMING = frozenset(f.name for f in _fields(Timing))
+
+
+def _part(cls: type[T], known: frozenset[str], value: object) -> T:
+    table = cast(JsonDict, value)
+    if table.keys() <= known:
+        return cls(**table)
+    return cls(**{name: item for name, item in table.items() if name in known})
+
+
+def _arguments(document: JsonDict, kind: str) -> JsonDict:
+    arguments = {name: document[alias] for name, alias in _NAMES[kind] if alias in document}
+    if not isinstance(arguments["key"], str):
+        raise TypeError("its key is not text")
+    return arguments
+
+
+def _rollout_arguments(document: JsonDict, kind: str) -> JsonDict:
+    arguments = _arguments(document, kind)
+    if not isinstance(arguments["example_key"], str) or not isinstance(arguments["rollout_index"], int):
+        raise TypeError("its example_key is not text or its rollout_index not a number")
+    if "usage" in arguments:
+        arguments["usage"] = _part(Usage, _USAGE, arguments["usage"])
+    if "timing" in arguments:
+        arguments["timing"] = _part(Timing, _TIMING, arguments["timing"])
+    return arguments
+
+
+def _example(document: JsonDict) -> Example:
+    return Example(**_arguments(document, "example"))
+
+
+def _generated(document: JsonDict) -> Generated:
+    arguments = _rollout_arguments(document, "generated")
+    arguments["lost"] = tuple(arguments.get("lost", ()))
+    return Generated(**arguments)
+
+
+def _scored(document: JsonDict) -> Scored:
+    return Scored(**_arguments(document, "scored"))
+
+
+def _failed(document: JsonDict) -> Failed:
+    return Failed(**_rollout_arguments(document, "failed"))
+
+
+_BUILDERS: dict[str, Callable[[JsonDict], Record]] = {
+    "example": _example,
+    "generated": _generated,
+    "scored": _scored,
+    "failed": _failed,
+}

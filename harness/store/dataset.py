@@ -1,0 +1,319 @@
+"""The dataset of a run: `data/*.parquet`, one row a rollout, built from the journal. Owns which rows are on disk and
+how they get there; a row's shape is `rows`'s, the card that makes the folder loadable is `card`'s.
+
+While a run goes on, `checkpoint` adds a file with the rollouts that came to an outcome since the last one. At its end
+`finish` writes all rows anew, sorted and each with its newest score, and puts them in the place of what was there in
+one step. Every file says in its metadata up to which byte of the journal it goes, so that a resumed run starts from
+what is there; where that does not add up, the rows are simply built anew."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import secrets
+import shutil
+import threading
+from array import array
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from harness.errors import StoreError
+from harness.records import Example, Failed, Generated, Scored
+from harness.store.arrow import arrow, parquet
+from harness.store.atomic import durable_sync, make_folder, replacement, swap_folder, sync_folder, translated
+from harness.store.card import rebuild_card
+from harness.store.journal import JournalReader
+from harness.store.recorded import NOWHERE, Recorded
+from harness.store.rows import BATCH_BYTES, BATCH_ROWS, COMPRESSION, Columns, RowFile
+from harness.store.rundir import RunDir
+
+NOTES = b"bench"
+"""Key of our JSON in a parquet file's metadata."""
+
+FINAL = "train-00000-of-00001.parquet"
+"""The one file of a finished dataset, named as the Hub names a split's only file."""
+
+FAN_IN = 64
+"""Checkpoint files of one size that are merged into a larger one: `--save-every 1` must not leave a file a rollout."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One parquet file on disk, by its notes."""
+
+    path: Path
+    start: int
+    """Journal offset from which its rollouts came to an outcome."""
+    end: int
+    """Journal offset up to which they did."""
+    level: int
+    """How often its rows were merged."""
+    waiting: int
+    """Rows in it whose rollout had no score yet."""
+
+
+class DatasetWriter:
+    """Writes one run's dataset. The caller holds the run's lock; the methods may be called from any thread.
+
+    Args:
+        run_dir: The run folder; its journal exists.
+        columns: What shapes the rows.
+    """
+
+    def __init__(self, run_dir: Path, columns: Columns) -> None:
+        self._run = RunDir(run_dir)
+        self._columns = columns
+        self._data = self._run.data_path
+        self._guard = threading.Lock()
+        self._recorded = Recorded(self._run.journal_path)
+        self._due: set[int] = set()
+        """Rollout numbers that got an outcome and have no row on disk yet."""
+        self._written = bytearray()
+        """1 for every rollout number that has a row on disk."""
+        self._parts: list[_Part] = []
+        self._rebuild = False
+        """What is on disk cannot be added to: the next checkpoint replaces it."""
+        self._restore()
+
+    def checkpoint(self) -> int:
+        """Adds rows for the rollouts that came to an outcome since the last checkpoint.
+
+        A rollout that already has a row keeps it until `finish`, also when it was tried or scored again.
+
+        Returns:
+            Rows added.
+
+        Raises:
+            StoreError: the journal cannot be read or the rows not be written.
+        """
+        with self._guard:
+            if not self._rebuild:
+                return self._add()
+            count = self._replace(with_waiting=False)
+            rebuild_card(self._run.parent)
+            return count
+
+    def finish(self) -> int:
+        """Writes all rows, sorted by example and rollout, and rebuilds the card of the parent folder.
+
+        A rollout that still waits for its score gets a row, too: unscored, `not scored`. The card shows `summary.json`,
+        so write that before.
+
+        Returns:
+            Rows in the dataset.
+
+        Raises:
+            StoreError: as `checkpoint`.
+        """
+        with self._guard:
+            if not self._is_final():
+                self._replace(with_waiting=True)
+            rebuild_card(self._run.parent)
+            return len(self._recorded)
+
+    def _restore(self) -> None:
+        """Takes over the rows that an earlier process left, if they are what the journal says."""
+        for stale in [*self._run.path.glob(".data.*"), *self._data.glob(".*.tmp")]:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
+        if not self._run.has_data():
+            return
+        try:
+            parts = sorted((_read_part(path, self._columns) for path in self._data.glob("*.parquet")), key=_start_of)
+        except StoreError:
+            self._rebuild = True
+            return
+        for number, _, document in self._recorded.advance(stop=parts[-1].end):
+            if document["type"] != "generated":
+                self._note_written([number])
+        joined = all(a.end == b.start for a, b in itertools.pairwise(parts)) and parts[0].start == 0
+        # Rows that wait for a score, or for a second try, may be there or not; one rollout must not get two.
+        again = any(had and not self._recorded.is_done(number) for number, had in enumerate(self._written))
+        if again or any(part.waiting for part in parts) or not joined or self._recorded.end != parts[-1].end:
+            self._rebuild = True
+            return
+        self._parts = parts
+
+    def _add(self) -> int:
+        for number, _, document in self._recorded.advance():
+            if document["type"] != "generated" and not self._has_row(number):
+                self._due.add(number)
+        fresh = sorted(filter(self._recorded.is_done, self._due), key=self._recorded.place)
+        if not fresh:
+            return 0
+        start = self._parts[-1].end if self._parts else 0
+        with translated("create", self._data):
+            make_folder(self._data)
+        part = _Part(self._data / f"part-{start:015d}.parquet", start, self._recorded.end, 0, 0)
+        with translated("write", part.path), replacement(part.path) as temporary:
+            self._write(temporary, part, fresh)
+        self._parts.append(part)
+        self._note_written(fresh)
+        if len(self._parts) == 1:
+            rebuild_card(self._run.parent)
+        self._merge()
+        return len(fresh)
+
+    def _replace(self, *, with_waiting: bool) -> int:
+        """Builds the whole dataset anew beside the one on disk, and swaps the folders."""
+        for _ in self._recorded.advance():
+            pass
+        recorded = self._recorded
+        done = [recorded.is_done(n) for n in range(len(recorded))]
+        waiting = done.count(False) if with_waiting else 0
+        if not waiting and not any(done):
+            return 0
+        part = _Part(self._data / FINAL, 0, recorded.end, 0, waiting)
+        with self._staging() as folder:
+            rows = (n for n in _sorted(recorded) if with_waiting or done[n])
+            count = self._write(folder / FINAL, part, rows)
+        self._parts = [part]
+        self._due.clear()
+        self._written = bytearray()
+        self._note_written(n for n, is_done in enumerate(done) if is_done)
+        self._rebuild = waiting > 0
+        return count
+
+    def _merge(self) -> None:
+        """Joins the newest files into one when `FAN_IN` of one size have gathered."""
+        while True:
+            level = self._parts[-1].level
+            tail = self._parts[-FAN_IN:]
+            if len(tail) < FAN_IN or any(part.level != level or part.path.name == FINAL for part in tail):
+                return
+            kept = self._parts[:-FAN_IN]
+            with self._staging() as folder:
+                for part in kept:
+                    _link(part.path, folder / part.path.name)
+                merged = _Part(folder / tail[0].path.name, tail[0].start, tail[-1].end, level + 1, 0)
+                _concatenate([part.path for part in tail], merged.path, _notes(merged))
+            self._parts = [*kept, _Part(self._data / merged.path.name, merged.start, merged.end, level + 1, 0)]
+
+    @contextlib.contextmanager
+    def _staging(self) -> Generator[Path]:
+        """A new folder that takes the place of `data/` when the block ends well."""
+        folder = self._run.path / f".data.{secrets.token_hex(4)}"
+        try:
+            with translated("write", folder):
+                folder.mkdir()
+                yield folder
+                sync_folder(folder)
+                swap_folder(folder, self._data)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _write(self, path: Path, part: _Part, numbers: Iterable[int]) -> int:
+        """Writes a parquet file durably; returns its rows."""
+        file = RowFile(path, self._columns, _notes(part))
+        try:
+            with JournalReader(self._run.journal_path) as reader:
+                example: tuple[int, Example | None] = (NOWHERE, None)
+                for number in numbers:
+                    lines = self._recorded.lines(number)
+                    if example[0] != lines.example:
+                        example = (lines.example, cast(Example, reader.record(lines.example)))
+                    base = cast("Generated | Failed", reader.record(lines.base))
+                    score = None if lines.score == NOWHERE else cast(Scored, reader.record(lines.score))
+                    file.add(cast(Example, example[1]), base, score)
+        except BaseException:
+            file.abandon()
+            raise
+        file.close()
+        _sync(path)
+        return file.rows
+
+    def _is_final(self) -> bool:
+        """Whether the rows on disk are already what `finish` would write."""
+        if self._rebuild or len(self._parts) != 1 or self._parts[0].path.name != FINAL:
+            return False
+        with translated("read", self._run.journal_path):
+            size = self._run.journal_path.stat().st_size
+        return self._parts[0].end == size and self._recorded.end == size
+
+    def _has_row(self, number: int) -> bool:
+        return number < len(self._written) and bool(self._written[number])
+
+    def _note_written(self, numbers: Iterable[int]) -> None:
+        self._written.extend(bytes(max(0, len(self._recorded) - len(self._written))))
+        for number in numbers:
+            self._written[number] = 1
+            self._due.discard(number)
+
+
+def _sorted(recorded: Recorded) -> Iterator[int]:
+    """The numbers of all rollouts by example and rollout index."""
+    import pyarrow.compute  # pyright: ignore[reportMissingTypeStubs]
+
+    pa, compute = arrow(), cast(Any, pyarrow.compute)
+    # A list of tuples would be the largest thing in memory at 100,000 rollouts; machine integers sort in place of it.
+    keys = array("q", (index << 24 | rollout for index, rollout in map(recorded.place, range(len(recorded)))))
+    column = pa.Array.from_buffers(pa.int64(), len(keys), [None, pa.py_buffer(keys)])
+    order = compute.sort_indices(column)
+    for start in range(0, len(order), BATCH_ROWS):
+        yield from order.slice(start, BATCH_ROWS).to_pylist()
+
+
+def _start_of(part: _Part) -> int:
+    return part.start
+
+
+def _notes(part: _Part) -> dict[str, str]:
+    notes = {"start": part.start, "end": part.end, "level": part.level, "waiting": part.waiting}
+    return {NOTES.decode(): json.dumps(notes)}
+
+
+def _read_part(path: Path, columns: Columns) -> _Part:
+    """A file's notes.
+
+    Raises:
+        StoreError: it is damaged, foreign, or has other columns.
+    """
+    pa = arrow()
+    try:
+        schema = parquet().read_schema(path)
+        notes = json.loads(cast(bytes, (schema.metadata or {})[NOTES]))
+        if tuple(schema.names) != columns.names:
+            raise StoreError(f"{path} has other columns")
+        return _Part(path, notes["start"], notes["end"], notes["level"], notes["waiting"])
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
+        raise StoreError(f"cannot use {path}: {error}") from error
+
+
+def _concatenate(sources: list[Path], target: Path, notes: dict[str, str]) -> None:
+    """Copies the rows of `sources` into one new file, a row group at a time."""
+    pa = arrow()
+    schema = parquet().read_schema(sources[0]).with_metadata(notes)
+    with translated("write", target), parquet().ParquetWriter(target, schema, **COMPRESSION) as writer:
+        held: list[Any] = []
+        for source in sources:
+            with parquet().ParquetFile(source) as file:
+                for group in range(file.num_row_groups):
+                    held.append(file.read_row_group(group).cast(schema))
+                    if sum(t.num_rows for t in held) >= BATCH_ROWS or sum(t.nbytes for t in held) >= BATCH_BYTES:
+                        writer.write_table(pa.concat_tables(held))
+                        held = []
+        if held:
+            writer.write_table(pa.concat_tables(held))
+    _sync(target)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)  # a file system without hard links
+        _sync(target)
+
+
+def _sync(path: Path) -> None:
+    with translated("sync", path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            durable_sync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,282 @@
+"""Publishing one run on the Hugging Face Hub: its parquet and the merged card, in one commit of a dataset repository.
+Owns the order of the steps, what is tried again and what the user is told; the card's text is `store.card`'s, names are
+`store.hub_names`'s, the meaning of an error is `store.hub_failures`'s. Reads the run folder and never writes to it; the
+journal stays where it is."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shlex
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from harness.errors import HarnessError, PublishError
+from harness.redact import redactor
+from harness.store import card
+from harness.store.hub_failures import Failure, Kind, Patience, bounded, foreign_errors, read_failure
+from harness.store.hub_names import check_repo, default_name
+from harness.store.rundir import RunDir
+from harness.types import JsonDict
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetInfo, HfApi
+
+_one_at_a_time = threading.Lock()
+"""The library has one session and one logger a process, and the runs of a suite often share a repository."""
+
+LOG_IN = "set HF_TOKEN to a token with write access, or run `hf auth login`"
+
+
+@dataclass(frozen=True, slots=True)
+class PushResult:
+    """A run that is on the Hub."""
+
+    url: str
+    """The dataset's page."""
+    repo: str
+    """`namespace/name`."""
+    commit: str
+    """The commit (hex) that holds the run."""
+    config: str
+    """What `load_dataset(repo, config)` calls the run."""
+    private: bool
+    """Whether the repository is private: an existing one keeps its visibility."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is to be pushed where."""
+
+    run: RunDir
+    shown: Path
+    """The run folder as the caller named it."""
+    name: str
+    """`name` or `namespace/name`."""
+    public: bool
+    again: str
+    """The command that tries again."""
+    token: str
+    endpoint: str | None
+
+
+def check_ready(repo: str | None = None) -> None:
+    """Refuse a push that cannot succeed, before a run has cost anything; asks no server.
+
+    Args:
+        repo: The name that the user gave, if any.
+
+    Raises:
+        ConfigError: the name is none that the Hub takes.
+        PublishError: offline mode is on, or nobody is logged in.
+    """
+    if repo is not None:
+        check_repo(repo)
+    _token(None)
+
+
+def push_run(
+    run_dir: Path,
+    *,
+    repo: str | None = None,
+    public: bool = False,
+    token: str | None = None,
+    endpoint: str | None = None,
+    patience: Patience | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> PushResult:
+    """Upload the run's dataset and merge its config into the repository's card, in one commit.
+
+    Pushing a run again replaces its files. Blocks for as long as it takes, within `patience`; pushes of one process wait
+    for one another. The caller sees to it that nobody writes the run meanwhile.
+
+    Args:
+        run_dir: The run's folder.
+        repo: `name` or `namespace/name`; by default `{env_id}_{model}` of whoever the token belongs to.
+        public: Create the repository public. Without it, a repository that is already public is refused.
+        token: A Hub token with write access; by default the logged-in user's.
+        endpoint: Root URL of the Hub; by default HF_ENDPOINT or huggingface.co.
+        patience: How long to try; seconds.
+        notice: Told in one line whenever the push has to wait.
+
+    Returns:
+        Where the run is now.
+
+    Raises:
+        PublishError: the run is not on the Hub; names the repository, the cause and the command that tries again.
+    """
+    again = shlex.join(["bench", "push", str(run_dir), *(["--repo", repo] if repo else []), *(["--public"] * public)])
+    run = RunDir(run_dir.resolve())
+    try:
+        manifest = run.read_manifest()
+        name = check_repo(repo) if repo else default_name(manifest.env_id, manifest.model)
+        if not run.has_data():
+            raise PublishError("the run has no data to push: no rollout is in its dataset yet")
+        plan = _Plan(run, run_dir, name, public, again, _token(token), endpoint)
+    except HarnessError as error:
+        raise _gave_up(run_dir, repo, Failure(Kind.FINAL, str(error)), again) from error
+    with _one_at_a_time, _quiet_library():
+        return _Push(plan, patience or Patience(), notice or (lambda line: None)).run()
+
+
+class _Push:
+    """The attempts at one push."""
+
+    def __init__(self, plan: _Plan, patience: Patience, notice: Callable[[str], None]) -> None:
+        from huggingface_hub import HfApi
+
+        self._plan = plan
+        self._patience = patience
+        self._notice = notice
+        self._api: HfApi = HfApi(endpoint=plan.endpoint, token=plan.token, library_name="bench-harness")
+        self._deadline = patience.deadline(sum(path.stat().st_size for path in plan.run.data_path.glob("*.parquet")))
+        self._name = plan.name
+        self._seen = False
+        self._met = dict.fromkeys(Kind, 0)
+
+    def run(self) -> PushResult:
+        while True:
+            try:
+                with bounded(self._patience, self._deadline):
+                    return self._attempt()
+            except (HarnessError, *foreign_errors()) as error:
+                failure = read_failure(error)
+                self._met[failure.kind] += 1
+                wait = self._wait(failure)
+                if self._met[failure.kind] >= failure.kind.value or time.monotonic() + wait > self._deadline:
+                    raise _gave_up(self._plan.shown, self._name, failure, self._plan.again) from error
+            self._notice(f"{self._name}: {failure.cause}; trying again in {wait:.0f} s")
+            time.sleep(wait)
+
+    def _wait(self, failure: Failure) -> float:
+        """Seconds until the next attempt."""
+        wait = failure.wait
+        if wait is None:
+            # Half of it by chance: the pushes of a suite must not meet again at the same instant.
+            wait = self._patience.first_wait * 2 ** (self._met[failure.kind] - 1) * random.uniform(0.5, 1.0)
+        return min(wait, self._patience.longest_wait)
+
+    def _attempt(self) -> PushResult:
+        """Everything from reading the head to committing on top of it: what an attempt read is stale for the next."""
+        head = self._head()
+        if head.private is False and not self._plan.public:
+            raise PublishError(f"{self._name} is public: say --public to publish there, or choose another with --repo")
+        assert head.sha is not None, "the Hub names the head of every repository"
+        text = card.merge_remote(self._card(head.sha), self._plan.run.path, self._name)
+        with ExitStack() as opened:
+            commit = self._api.create_commit(
+                self._name,
+                self._operations(head, redactor.text(text, patterns=False), opened),
+                commit_message=f"Add run {self._plan.run.id}",
+                repo_type="dataset",
+                parent_commit=head.sha,
+            )
+        url = f"{self._api.endpoint}/datasets/{self._name}"
+        return PushResult(url, self._name, commit.oid, self._plan.run.id, bool(head.private))
+
+    def _head(self) -> DatasetInfo:
+        """The repository as it is now; created when it is not there yet."""
+        from huggingface_hub.errors import RepositoryNotFoundError
+
+        if "/" not in self._name:
+            who = cast(JsonDict, self._api.whoami())  # pyright: ignore[reportUnknownMemberType]
+            self._name = f"{who['name']}/{self._name}"
+        try:
+            head = self._info()
+        except RepositoryNotFoundError:
+            if self._seen:
+                raise  # deleted while we push: somebody's decision, not ours to undo
+            self._api.create_repo(self._name, repo_type="dataset", private=not self._plan.public, exist_ok=True)
+            head = self._info()
+        self._seen = True
+        return head
+
+    def _info(self) -> DatasetInfo:
+        return self._api.dataset_info(self._name, timeout=self._patience.silence)
+
+    def _card(self, revision: str) -> str | None:
+        """README.md as of `revision`, read from the Hub itself: a cache could be older than the commit."""
+        from huggingface_hub import get_session, hf_hub_url
+        from huggingface_hub.errors import EntryNotFoundError
+        from huggingface_hub.utils import hf_raise_for_status
+
+        url = hf_hub_url(self._name, "README.md", repo_type="dataset", revision=revision, endpoint=self._api.endpoint)
+        try:
+            reply = get_session().get(url, headers={"Authorization": f"Bearer {self._plan.token}"})
+            hf_raise_for_status(reply)
+        except EntryNotFoundError:
+            return None
+        return reply.content.decode("utf-8")
+
+    def _operations(
+        self, head: DatasetInfo, text: str, opened: ExitStack
+    ) -> list[CommitOperationAdd | CommitOperationDelete]:
+        """The commit: the card, every parquet file, and the end of those that an earlier push of this run left."""
+        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+        folder = f"data/{self._plan.run.id}"
+        # Open files, not paths: the library then uploads over plain HTTP, which every endpoint speaks and `bounded`
+        # bounds. Xet, which it prefers for paths, has its own connections and its own endless patience.
+        files = sorted(self._plan.run.data_path.glob("*.parquet"))
+        added = {f"{folder}/{path.name}": opened.enter_context(path.open("rb")) for path in files}
+        there = [file.rfilename for file in head.siblings or []]
+        stale = [path for path in there if path.startswith(f"{folder}/") and path not in added]
+        return [
+            CommitOperationAdd("README.md", text.encode("utf-8")),
+            *(CommitOperationAdd(path, file) for path, file in added.items()),
+            *(CommitOperationDelete(path, is_folder=False) for path in stale),
+        ]
+
+
+def _token(token: str | None) -> str:
+    """The token to push with.
+
+    Raises:
+        PublishError: there is none, or the Hub must not be asked.
+    """
+    from huggingface_hub import constants, get_token
+
+    if constants.HF_HUB_OFFLINE:
+        raise PublishError("HF_HUB_OFFLINE is set, so nothing may be sent: unset it to push")
+    try:
+        token = token or get_token()
+    except foreign_errors() as error:
+        raise PublishError(read_failure(error).cause) from error
+    if token is None:
+        raise PublishError(f"nobody is logged in to the Hub: {LOG_IN}")
+    redactor.add(token)
+    return token
+
+
+def _gave_up(shown: Path, repo: str | None, failure: Failure, again: str) -> PublishError:
+    """The one message of every failed push: what, where to, why, what next."""
+    target = f"{repo} on the Hub" if repo else "the Hub"
+    parts = [f"could not push {shown} to {target}: {failure.cause.rstrip('.')}."]
+    parts += [failure.advice] if failure.advice else []
+    parts += ["The local result is intact.", f"Try again with: {again}"]
+    return PublishError(redactor.text(" ".join(parts)))
+
+
+@contextmanager
+def _quiet_library() -> Generator[None]:
+    """Keep the library's warnings and bars off the terminal: what matters is said by `notice` and by errors."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    bars = constants.HF_HUB_DISABLE_PROGRESS_BARS is None and not are_progress_bars_disabled()
+    logger.setLevel(logging.ERROR)
+    if bars:
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if bars:
+            enable_progress_bars()

@@ -1,0 +1,343 @@
+"""The journal: the append-only file of a run, its truth. Owns durability (group commit, fsync before acknowledgement),
+recovery of a torn tail, and reading; a line's format is `codec`'s, what the lines mean together is `recorded`'s.
+
+One thread a journal writes. It takes whatever is queued, writes it with one write(2), syncs it with one fsync(2), and
+only then tells the event loop, once for the whole batch. While it syncs, the next batch gathers: the busier the run,
+the fewer syncs a line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import queue
+import threading
+from asyncio import Future
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from harness.errors import JournalDamaged, StoreError
+from harness.records import Record
+from harness.store.atomic import durable_sync, store_error, sync_folder, translated, write_all
+from harness.store.codec import UnknownType, encode, parse, record_of
+from harness.types import JsonDict
+
+READ_BUFFER = 1 << 20
+"""Bytes read ahead when a journal is streamed; larger ones gain nothing."""
+
+LOOK_UP = 1 << 13
+"""Bytes read at once when a single line is looked up: most lines fit, so that one system call serves."""
+
+_Entry: TypeAlias = tuple[bytes, Future[int]]
+_Ack: TypeAlias = tuple[Future[int], int]
+
+
+class Journal:
+    """A journal open for appending. Use from one event loop at a time; the caller holds the run's lock."""
+
+    def __init__(self, path: Path, fd: int, end: int, fsync: Callable[[int], None]) -> None:
+        self.path = path
+        self._fd = fd
+        self._end = end
+        self._fsync = fsync
+        self._failure: StoreError | None = None
+        self._closed = False
+        self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        # A daemon: a process that is told to go must not wait for a hung disk. What it loses was never acknowledged.
+        self._writer = threading.Thread(target=self._write, name=f"journal {path.parent.name}", daemon=True)
+        self._writer.start()
+
+    @classmethod
+    def open(cls, path: Path, *, verified: int = 0, fsync: Callable[[int], None] = durable_sync) -> Journal:
+        """Opens `path` for appending; makes it, with a durable entry in its folder, if it is missing.
+
+        A torn last line is cut off before anything is appended: it was never acknowledged.
+
+        Args:
+            path: The journal.
+            verified: Bytes at the beginning that the caller has just read (`Recorded.end`) and that are not read again.
+            fsync: Makes a file's bytes durable.
+
+        Raises:
+            JournalDamaged: a line before the last one cannot be read.
+            StoreError: the file cannot be opened or synced.
+        """
+        with translated("open", path):
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            try:
+                end = _recover(path, fd, verified, fsync)
+            except BaseException:
+                os.close(fd)
+                raise
+        return cls(path, fd, end, fsync)
+
+    @property
+    def synced(self) -> int:
+        """Bytes that are on stable storage."""
+        return self._end
+
+    def submit(self, record: Record) -> Future[int]:
+        """Queues `record` as it is now; later changes to it do not matter.
+
+        Returns:
+            A future of this event loop: the line's byte offset once it is on disk, or `StoreError`. Lines are written
+            and acknowledged in the order of `submit`. Cancelling it does not take the line back.
+
+        Raises:
+            StoreError: an earlier line could not be written, or the journal is closed.
+            EnvironmentFault: the record holds something that is not JSON; the journal is unharmed.
+        """
+        return self._put(encode(record))
+
+    async def append(self, record: Record) -> int:
+        """Writes `record`; returns its byte offset after it is on disk.
+
+        Raises:
+            StoreError: it is not; nothing after it will be either.
+            EnvironmentFault: the record holds something that is not JSON; the journal is unharmed.
+        """
+        return await self.submit(record)
+
+    async def flush(self) -> None:
+        """Returns when everything submitted so far is on disk.
+
+        Raises:
+            StoreError: it is not.
+        """
+        await self._put(b"")
+
+    def close(self) -> None:
+        """Writes what is queued, then closes the file. Idempotent. Futures are told at the loop's next turn.
+
+        Raises:
+            StoreError: something was not written, now or earlier.
+        """
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._writer.join()
+            os.close(self._fd)
+        if self._failure is not None:
+            raise self._failure
+
+    def _put(self, data: bytes) -> Future[int]:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise StoreError(f"{self.path} is closed")
+        future: Future[int] = asyncio.get_running_loop().create_future()
+        self._queue.put((data, future))
+        return future
+
+    def _write(self) -> None:
+        """The writer thread."""
+        more = True
+        while more:
+            batch, more = self._take()
+            if not batch:
+                continue
+            loop = batch[0][1].get_loop()
+            if self._failure is None:
+                try:
+                    acks = self._commit(batch)
+                except OSError as error:
+                    self._failure = store_error("write", self.path, error)
+                except Exception as error:
+                    # Thread entry: an escape would leave every waiter waiting for ever.
+                    self._failure = StoreError(f"cannot write {self.path}: {type(error).__name__}: {error}")
+                else:
+                    _tell(loop, _acknowledge, acks)
+                    continue
+            _tell(loop, _fail, [future for _, future in batch], self._failure)
+
+    def _take(self) -> tuple[list[_Entry], bool]:
+        """Everything that is queued, at least one entry; and whether the journal stays open."""
+        entry = self._queue.get()
+        batch: list[_Entry] = []
+        while entry is not None:
+            batch.append(entry)
+            try:
+                entry = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, True
+        return batch, False
+
+    def _commit(self, batch: list[_Entry]) -> list[_Ack]:
+        data = b"".join([line for line, _ in batch])
+        if data:
+            write_all(self._fd, data)
+            self._fsync(self._fd)
+        acks: list[_Ack] = []
+        for line, future in batch:
+            acks.append((future, self._end))
+            self._end += len(line)
+        return acks
+
+
+def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
+    # A loop that is closed has nobody left who waits.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *arguments)
+
+
+def _acknowledge(acks: list[_Ack]) -> None:
+    for future, offset in acks:
+        if not future.done():
+            future.set_result(offset)
+
+
+def _fail(futures: list[Future[int]], failure: StoreError) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(failure)
+            # Marks it as seen: whoever does not look meets the failure at the next submit, or at close.
+            future.exception()
+
+
+def _recover(path: Path, fd: int, verified: int, fsync: Callable[[int], None]) -> int:
+    """Cuts a torn last line; returns where the next line goes."""
+    size = os.fstat(fd).st_size
+    sync_folder(path.parent)
+    if size == 0:
+        return 0
+    end = min(verified, size)
+    for _, after, _ in scan(path, end):
+        end = after
+    if end < size:
+        os.ftruncate(fd, end)
+    # Also what an earlier process wrote and could not sync any more: the caller is about to rely on it.
+    fsync(fd)
+    return end
+
+
+def scan(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, JsonDict]]:
+    """Streams a journal's lines, from the one that begins at `start`, as (offset, offset of the next one, JSON object).
+
+    A torn last line is left out: one without a newline, or one that is no JSON. So is what begins at `stop` or later.
+
+    Raises:
+        JournalDamaged: a line before the last one is no JSON; names file and line.
+        StoreError: the file cannot be read.
+    """
+    with translated("read", path), io.BufferedReader(io.FileIO(path), READ_BUFFER) as file:
+        file.seek(start)
+        offset = start
+        # A binary file splits at b"\n" alone; str.splitlines would split at the separators that Unicode has.
+        for line in file:
+            end = offset + len(line)
+            if not line.endswith(b"\n") or (stop is not None and offset >= stop):
+                return
+            try:
+                document = parse(line)
+            except ValueError as error:
+                if not file.peek(1):
+                    return
+                raise damaged(path, offset, str(error)) from error
+            yield offset, end, document
+            offset = end
+
+
+def read(path: Path, start: int = 0) -> Iterator[tuple[int, Record]]:
+    """Streams a journal's records with their byte offsets, from the line that begins at `start`.
+
+    Raises:
+        JournalDamaged: a line before the last one cannot be read, or any whole line is no record; names file and line.
+        StoreError: the file cannot be read, or holds lines of a newer version.
+    """
+    for offset, _, document in scan(path, start):
+        yield offset, as_record(path, offset, document)
+
+
+class JournalReader:
+    """Looks up single lines of a journal. Not for two threads at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with translated("read", path):
+            self._fd: int = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def document(self, offset: int) -> JsonDict:
+        """The JSON object of the line that begins at `offset`.
+
+        Raises:
+            JournalDamaged: there is no whole line.
+        """
+        try:
+            return parse(self._line(offset))
+        except ValueError as error:
+            raise damaged(self._path, offset, str(error)) from error
+
+    def record(self, offset: int) -> Record:
+        """The record of the line that begins at `offset`.
+
+        Raises:
+            JournalDamaged: there is none.
+        """
+        return as_record(self._path, offset, self.document(offset))
+
+    def close(self) -> None:
+        """Closes the file; idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> JournalReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _line(self, offset: int) -> bytes:
+        with translated("read", self._path):
+            chunk = os.pread(self._fd, LOOK_UP, offset)
+            size = LOOK_UP
+            while (stop := chunk.find(b"\n")) < 0 and len(chunk) == size:
+                size *= 8
+                chunk = os.pread(self._fd, size, offset)
+        return chunk[:stop] if stop >= 0 else chunk
+
+
+def read_at(path: Path, offset: int) -> Record:
+    """One record; `JournalReader` for many."""
+    with JournalReader(path) as reader:
+        return reader.record(offset)
+
+
+def as_record(path: Path, offset: int, document: JsonDict) -> Record:
+    """The record that a line of `path` holds.
+
+    Raises:
+        JournalDamaged: none; names file and line.
+        StoreError: one that a newer version wrote.
+    """
+    try:
+        return record_of(document)
+    except UnknownType as error:
+        raise unknown(path, offset, error) from error
+    except ValueError as error:
+        raise damaged(path, offset, str(error)) from error
+
+
+def unknown(path: Path, offset: int, error: UnknownType) -> StoreError:
+    """What to say of a line that a newer version wrote."""
+    return StoreError(f"{path}:{_line_number(path, offset)}: {error}; update bench to read this run")
+
+
+def damaged(path: Path, offset: int, why: str) -> JournalDamaged:
+    """What to say of a line that cannot be read."""
+    return JournalDamaged(
+        f"{path}:{_line_number(path, offset)} (byte {offset}): the line cannot be read ({why}). "
+        "Restore the file from a copy, or start a new run; nothing was changed"
+    )
+
+
+def _line_number(path: Path, offset: int) -> int:
+    """1-based; counted only when a message needs it."""
+    number, left = 1, offset
+    with path.open("rb") as file:
+        while left > 0 and (chunk := file.read(min(left, READ_BUFFER))):
+            number += chunk.count(b"\n")
+            left -= len(chunk)
+    return number

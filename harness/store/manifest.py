@@ -1,0 +1,112 @@
+"""What `run.json` says of a run. Owns its fields, their JSON and the rule that no secret is in it; knows nothing of
+where the file lies."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, cast
+
+from harness.errors import StoreError
+from harness.redact import redactor
+from harness.types import JsonDict
+
+SCHEMA_VERSION = 1
+"""Raised when a reader of the former version would misread a file; new fields alone do not raise it."""
+
+RunStatus: TypeAlias = Literal["running", "done", "stopped", "interrupted", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One run, as far as it is known before its first rollout, and how it ended."""
+
+    id: str
+    """The run folder's name."""
+    env_id: str
+    model: str
+    name: str = ""
+    """The run's label in its suite; tells two runs of one environment apart."""
+    kind: str = "run"
+    """The front door that made it: `run`, `eval` or `multi`."""
+    status: RunStatus = "running"
+    """`running` in the file of a run that nobody holds a lock on means that the process died."""
+    created: str = ""
+    """UTC, ISO 8601 with microseconds."""
+    command: str = ""
+    """The command line as it was typed."""
+    settings: JsonDict = field(default_factory=dict[str, Any])
+    """Every setting by its dotted path."""
+    origins: JsonDict = field(default_factory=dict[str, Any])
+    """Where each setting came from, by the same path."""
+    identity: JsonDict = field(default_factory=dict[str, Any])
+    """Everything that changes results, by name; a resume needs it equal."""
+    versions: JsonDict = field(default_factory=dict[str, Any])
+    """Python, this package, the environment's distribution and whatever else shapes results."""
+    git: JsonDict = field(default_factory=dict[str, Any])
+    """`commit` and `dirty` of the working directory; never a remote, whose URL may hold credentials."""
+    seed: int | None = None
+    metric_names: tuple[str, ...] = ()
+    state_columns: tuple[str, ...] = ()
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    planned: dict[str, int] = field(default_factory=dict[str, int])
+    """`num_examples` and `rollouts_per_example`."""
+    parent: str | None = None
+    """The run that this one was made from (rescored, compared), if any."""
+    suite: str | None = None
+    """Id of the suite that it belongs to."""
+    schema_version: int = SCHEMA_VERSION
+
+    def to_json(self) -> JsonDict:
+        """The object that goes into `run.json`: plain JSON, known secrets and whatever looks like one taken out."""
+        values: JsonDict = {"schema_version": self.schema_version}
+        values |= {name: getattr(self, name) for name in _FIELDS}
+        return cast(JsonDict, without_secrets(values))
+
+    @classmethod
+    def from_json(cls, value: object) -> Manifest:
+        """Reads `run.json`; fields that a newer minor version added are left out.
+
+        Raises:
+            StoreError: this is no manifest, or one that this version cannot read.
+        """
+        if not isinstance(value, dict):
+            raise StoreError("not a JSON object")
+        known = cast(JsonDict, value)
+        version = known.get("schema_version")
+        if not isinstance(version, int) or version > SCHEMA_VERSION:
+            raise StoreError(f"schema_version is {version!r}, this version reads up to {SCHEMA_VERSION}; update bench")
+        if missing := [name for name in ("id", "env_id", "model") if not isinstance(known.get(name), str)]:
+            raise StoreError(f"{', '.join(missing)} missing or not text")
+        picked = {name: known[name] for name in _FIELDS if name in known}
+        for name in ("metric_names", "state_columns", "reward_range"):
+            if name in picked:
+                picked[name] = tuple(picked[name])
+        return cls(**picked)
+
+    def ended(self, status: RunStatus) -> Manifest:
+        """The same run with another status."""
+        return dataclasses.replace(self, status=status)
+
+
+_FIELDS = tuple(f.name for f in dataclasses.fields(Manifest) if f.name != "schema_version")
+
+
+def without_secrets(value: object, name: str = "") -> object:
+    """A copy of a JSON value in which no text holds a secret. Tuples become lists.
+
+    Args:
+        value: Any JSON value.
+        name: The key it stands under: `X-Api-Key` says of its value what the value alone does not.
+    """
+    if isinstance(value, str):
+        labelled = redactor.text(f"{name}={value}") if name else redactor.text(value)
+        prefix = f"{name}=" if name else ""
+        return labelled.removeprefix(prefix) if labelled.startswith(prefix) else redactor.text(value)
+    if isinstance(value, Mapping):
+        table = cast("Mapping[object, object]", value)
+        return {str(key): without_secrets(item, str(key)) for key, item in table.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(item, name) for item in cast("list[object]", value)]
+    return value

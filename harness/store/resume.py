@@ -1,0 +1,126 @@
+"""Which recorded run may go on, and why another may not. Owns the comparison of identities and its wording; what a
+journal holds is `recorded`'s, what to do with it the engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import cast
+
+from harness.errors import StoreError
+from harness.keys import canonical
+from harness.store.codec import to_text
+from harness.store.journal import read_at
+from harness.store.keyindex import KeyIndex
+from harness.store.manifest import Manifest, without_secrets
+from harness.store.recorded import Recorded
+from harness.store.rundir import RunDir, runs_in
+from harness.types import JsonDict
+
+__all__ = ["Recorded", "differences", "find_resumable", "missing_examples", "read_at", "why_not"]
+
+LONG = 120
+"""Characters of a value that a message shows; enough to tell two urls or two argument lists apart."""
+
+_ABSENT = object()
+
+
+def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+    """What is not the same in two identities, one line a setting: its dotted path, the recorded value, the new one.
+
+    Args:
+        old: `Manifest.identity` of the recorded run.
+        new: That of the run that is asked for.
+
+    Returns:
+        No lines if they are equal. Secrets are compared, and shown, as `[redacted]`.
+    """
+    return _differences("", _as_recorded(old), _as_recorded(new))
+
+
+def find_resumable(parent_dir: Path, manifest: Manifest) -> Path | None:
+    """The newest run in `parent_dir` that `manifest`'s run may go on from: same door, same name, same identity.
+
+    `-n`, `-r`, gates and retries are not part of an identity and may differ.
+
+    Returns:
+        Its run folder; None if there is none. `why_not` then says what stood in the way.
+    """
+    for run, recorded in _candidates(parent_dir, manifest):
+        if not differences(recorded.identity, manifest.identity):
+            return run
+    return None
+
+
+def why_not(parent_dir: Path, manifest: Manifest) -> str | None:
+    """Why `find_resumable` found nothing: what the newest run of that name in `parent_dir` has that is not the same.
+
+    Returns:
+        One sentence that names the settings; None if no run of that name was ever started here, so that starting a new
+        one takes nothing away.
+    """
+    for run, recorded in _candidates(parent_dir, manifest):
+        changed = differences(recorded.identity, manifest.identity)
+        return f"{run.name} in {parent_dir} cannot be resumed: {'; '.join(changed)}" if changed else None
+    return None
+
+
+def missing_examples(recorded: Recorded, current_keys: Iterable[str]) -> str | None:
+    """Whether the dataset still holds what the run recorded.
+
+    Args:
+        recorded: The journal's content.
+        current_keys: Keys of all examples of the plan, in any order.
+
+    Returns:
+        A message such as "87 of 100 recorded examples are gone"; None if none are.
+    """
+    seen = KeyIndex()
+    for key in current_keys:
+        if recorded.has_example(key):
+            seen.add(key)
+    total = recorded.example_count
+    gone = total - len(seen)
+    if not gone:
+        return None
+    what = "recorded example is" if total == 1 else "recorded examples are"
+    return f"{gone} of {total} {what} gone: the dataset, the environment or -n has changed since {recorded.path.parent}"
+
+
+def _candidates(parent_dir: Path, manifest: Manifest) -> Iterable[tuple[Path, Manifest]]:
+    for run in reversed(runs_in(parent_dir)):
+        try:
+            recorded = RunDir(run).read_manifest()
+        except StoreError:
+            continue  # not a run that this version can go on with; the next older one may be
+        if (recorded.kind, recorded.name) == (manifest.kind, manifest.name):
+            yield run, recorded
+
+
+def _as_recorded(identity: Mapping[str, object]) -> JsonDict:
+    """As it looks after a way through run.json: secrets out, tuples as lists."""
+    return cast(JsonDict, without_secrets(identity))
+
+
+def _differences(path: str, old: object, new: object) -> list[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        a, b = cast(JsonDict, old), cast(JsonDict, new)
+        names = list(dict.fromkeys([*a, *b]))
+        below = [_differences(_join(path, name), a.get(name, _ABSENT), b.get(name, _ABSENT)) for name in names]
+        return [line for lines in below for line in lines]
+    before: object = cast(object, old)
+    after: object = new
+    if before is not _ABSENT and after is not _ABSENT and canonical(before) == canonical(after):
+        return []
+    return [f"{path or 'identity'} was {_shown(before)}, now {_shown(after)}"]
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _shown(value: object) -> str:
+    if value is _ABSENT:
+        return "not set"
+    text = to_text(value)
+    return text if len(text) <= LONG else f"{text[:LONG]}…"

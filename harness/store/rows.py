@@ -1,0 +1,322 @@
+"""A rollout as a row of the dataset. Owns the columns, their Arrow types and the way every value finds one, however
+odd; knows nothing of which rollouts there are or where files lie.
+
+The types depend on the names of metrics and state columns alone, never on values: an empty run, a run without one
+score and a run full of surprises have the same schema."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from harness.errors import ConfigError, StoreError
+from harness.records import FIXED_COLUMNS, Example, Failed, Generated, Scored
+from harness.store.arrow import arrow, column, integers, parquet
+from harness.store.atomic import translated
+from harness.store.codec import to_text
+from harness.store.manifest import Manifest
+from harness.types import Message, Prompt
+
+BATCH_ROWS = 1000
+"""Rows of a row group. Readers load a row group at a time; the Hub's viewer wants some hundreds or more."""
+
+BATCH_BYTES = 16 << 20
+"""Text of a row group, where rows are long: bounds memory, and keeps offsets far from 32 bits."""
+
+COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
+"""Half the size of snappy, the default, on transcripts, for the same time."""
+
+_MESSAGE_TEXTS = ("role", "content", "parts", "reasoning_content", "name", "tool_call_id")
+_CALL_TEXTS = ("id", "type", "name", "arguments")
+_MESSAGE_FIELDS = frozenset({"role", "content", "reasoning_content", "name", "tool_call_id", "tool_calls"})
+_BEFORE_METRICS = 8
+"""Fixed columns that stand before the metrics: up to `reward`."""
+
+_Texts: TypeAlias = "list[str | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What shapes the rows of one run.
+
+    Raises:
+        ConfigError: two columns would have one name.
+    """
+
+    env_id: str
+    model: str
+    metric_names: tuple[str, ...] = ()
+    state_columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        seen = set(FIXED_COLUMNS)
+        for kind, names in (("metric", self.metric_names), ("state column", self.state_columns)):
+            for name in names:
+                if name in seen:
+                    raise ConfigError(f"{kind} {name!r} is named like another column of the dataset; rename it")
+                seen.add(name)
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Columns:
+        """The columns of a recorded run."""
+        return cls(manifest.env_id, manifest.model, tuple(manifest.metric_names), tuple(manifest.state_columns))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns in their order."""
+        before, after = FIXED_COLUMNS[:_BEFORE_METRICS], FIXED_COLUMNS[_BEFORE_METRICS:]
+        return (*before, *self.metric_names, *after, *self.state_columns)
+
+
+class RowFile:
+    """A parquet file that is being written, a row group at a time.
+
+    Args:
+        path: The file; must not exist.
+        columns: What shapes the rows.
+        notes: Goes into the file's metadata.
+    """
+
+    def __init__(self, path: Path, columns: Columns, notes: Mapping[str, str]) -> None:
+        self.path = path
+        self.rows = 0
+        self._columns = columns
+        schema = arrow_schema(columns).with_metadata(notes)
+        self._schema = schema
+        with translated("write", path):
+            self._writer = parquet().ParquetWriter(path, schema, **COMPRESSION)
+        self._batch = _Batch(columns)
+
+    def add(self, example: Example, base: Generated | Failed, score: Scored | None) -> None:
+        """Adds one rollout.
+
+        Args:
+            example: What was asked.
+            base: The rollout itself.
+            score: Its newest score; None if it failed or is still to be scored.
+        """
+        self._batch.add(example, base, score)
+        self.rows += 1
+        if self._batch.rows >= BATCH_ROWS or self._batch.size >= BATCH_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Writes what is left and the footer. The bytes are not synced yet."""
+        self._flush()
+        with translated("write", self.path):
+            self._writer.close()
+
+    def abandon(self) -> None:
+        """Closes the file, whose content is then worth nothing."""
+        with contextlib.suppress(OSError, ValueError):  # the error that led here is already on its way
+            self._writer.close()
+
+    def _flush(self) -> None:
+        if not self._batch.rows:
+            return
+        try:
+            table = self._batch.table(self._schema)
+            with translated("write", self.path):
+                self._writer.write_table(table, row_group_size=self._batch.rows)
+        except arrow().ArrowException as error:
+            raise StoreError(f"cannot write {self.path}: {error}") from error
+        self._batch = _Batch(self._columns)
+
+
+class _Batch:
+    """Rows as columns of Python values, about to become Arrow."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.rows = 0
+        self.size = 0
+        self._columns = columns
+        self._values: dict[str, list[Any]] = {
+            name: [] for name in columns.names if name not in ("prompt", "completion")
+        }
+        self._prompt = _Messages()
+        self._completion = _Messages()
+
+    def add(self, example: Example, base: Generated | Failed, score: Scored | None) -> None:
+        values = self._values
+        metrics = score.metrics if score is not None else {}
+        extra = score.extra if score is not None else {}
+        state = base.state if isinstance(base, Generated) else {}
+        scored = score is not None and score.reward is not None
+        row: dict[str, object] = {
+            "example_id": _text(example.example_id),
+            "rollout_index": base.rollout_index,
+            "answer": _text(example.answer),
+            "task": _text(example.task),
+            "info": to_text(example.info),
+            "reward": None if score is None else _number(score.reward),
+            "outcome": "scored" if scored else "unscored",
+            "error": _error(base, score),
+            "stop_condition": _text(base.stop_condition) if isinstance(base, Generated) else None,
+            "is_truncated": bool(base.is_truncated) if isinstance(base, Generated) else False,
+            "usage": to_text(base.usage),
+            "timing": _timing(base, score),
+            "model": self._columns.model,
+            "env_id": self._columns.env_id,
+        }
+        for name, value in row.items():
+            values[name].append(value)
+        for name in self._columns.metric_names:
+            values[name].append(_number(metrics.get(name)))
+        for name in self._columns.state_columns:
+            holder = extra if name in extra else state
+            values[name].append(to_text(holder[name]) if name in holder else None)
+        self.size += self._prompt.add(_as_messages(example.prompt, "user"))
+        said = base.completion
+        if isinstance(base, Failed) and not said:
+            said = []
+        self.size += self._completion.add(_as_messages(said, "assistant"))
+        self.size += len(cast(str, row["info"])) + len(cast(str, row["answer"]))
+        self.rows += 1
+
+    def table(self, schema: Any) -> Any:
+        pa = arrow()
+        arrays: list[Any] = []
+        for field in schema:
+            if field.name == "prompt":
+                arrays.append(self._prompt.array())
+            elif field.name == "completion":
+                arrays.append(self._completion.array())
+            else:
+                arrays.append(column(self._values[field.name], field.type))
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+
+class _Messages:
+    """A column of message lists, kept flat: Arrow takes flat lists of text ten times faster than lists of dicts."""
+
+    def __init__(self) -> None:
+        self._ends = [0]
+        self._texts: dict[str, _Texts] = {name: [] for name in (*_MESSAGE_TEXTS, "extra")}
+        self._call_ends = [0]
+        self._calls: dict[str, _Texts] = {name: [] for name in _CALL_TEXTS}
+
+    def add(self, messages: Sequence[object]) -> int:
+        """Adds one row; returns about how many characters it has."""
+        size = 0
+        for message in messages:
+            size += self._add(cast(Message, message) if isinstance(message, dict) else {"content": message})
+        self._ends.append(len(self._texts["role"]))
+        return size
+
+    def _add(self, message: Message) -> int:
+        texts = self._texts
+        content, parts = _content(message.get("content"))
+        extra: Message | None = None
+        if not message.keys() <= _MESSAGE_FIELDS:
+            extra = {name: value for name, value in message.items() if name not in _MESSAGE_FIELDS}
+        calls = message.get("tool_calls")
+        if calls and not self._add_calls(calls):
+            extra = {**(extra or {}), "tool_calls": calls}
+        self._call_ends.append(len(self._calls["id"]))
+        reasoning = _text(message.get("reasoning_content"))
+        texts["role"].append(_text(message.get("role")))
+        texts["content"].append(content)
+        texts["parts"].append(parts)
+        texts["reasoning_content"].append(reasoning)
+        texts["name"].append(_text(message.get("name")))
+        texts["tool_call_id"].append(_text(message.get("tool_call_id")))
+        texts["extra"].append(to_text(extra) if extra else None)
+        return len(content or "") + len(parts or "") + len(reasoning or "") + 100
+
+    def _add_calls(self, calls: object) -> bool:
+        """Adds a message's tool calls as far as they have the usual shape; returns whether they have it exactly."""
+        if not isinstance(calls, list):
+            return False
+        exact = True
+        for item in cast("list[object]", calls):
+            call = cast(Message, item) if isinstance(item, dict) else {}
+            told = call.get("function")
+            function = cast(Message, told) if isinstance(told, dict) else {}
+            exact = exact and call.keys() <= {"id", "type", "function"} and function.keys() <= {"name", "arguments"}
+            exact = exact and isinstance(told, dict)
+            self._calls["id"].append(_text(call.get("id")))
+            self._calls["type"].append(_text(call.get("type")))
+            self._calls["name"].append(_text(function.get("name")))
+            self._calls["arguments"].append(_text(function.get("arguments")))
+        return exact
+
+    def array(self) -> Any:
+        pa = arrow()
+        message, call = _message_type(), _call_type()
+        calls = pa.StructArray.from_arrays(
+            [column(self._calls[n], pa.string()) for n in _CALL_TEXTS], fields=list(call)
+        )
+        call_lists = pa.ListArray.from_arrays(integers(self._call_ends), calls, type=pa.list_(call))
+        texts = [column(self._texts[name], pa.string()) for name in _MESSAGE_TEXTS]
+        extra = column(self._texts["extra"], pa.string())
+        flat = pa.StructArray.from_arrays([*texts, call_lists, extra], fields=list(message))
+        return pa.ListArray.from_arrays(integers(self._ends), flat, type=pa.list_(message))
+
+
+def arrow_schema(columns: Columns) -> Any:
+    """The Arrow schema of a run's rows (a `pyarrow.Schema`)."""
+    pa = arrow()
+    messages = pa.list_(_message_type())
+    special = {"prompt": messages, "completion": messages, "rollout_index": pa.int64(), "is_truncated": pa.bool_()}
+    special |= dict.fromkeys(("reward", *columns.metric_names), pa.float64())
+    return pa.schema([pa.field(name, special.get(name, pa.string())) for name in columns.names])
+
+
+def _message_type() -> Any:
+    pa = arrow()
+    fields = [pa.field(name, pa.string()) for name in _MESSAGE_TEXTS]
+    return pa.struct([*fields, pa.field("tool_calls", pa.list_(_call_type())), pa.field("extra", pa.string())])
+
+
+def _call_type() -> Any:
+    pa = arrow()
+    return pa.struct([pa.field(name, pa.string()) for name in _CALL_TEXTS])
+
+
+def _as_messages(prompt: Prompt | object, role: str) -> Sequence[object]:
+    if isinstance(prompt, str):
+        return [{"role": role, "content": prompt}]
+    return cast("Sequence[object]", prompt) if isinstance(prompt, list | tuple) else [{"content": prompt}]
+
+
+def _content(content: object) -> tuple[str | None, str | None]:
+    """A message's content as (text, parts): parts is the JSON of what is no plain string, text its readable part."""
+    if content is None or isinstance(content, str):
+        return content, None
+    texts: list[str] = []
+    if isinstance(content, list):
+        for part in cast("list[object]", content):
+            text = cast(Message, part).get("text") if isinstance(part, dict) else part
+            if isinstance(text, str):
+                texts.append(text)
+    return "\n".join(texts) if texts else None, to_text(cast(object, content))
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else to_text(value)
+
+
+def _number(value: object) -> float | None:
+    try:
+        number = float(cast(float, value))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number == number else None
+
+
+def _error(base: Generated | Failed, score: Scored | None) -> str | None:
+    if score is not None:
+        reasons = [why if name == "*" else f"{name}: {why}" for name, why in score.reasons.items()]
+        return "; ".join(reasons) or None
+    if isinstance(base, Failed):
+        return f"{base.reason}: {base.error}" if base.error else base.reason
+    return "not scored"
+
+
+def _timing(base: Generated | Failed, score: Scored | None) -> str:
+    timing = base.timing
+    spent = {"started_at": timing.started_at, "generation": timing.generation, "model": timing.model}
+    return to_text({**spent, "scoring": 0.0 if score is None else score.seconds})

@@ -1,0 +1,356 @@
+"""The run folder: its name, its files, its lock, and finding it again. Owns every path under the output folder and the
+atomic replacement of small files; the journal's and the dataset's contents are their own modules' business."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import string
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import cast
+
+import orjson
+
+from harness.errors import RunLocked, StoreError, UsageError
+from harness.redact import redactor
+from harness.store.atomic import atomic_write, make_folder, store_error, translated
+from harness.store.codec import from_text, to_text
+from harness.store.manifest import Manifest, without_secrets
+from harness.types import JsonDict
+
+NAME_LIMIT = 100
+"""Characters of one part of a folder name. Two parts and `--` stay below the 255 bytes of a file name, with room for
+what a sync tool or the Hub adds."""
+
+_ID_LETTERS = string.ascii_lowercase + string.digits
+_RUN_ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9]{4}")
+
+
+def safe_name(text: str) -> str:
+    """`text` as one part of a file name: `/` becomes `--`, whatever is not in `[A-Za-z0-9._-]` becomes `-`.
+
+    Never empty, never begins with a dot, at most `NAME_LIMIT` characters: a longer name is cut and ends in eight
+    characters of its sha256.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", text.replace("/", "--"))
+    if name.startswith("."):
+        name = "-" + name[1:]
+    if len(name) > NAME_LIMIT:
+        mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        name = f"{name[: NAME_LIMIT - 9]}-{mark}"
+    return name or "-"
+
+
+def folder_name(stem: str, model: str) -> str:
+    """Name of the folder that holds all runs of one environment (or dataset) with one model."""
+    return f"{safe_name(stem)}--{safe_name(model)}"
+
+
+def new_run_id(now: datetime | None = None) -> str:
+    """UTC time to the second and four random characters, e.g. `20261121T091503Z-k3f9`: ASCII, sorts by time."""
+    moment = (now or datetime.now(UTC)).astimezone(UTC)
+    return f"{moment:%Y%m%dT%H%M%SZ}-" + "".join(secrets.choice(_ID_LETTERS) for _ in range(4))
+
+
+def timestamp(now: datetime | None = None) -> str:
+    """UTC as ISO 8601 with microseconds, as `Manifest.created` has it."""
+    return (now or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The paths of one run. Making one touches no file; `create` does."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, output_dir: Path | str, stem: str, model: str) -> RunDir:
+        """Makes a new, empty run folder under `{output_dir}/evals/{stem}--{model}/`.
+
+        Args:
+            output_dir: The output folder; made if it is missing.
+            stem: The environment's id, or the stem of a dataset or task file.
+            model: The model's name as it was asked for.
+
+        Raises:
+            StoreError: the folder cannot be made.
+        """
+        parent = Path(output_dir) / "evals" / folder_name(stem, model)
+        with translated("create", parent):
+            make_folder(parent)
+        while True:
+            path = parent / new_run_id()
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue  # another process drew the same id in the same second
+            except OSError as error:
+                raise store_error("create", path, error) from error
+            return cls(path)
+
+    @property
+    def id(self) -> str:
+        """The run's id: the folder's name."""
+        return self.path.name
+
+    @property
+    def parent(self) -> Path:
+        """The folder of all runs of this environment and model: a Hugging Face dataset."""
+        return self.path.parent
+
+    @property
+    def manifest_path(self) -> Path:
+        """`run.json`."""
+        return self.path / "run.json"
+
+    @property
+    def config_path(self) -> Path:
+        """`config.toml`: repeats the run."""
+        return self.path / "config.toml"
+
+    @property
+    def journal_path(self) -> Path:
+        """`journal.jsonl`: the truth."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def summary_path(self) -> Path:
+        """`summary.json`: statistics, rebuilt from the journal at any time."""
+        return self.path / "summary.json"
+
+    @property
+    def data_path(self) -> Path:
+        """`data/`: parquet files, one row a rollout."""
+        return self.path / "data"
+
+    def lock(self) -> RunLock:
+        """Takes the run for writing, until the lock is released or the process ends.
+
+        Raises:
+            RunLocked: another process holds it.
+            StoreError: the folder cannot be written.
+        """
+        return RunLock.take(self.path / ".lock", f"run {self.path}")
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replaces `run.json`."""
+        atomic_write(self.manifest_path, _pretty(manifest.to_json()))
+
+    def read_manifest(self) -> Manifest:
+        """Reads `run.json`.
+
+        Raises:
+            StoreError: it is missing, damaged or from a newer version.
+        """
+        value = _read_json(self.manifest_path)
+        try:
+            return Manifest.from_json(value)
+        except StoreError as error:
+            raise StoreError(f"cannot read {self.manifest_path}: {error}") from None
+
+    def write_config(self, toml: str) -> None:
+        """Replaces `config.toml`; secrets that slipped into `toml` are taken out."""
+        clean = redactor.text(toml)
+        try:
+            tomllib.loads(clean)
+        except tomllib.TOMLDecodeError:
+            # The patterns took something for a secret that was no string; the known secrets must go all the same.
+            clean = redactor.text(toml, patterns=False)
+        atomic_write(self.config_path, clean)
+
+    def write_summary(self, summary: JsonDict) -> None:
+        """Replaces `summary.json`."""
+        atomic_write(self.summary_path, _pretty(summary))
+
+    def read_summary(self) -> JsonDict | None:
+        """Reads `summary.json`; None if the run has none yet."""
+        if not self.summary_path.exists():
+            return None
+        return cast(JsonDict, _read_json(self.summary_path))
+
+    def has_data(self) -> bool:
+        """Whether the run has rows that can be loaded."""
+        return any(self.data_path.glob("*.parquet"))
+
+
+class RunLock:
+    """An advisory lock on a file; released by `release`, at the end of a `with` block or when the process dies."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd: int | None = fd
+
+    @classmethod
+    def take(cls, path: Path, what: str, *, wait: bool = False) -> RunLock:
+        """Locks `path`, which is made if missing and never removed.
+
+        Args:
+            path: The lock file.
+            what: What it stands for, in messages.
+            wait: Wait for the holder instead of raising.
+
+        Raises:
+            RunLocked: another process holds it; names its pid.
+            StoreError: the file cannot be opened or locked.
+        """
+        with translated("open", path):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            os.truncate(fd, 0)
+            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        except BlockingIOError:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(fd)
+            raise RunLocked(f"{what} is being written by another process (pid {holder}); wait until it ends") from None
+        except OSError as error:
+            os.close(fd)
+            raise store_error("lock", path, error) from error
+        return cls(fd)
+
+    def release(self) -> None:
+        """Lets others in; idempotent."""
+        if self._fd is not None:
+            # The file stays: removing it would let two processes lock two different files of one name.
+            os.close(self._fd)
+            self._fd = None
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRun:
+    """One run in a suite's file."""
+
+    path: str
+    """The run folder, relative to the output folder where it lies inside."""
+    env_id: str
+    name: str
+    model: str
+
+
+def write_suite(
+    output_dir: Path | str, suite_id: str, *, file: str | None, command: str, runs: Sequence[tuple[RunDir, Manifest]]
+) -> Path:
+    """Writes `{output_dir}/suites/{suite_id}.json`: which runs one invocation made.
+
+    Args:
+        output_dir: The output folder.
+        suite_id: As `new_run_id` makes them.
+        file: The suite file that was asked for, if any.
+        command: The command line as it was typed.
+        runs: The runs in their order.
+
+    Returns:
+        The file's path.
+    """
+    root = Path(output_dir)
+    folder = root / "suites"
+    with translated("create", folder):
+        make_folder(folder)
+    entries = [
+        asdict(SuiteRun(_relative(run.path, root), manifest.env_id, manifest.name, manifest.model))
+        for run, manifest in runs
+    ]
+    content = {"schema_version": 1, "id": suite_id, "file": file, "command": command, "runs": entries}
+    path = folder / f"{safe_name(suite_id)}.json"
+    atomic_write(path, _pretty(cast(JsonDict, without_secrets(content))))
+    return path
+
+
+def runs_in(parent: Path) -> list[Path]:
+    """The run folders in `parent`, oldest first. A folder without `run.json` is none."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return sorted((p for p in parent.iterdir() if (p / "run.json").is_file()), key=_age)
+    return []
+
+
+def all_runs(output_dir: Path | str) -> list[Path]:
+    """Every run folder under `output_dir`, oldest first."""
+    root = Path(output_dir) / "evals"
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        found = [run for parent in root.iterdir() if parent.is_dir() for run in runs_in(parent)]
+        return sorted(found, key=_age)
+    return []
+
+
+def find_run(output_dir: Path | str, name: str) -> Path:
+    """The run folder that `name` means.
+
+    Args:
+        output_dir: The output folder to search.
+        name: A path of a run folder (or of a file in it), a run id, the beginning of exactly one id, or `latest`.
+
+    Raises:
+        UsageError: there is none, or more than one.
+    """
+    path = Path(name)
+    for candidate in (path, path.parent):
+        if len(candidate.parts) and (candidate / "run.json").is_file():
+            return candidate
+    runs = all_runs(output_dir)
+    if not runs:
+        raise UsageError(f"no runs under {Path(output_dir) / 'evals'}; name the output folder with -o")
+    if name == "latest":
+        return runs[-1]
+    exact = [run for run in runs if run.name == name]
+    matches = exact or [run for run in runs if name and run.name.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(f"{name!r} means {len(matches)} runs; write more of the id: {_listing(matches)}")
+    raise UsageError(f"no run {name!r} under {Path(output_dir) / 'evals'}; the newest are {_listing(runs)}")
+
+
+def _listing(runs: Iterable[Path]) -> str:
+    newest = list(runs)[-5:][::-1]
+    return ", ".join(f"{run.name} ({run.parent.name})" for run in newest)
+
+
+def _age(run: Path) -> tuple[str, str, str]:
+    """Sorts by the second in the id, then by the manifest's microseconds: runs of one suite share their second."""
+    second = run.name[:16] if _RUN_ID.fullmatch(run.name) else ""
+    try:
+        created = cast(JsonDict, _read_json(run / "run.json")).get("created")
+    except (StoreError, AttributeError):
+        created = None
+    return (second, created if isinstance(created, str) else "", run.name)
+
+
+def _relative(path: Path, root: Path) -> str:
+    resolved = path.resolve()
+    try:
+        return resolved.relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return resolved.as_posix()
+
+
+def _pretty(value: JsonDict) -> bytes:
+    # Read by people, hence the indent. Numbers beyond 64 bits in env_args need the slow path.
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        return to_text(value).encode("ascii") + b"\n"
+
+
+def _read_json(path: Path) -> object:
+    try:
+        return from_text(path.read_bytes())
+    except OSError as error:
+        raise store_error("read", path, error) from error
+    except ValueError as error:
+        raise StoreError(f"cannot read {path}: not JSON ({error})") from error

@@ -1,0 +1,250 @@
+"""Request bodies and replies, byte by byte."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.clients.failures import Failure
+from harness.clients.wire import (
+    asked_output_tokens,
+    build_request,
+    check_sampling_args,
+    estimate_prompt_tokens,
+    merge_sampling_args,
+    read_reply,
+    read_usage,
+)
+from harness.errors import ConfigError, ModelError
+from harness.types import ModelCall, ModelResponse, Usage
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+def built(call: ModelCall) -> dict[str, Any]:
+    return json.loads(build_request(call).body)
+
+
+def reply(message: object, finish: object = "stop", **fields: object) -> bytes:
+    return json.dumps(
+        {"id": "r1", "model": "m-1", "choices": [{"message": message, "finish_reason": finish}], **fields}
+    ).encode()
+
+
+def good(body: bytes, *, is_chat: bool = True) -> ModelResponse:
+    read = read_reply(body, 200, is_chat=is_chat)
+    assert isinstance(read, ModelResponse), read
+    return read
+
+
+def bad(body: bytes, *, is_chat: bool = True) -> Failure:
+    read = read_reply(body, 200, is_chat=is_chat)
+    assert isinstance(read, Failure), read
+    return read
+
+
+def test_sampling_args_go_as_they_are() -> None:
+    call = ModelCall(
+        "m", MESSAGES, [{"type": "function"}],
+        {"max_tokens": 5, "temperature": 0.0, "top_p": None, "extra_body": {"top_k": 3, "min_p": None}},
+    )  # fmt: skip
+    request = build_request(call)
+    assert (request.path, request.is_chat) == ("/chat/completions", True)
+    assert json.loads(request.body) == {
+        "model": "m", "messages": MESSAGES, "tools": [{"type": "function"}],
+        "max_tokens": 5, "temperature": 0.0, "top_k": 3, "min_p": None,
+    }  # fmt: skip
+
+
+def test_a_string_prompt_goes_to_completions() -> None:
+    request = build_request(ModelCall("m", "Once upon", sampling_args={"stop": ["\n"]}))
+    assert (request.path, request.is_chat) == ("/completions", False)
+    assert json.loads(request.body) == {"model": "m", "prompt": "Once upon", "stop": ["\n"]}
+
+
+def test_what_orjson_refuses_and_json_allows_is_sent() -> None:
+    sent = built(ModelCall("m", [{"role": "user", "content": "\ud83d lone"}], sampling_args={"seed": 2**70}))
+    assert sent["seed"] == 2**70
+    assert sent["messages"][0]["content"] == "\ud83d lone"
+
+
+def test_what_is_no_json_is_an_error_of_this_call() -> None:
+    with pytest.raises(ModelError, match="cannot be written as JSON") as caught:
+        build_request(ModelCall("m", [{"role": "user", "content": object()}]))
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    "args", [{"stream": True}, {"n": 2}, {"extra_body": {"stream": True}}, {"extra_body": {"n": 4}}]
+)
+def test_replies_that_would_not_be_read_are_not_asked_for(args: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"sampling_args\."):
+        check_sampling_args(args)
+    with pytest.raises(ModelError):
+        build_request(ModelCall("m", MESSAGES, sampling_args=args))
+    check_sampling_args({"n": 1, "stream": False, "extra_body": {}})
+
+
+def test_a_calls_arguments_lie_over_the_runs() -> None:
+    base = {"temperature": 1.0, "max_tokens": 10, "extra_body": {"a": 1, "b": 2}}
+    over = {"max_tokens": None, "extra_body": {"b": 3}}
+    merged = merge_sampling_args(base, over)
+    assert merged == {"temperature": 1.0, "max_tokens": None, "extra_body": {"a": 1, "b": 3}}
+    assert base["extra_body"] == {"a": 1, "b": 2}
+    assert built(ModelCall("m", MESSAGES, sampling_args=merged)) == {
+        "model": "m", "messages": MESSAGES, "temperature": 1.0, "a": 1, "b": 3,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("content", ["text", "", None, [{"type": "text", "text": "part"}]])
+def test_any_content_is_an_answer(content: object) -> None:
+    response = good(reply({"role": "assistant", "content": content}))
+    assert response.message == {"role": "assistant", "content": content}
+    assert (response.id, response.model, response.finish_reason) == ("r1", "m-1", "stop")
+
+
+def test_a_message_without_content_has_none() -> None:
+    assert good(reply({"role": "assistant"})).message["content"] is None
+
+
+def test_truncation_and_refusal_are_answers() -> None:
+    assert good(reply({"content": "abc"}, "length")).is_truncated
+    refused = good(reply({"content": None, "refusal": "I will not"}))
+    assert refused.is_refusal
+    assert refused.message["refusal"] == "I will not"
+    filtered = good(reply({"content": ""}, "content_filter"))
+    assert filtered.is_refusal
+    assert filtered.message["refusal"] == "content_filter"  # the transcript alone must tell
+
+
+def test_nulls_and_empty_lists_go_other_fields_stay() -> None:
+    raw = {"role": "assistant", "content": "x", "refusal": None, "annotations": [], "tool_calls": [], "signature": "s"}
+    assert good(reply(raw)).message == {"role": "assistant", "content": "x", "signature": "s"}
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_has_one_name(name: str) -> None:
+    message = good(reply({"content": "42", name: "because"})).message
+    assert message == {"role": "assistant", "content": "42", "reasoning_content": "because"}
+
+
+def test_tool_calls_keep_their_text_even_if_it_is_no_json() -> None:
+    arguments = '{"city": "Paris",,}"'
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "f", "arguments": arguments},
+        "extra_content": {"k": 1},
+    }
+    message = good(reply({"content": None, "tool_calls": [call]}, "tool_calls")).message
+    assert message["tool_calls"] == [call]
+
+
+def test_sloppy_tool_calls_are_completed() -> None:
+    raw = [
+        {"function": {"name": "f", "arguments": {"a": 1}}},
+        {"id": "x", "function": {"name": "g", "arguments": None}},
+    ]
+    calls = good(reply({"content": "", "tool_calls": raw})).message["tool_calls"]
+    assert calls == [
+        {"id": "call_0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}},
+        {"id": "x", "type": "function", "function": {"name": "g", "arguments": ""}},
+    ]
+
+
+def test_a_completion_is_a_message_too() -> None:
+    body = json.dumps({"choices": [{"text": " there was", "finish_reason": "length"}]}).encode()
+    response = good(body, is_chat=False)
+    assert response.message == {"role": "assistant", "content": " there was"}
+    assert response.is_truncated
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "empty"),
+        (b'{"choices": [{"mess', "not a JSON object"),
+        (b"<!doctype html><html>Sign in</html>", "web page"),
+        (b'data: {"choices": []}\n\ndata: [DONE]\n', "event stream"),
+        (b"[]", "not a JSON object"),
+        (b'{"choices": []}', "choices are empty"),
+        (b'{"choices": null}', "choices are empty"),
+        (b'{"choices": [null]}', "choices are empty"),
+        (b'{"choices": [{"finish_reason": "stop"}]}', "no message"),
+        (b'{"choices": [{"message": {"content": 7}}]}', "content of its message is of type int"),
+        (b'{"choices": [{"message": {"tool_calls": [{"id": "1"}]}}]}', "tool calls"),
+        (b'{"choices": [{"message": {"tool_calls": "f()"}}]}', "tool calls"),
+        (b'{"choices": [{"message": {"content": "half"}, "finish_reason": "error"}]}', "finish_reason is `error`"),
+        (b'{"error": {"message": "upstream died"}}', "upstream died"),
+    ],
+)
+def test_what_is_no_reply_is_named(body: bytes, words: str) -> None:
+    failure = bad(body)
+    assert words in failure.detail
+    assert (failure.reason, failure.retry) == ("bad_response", True)
+
+
+def test_completions_need_text() -> None:
+    assert "no text" in bad(b'{"choices": [{"message": {"content": "x"}}]}', is_chat=False).detail
+    assert "is of type list" in bad(b'{"choices": [{"text": []}]}', is_chat=False).detail
+
+
+@pytest.mark.parametrize("where", ["top", "choice"])
+def test_an_error_wrapped_into_a_200_counts_as_its_own_status(where: str) -> None:
+    error = {"message": "Rate limited upstream", "code": 429}
+    body = {"error": error} if where == "top" else {"choices": [{"error": error, "finish_reason": "error"}]}
+    failure = bad(json.dumps(body).encode())
+    assert (failure.status, failure.reason, failure.retry) == (429, "rate_limit", True)
+
+
+def test_nan_and_lone_surrogates_do_not_cost_the_answer() -> None:
+    body = b'{"choices": [{"message": {"content": "a\\ud83d b"}, "logprobs": {"x": -Infinity, "y": NaN}}]}'
+    assert good(body).message["content"] == "a\ufffd b"
+
+
+def test_usage_is_read_in_full() -> None:
+    assert read_usage({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}) == Usage(3, 4, requests=1)
+    full = {
+        "prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 30, "cost": 0.25,
+        "completion_tokens_details": {"reasoning_tokens": 15, "audio_tokens": None},
+        "prompt_tokens_details": {"cached_tokens": 8},
+    }  # fmt: skip
+    assert read_usage(full) == Usage(10, 20, 15, 8, requests=1, cost=0.25)
+    deepseek = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12, "prompt_cache_hit_tokens": 6}
+    assert read_usage(deepseek).cached_tokens == 6
+
+
+@pytest.mark.parametrize("usage", [None, {}, [], "x", {"prompt_tokens": None, "completion_tokens": 3}])
+def test_missing_usage_is_unknown_not_zero(usage: object) -> None:
+    assert read_usage(usage) == Usage(requests=1, unreported=1)
+
+
+def test_estimates_for_pacing() -> None:
+    assert estimate_prompt_tokens("x" * 400) == 101
+    parts = [{"type": "text", "text": "x" * 40}, {"type": "image_url", "image_url": {"url": "data:"}}]
+    assert estimate_prompt_tokens([{"role": "user", "content": parts}, {"role": "user", "content": "y" * 40}]) == 1024
+    assert asked_output_tokens(ModelCall("m", "x", sampling_args={"max_tokens": 7})) == 7
+    assert asked_output_tokens(ModelCall("m", "x", sampling_args={"max_completion_tokens": 9, "max_tokens": 7})) == 9
+    assert asked_output_tokens(ModelCall("m", "x")) is None
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda v: st.lists(v) | st.dictionaries(st.text(), v),
+    max_leaves=8,
+)
+
+
+@given(json_values, json_values, json_values, st.booleans())
+def test_no_json_body_crashes_the_reader(message: object, usage: object, finish: object, is_chat: bool) -> None:
+    body = {"choices": [{"message": message, "text": message, "finish_reason": finish}], "usage": usage, "error": usage}
+    assert isinstance(read_reply(json.dumps(body).encode(), 200, is_chat=is_chat), ModelResponse | Failure)
+
+
+@given(st.binary())
+def test_no_bytes_crash_the_reader(body: bytes) -> None:
+    assert isinstance(read_reply(body, 200, is_chat=True), Failure)

@@ -1,0 +1,191 @@
+"""Means, intervals and bounds: published values, slow obvious implementations, and coverage by simulation."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import stdtrit
+
+from harness.stats.intervals import WILSON_BELOW, Estimate, mean_interval, missing_bounds, sample_std, wilson
+
+FINITE = st.floats(-1e6, 1e6)
+
+
+def test_wilson_has_the_reference_value() -> None:
+    assert wilson(8, 10) == pytest.approx((0.490162, 0.943318), abs=5e-7)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 299, 10_000])
+def test_wilson_never_has_width_zero_and_never_leaves_the_unit_interval(n: int) -> None:
+    assert wilson(0, n)[0] == 0.0 < wilson(0, n)[1] < 1.0
+    assert 0.0 < wilson(n, n)[0] < wilson(n, n)[1] == 1.0
+
+
+@given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_inverts_the_score_test(case: tuple[int, int]) -> None:
+    c, n = case
+    z = statistics.NormalDist().inv_cdf(0.975)
+    for end in wilson(c, n):
+        if 0.0 < end < 1.0:
+            assert abs(c / n - end) == pytest.approx(z * math.sqrt(end * (1 - end) / n), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 0), (3, 2), (-1, 2)])
+def test_wilson_refuses_impossible_counts(successes: int, n: int) -> None:
+    with pytest.raises(ValueError, match="wilson"):
+        wilson(successes, n)
+
+
+@given(st.lists(FINITE, min_size=2, max_size=50))
+def test_the_t_interval_is_the_textbook_one(means: list[float]) -> None:
+    estimate = mean_interval(means, single_rollout=False)
+    assert estimate.mean == pytest.approx(statistics.fmean(means), abs=1e-9, rel=1e-12)
+    if estimate.method == "t":
+        stderr = statistics.stdev(means) / math.sqrt(len(means))
+        half = float(stdtrit(len(means) - 1, 0.975)) * stderr
+        assert estimate.stderr == pytest.approx(stderr, rel=1e-6, abs=1e-12)
+        assert estimate.half_width == pytest.approx(half, rel=1e-6, abs=1e-12)
+    if estimate.low is not None and estimate.high is not None and estimate.mean is not None:
+        assert estimate.low <= estimate.mean <= estimate.high
+        assert estimate.low < estimate.high or estimate.stderr < 1e-9 * max(map(abs, means))
+
+
+def test_the_standard_error_of_binary_scores_is_the_bernoulli_one() -> None:
+    means = [1.0] * 600 + [0.0] * 400
+    estimate = mean_interval(means, single_rollout=True)
+    assert estimate.method == "t"
+    assert estimate.stderr == pytest.approx(math.sqrt(0.6 * 0.4 / 1000 * 1000 / 999), rel=1e-12)
+
+
+def test_two_clusters_of_the_reference_have_the_naive_standard_error() -> None:
+    scores = [1.0, 1, 1, 0, 0, 1, 0, 1, 1]
+    assert mean_interval(scores, single_rollout=True).stderr == pytest.approx(0.166667, abs=5e-7)
+
+
+def test_small_binary_samples_use_wilson() -> None:
+    means = [1.0] * 8 + [0.0] * 2
+    estimate = mean_interval(means, single_rollout=True)
+    assert (estimate.low, estimate.high) == pytest.approx((0.490162, 0.943318), abs=5e-7)
+    assert (estimate.method, estimate.mean, estimate.examples) == ("wilson", 0.8, 10)
+    assert estimate.stderr is not None
+    assert mean_interval(means, single_rollout=False).method == "t"
+    assert mean_interval([*means, 0.5], single_rollout=True).method == "t"
+    many = [1.0, 0.0] * (WILSON_BELOW // 2)
+    assert mean_interval(many[:-1], single_rollout=True).method == "wilson"
+    assert mean_interval(many, single_rollout=True).method == "t"
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("n", [2, 5, 1319])
+def test_all_right_or_all_wrong_is_never_plus_minus_zero(value: float, single: bool, n: int) -> None:
+    estimate = mean_interval([value] * n, single_rollout=single)
+    assert estimate.mean == value
+    assert estimate.method == "wilson"
+    assert estimate.stderr is None
+    assert estimate.half_width is not None and estimate.half_width > 0
+
+
+@pytest.mark.parametrize("value", [0.5, 1 / 3, -2.0, 7.0])
+def test_equal_values_have_no_interval(value: float) -> None:
+    estimate = mean_interval([value] * 9, single_rollout=False)
+    assert estimate.mean is not None
+    assert estimate == Estimate(mean=estimate.mean, examples=9)
+    assert estimate.mean == pytest.approx(value)
+
+
+def test_rounding_is_not_spread() -> None:
+    assert mean_interval([0.3, 0.1 + 0.2, 0.3], single_rollout=False).stderr is None
+
+
+def test_one_example_or_none_has_no_interval() -> None:
+    assert mean_interval([1.0], single_rollout=True) == Estimate(mean=1.0, examples=1)
+    assert mean_interval([], single_rollout=True) == Estimate()
+
+
+def test_bounds_have_the_reference_formula() -> None:
+    # Eight of ten scored, one rollout each, six of them right: (Σs + u·L)/n and (Σs + u·U)/n.
+    groups = [(1.0, 1, 0)] * 6 + [(0.0, 1, 0)] * 2 + [(0.0, 0, 1)] * 2
+    assert missing_bounds(groups, 0.0, 1.0) == pytest.approx((0.6, 0.8))
+    assert missing_bounds(groups, -1.0, 2.0) == pytest.approx((0.4, 1.0))
+
+
+def test_bounds_need_a_finite_range_and_an_example() -> None:
+    assert missing_bounds([(1.0, 1, 1)], 0.0, math.inf) is None
+    assert missing_bounds([], 0.0, 1.0) is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.floats(0, 1), max_size=4), st.integers(0, 3)).filter(lambda g: len(g[0]) + g[1] > 0),
+        min_size=1,
+        max_size=12,
+    ).filter(lambda groups: any(scores for scores, _ in groups))
+)
+def test_the_mean_lies_between_its_bounds(groups: list[tuple[list[float], int]]) -> None:
+    bounds = missing_bounds([(sum(scores), len(scores), lost) for scores, lost in groups], 0.0, 1.0)
+    mean = statistics.fmean(statistics.fmean(scores) for scores, _ in groups if scores)
+    assert bounds is not None
+    assert bounds[0] - 1e-12 <= mean <= bounds[1] + 1e-12
+
+
+def test_sums_do_not_lose_small_terms() -> None:
+    estimate = mean_interval([1e15, 0.1, -1e15, 0.1], single_rollout=False)
+    assert estimate.mean == pytest.approx(0.05)
+    assert math.isnan(sample_std([1.0], 1.0))
+
+
+def covered(draw: list[list[float]], truth: float, *, single: bool) -> float:
+    """The share of samples whose interval holds `truth`."""
+    hits = 0
+    for means in draw:
+        estimate = mean_interval(means, single_rollout=single)
+        assert estimate.low is not None and estimate.high is not None
+        hits += estimate.low <= truth <= estimate.high
+    return hits / len(draw)
+
+
+def test_the_t_interval_covers_as_it_says_for_examples_with_several_rollouts() -> None:
+    # Each example has its own probability x ~ U(0,1) and four rollouts: between- and within-example noise.
+    rnd = random.Random(20240911)
+
+    def example() -> float:
+        x = rnd.random()
+        return sum(rnd.random() < x for _ in range(4)) / 4
+
+    samples = [[example() for _ in range(30)] for _ in range(4000)]
+    assert covered(samples, 0.5, single=False) == pytest.approx(0.95, abs=0.012)
+
+
+def test_treating_rollouts_as_examples_would_not_cover() -> None:
+    # The commonest error in the field, kept here so that nobody "simplifies" to it.
+    rnd = random.Random(7)
+
+    def flat() -> list[float]:
+        return [float(rnd.random() < x) for x in (rnd.random() for _ in range(30)) for _ in range(4)]
+
+    assert covered([flat() for _ in range(1500)], 0.5, single=False) < 0.90
+
+
+@pytest.mark.parametrize("p", [0.5, 0.8, 0.95])
+@pytest.mark.parametrize("n", [10, 50, 200])
+def test_wilson_covers_for_small_binary_samples(p: float, n: int) -> None:
+    # Exact coverage, no simulation: the binomial probabilities of the counts whose interval holds p.
+    inside = [c for c in range(n + 1) if wilson(c, n)[0] <= p <= wilson(c, n)[1]]
+    coverage = sum(math.comb(n, c) * p**c * (1 - p) ** (n - c) for c in inside)
+    assert 0.91 <= coverage <= 0.99
+
+
+def test_wilson_covers_on_average_as_it_says() -> None:
+    rnd = random.Random(3)
+    samples: list[tuple[list[float], float]] = []
+    for _ in range(6000):
+        p, n = rnd.uniform(0.05, 0.95), rnd.randint(10, 120)
+        samples.append(([float(rnd.random() < p) for _ in range(n)], p))
+    hits = sum(covered([means], p, single=True) for means, p in samples)
+    assert hits / len(samples) == pytest.approx(0.95, abs=0.01)

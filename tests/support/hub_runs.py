@@ -1,0 +1,98 @@
+"""Run folders to push, and what `load_dataset` makes of them through a Hub's own protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hub_server import HubServer
+
+from harness.types import Messages
+
+TOKEN = "hf_write0123456789abcdef"
+READER = "hf_read0123456789abcdef"
+STRANGER = "hf_stranger0123456789abcdef"
+
+JOURNAL = '{"kind":"example","secret":"the journal stays at home"}\n'
+
+
+def hub_env(server: HubServer, home: Path, token: str | None = TOKEN) -> dict[str, str]:
+    """The environment of a child process that talks to `server` and to nothing else."""
+    keep = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING", "PYTHONWARN"))}
+    login = {"HF_TOKEN": token} if token else {}
+    return {**keep, "HF_ENDPOINT": server.url, "HF_HOME": str(home), **login}
+
+
+_LOAD = """
+import json, sys
+from datasets import load_dataset
+repo, *config = sys.argv[1:]
+data = load_dataset(repo, *config)
+assert list(data) == ["train"], list(data)
+print(json.dumps({"columns": data["train"].column_names, "rows": data["train"].to_list()}))
+"""
+
+
+def load_back(server: HubServer, home: Path, repo: str, *config: str) -> dict[str, Any]:
+    """`columns` and `rows` of `load_dataset(repo, *config)` in a process of its own."""
+    run = [sys.executable, "-c", _LOAD, repo, *config]
+    done = subprocess.run(run, env=hub_env(server, home), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below `folder` by its relative path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def make_run(output_dir: Path, run_id: str, rows: int = 3, *, model: str = "my-model", files: int = 1) -> Path:
+    """A finished run of `gsm8k` with `rows` rollouts in `files` parquet files, and a journal beside them."""
+    from harness.store.manifest import Manifest
+    from harness.store.rundir import RunDir, folder_name
+
+    run = RunDir(output_dir / "evals" / folder_name("gsm8k", model) / run_id)
+    run.data_path.mkdir(parents=True)
+    run.write_manifest(
+        Manifest(
+            run_id,
+            "gsm8k",
+            model,
+            status="done",
+            created=f"2026-01-0{run_id[7]}T00:00:00.000000Z",
+            command=f"bench run gsm8k -m {model}",
+            settings={"env.env_id": "gsm8k", "model.model": model},
+            metric_names=("correct",),
+            planned={"num_examples": rows, "rollouts_per_example": 1},
+        )
+    )
+    run.write_config(f'[[eval]]\nenv_id = "gsm8k"\nmodel = "{model}"\n')
+    run.journal_path.write_text(JOURNAL)
+    write_data(run.data_path, rows, model=model, files=files)
+    return run.path
+
+
+def write_data(folder: Path, rows: int, *, model: str = "my-model", files: int = 1) -> None:
+    """`rows` rollouts, the third of them unscored, spread over `files` files that replace what was there."""
+    from harness.records import Example, Generated, Scored
+    from harness.store.rows import Columns, RowFile
+
+    for old in folder.glob("*.parquet"):
+        old.unlink()
+    columns = Columns("gsm8k", model, ("correct",))
+    parts = [RowFile(folder / f"train-{n:05d}-of-{files:05d}.parquet", columns, {}) for n in range(files)]
+    for index in range(rows):
+        question: Messages = [{"role": "user", "content": f"What is {index} + 1?"}]
+        example = Example(f"e{index}", index, question, str(index + 1), "gsm8k", {"hint": [index, None]}, index)
+        reply: Messages = [{"role": "assistant", "content": f"#### {index + 1}", "reasoning_content": "añadir 一"}]
+        rollout = Generated(f"k{index}", example.key, 0, reply)
+        scored = Scored(rollout.key, "scored", 1.0, {"correct": 1.0}, {})
+        if index == 2:
+            scored = Scored(rollout.key, "unscored", None, {"correct": None}, {"correct": "timeout"})
+        parts[index % files].add(example, rollout, scored)
+    for part in parts:
+        part.close()
