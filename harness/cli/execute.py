@@ -45,6 +45,7 @@ def execute(resolution: Resolution, options: RunOptions) -> int:
         UsageError: nothing was started, because the request is wrong.
     """
     missing_keys(resolution, os.environ)
+    _check_hub(resolution)
     suite_id = new_run_id()
     start = StartOptions(options.command, suite_id, options.resume, options.resume_from, options.retry_failed)
     progress = [progress_of(resolved) for resolved in resolution.runs]
@@ -67,6 +68,16 @@ def execute(resolution: Resolution, options: RunOptions) -> int:
     if interrupted:
         return INTERRUPTED
     return 1 if failures or not all(map(_is_good, reports)) else 0
+
+
+def _check_hub(resolution: Resolution) -> None:
+    """Find out before anything is paid for that a push could not work."""
+    saves = [run.settings.save for run in resolution.runs if run.settings.save.save_to_hf_hub]
+    if saves:
+        from harness.store.hub import check_ready
+
+        for save in saves:
+            check_ready(save.hf_hub_dataset_name)
 
 
 def _drive(runs: Sequence[Prepared], display: Display) -> bool:

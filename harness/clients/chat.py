@@ -137,7 +137,7 @@ class ChatClient:
             if health.blocked:
                 await health.admit(call.model, transport.probe)
             await limiter.acquire(call.lane, call.urgent, tokens)
-            if health.blocked:  # the verdict fell while this call was waiting for its slot
+            if health.blocked and not health.admits(call.model):  # the verdict fell while this call was waiting for its slot
                 limiter.withdraw(tokens)
                 continue
             sent_at = clock.now()
@@ -187,7 +187,7 @@ class ChatClient:
             ModelError: there is none.
         """
         if failure.kind == "unreachable":
-            return self._settle_unreachable(failure, progress)
+            return self._settle_unreachable(call.model, failure, progress)
         progress.attempts += 1
         progress.bad_replies += failure.reason == "bad_response"
         if failure.status is not None:
@@ -203,13 +203,13 @@ class ChatClient:
             return 0.0
         raise failure.error(self.target.label, progress.attempts)
 
-    def _settle_unreachable(self, failure: Failure, progress: _Progress) -> float:
+    def _settle_unreachable(self, model: str, failure: Failure, progress: _Progress) -> float:
         """Nothing was sent, so this is no attempt: health decides, in `admit`, whether to wait or to give up."""
         progress.outages += 1
         self.health.unreachable(failure.detail)
         if progress.outages > MAX_OUTAGES:
             raise failure.error(self.target.label, progress.outages)
-        return 0.0 if self.health.blocked else self._policy.delay(progress.outages)
+        return self._policy.delay(progress.outages) if self.health.admits(model) else 0.0
 
     def _may_retry(self, failure: Failure, progress: _Progress) -> bool:
         return failure.retry and progress.attempts <= self._policy.retries and progress.bad_replies <= BAD_REPLY_RETRIES

@@ -54,7 +54,7 @@ class Health:
     policy: HealthPolicy = field(default_factory=HealthPolicy)
     clock: Clock = field(default_factory=LoopClock)
     blocked: bool = False
-    """Whether `admit` has anything to say: False on the hot path."""
+    """Whether anything at all is wrong: False on the hot path, where `admit` need not be asked."""
     reachable: bool = False
     """Whether any HTTP reply ever came, whatever its status."""
     _models: dict[str, _ModelHealth] = field(default_factory=dict[str, _ModelHealth])
@@ -92,6 +92,11 @@ class Health:
             finally:
                 self._probing = False
                 self._wake()
+
+    def admits(self, model: str) -> bool:
+        """Whether `admit` would return at once. `blocked` may be about another model."""
+        state = self._models.get(model)
+        return self._dead is None and self._away_since is None and (state is None or state.verdict is None)
 
     def answered(self, model: str) -> None:
         """A model reply came."""

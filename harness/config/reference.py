@@ -22,12 +22,14 @@ takes the same names: `--set env.num_examples=5`. How layers combine, and which 
 
 | group | highest → lowest |
 |---|---|
-| env | `--set` · `[eval.env]` · `[env]` · flag · the package's `[tool.harness.eval]`, else `[tool.verifiers.eval]` · built-in |
+| env | `--set` · `[eval.env]` · `[env]` · flag · the package's defaults · built-in |
 | model | `--set` · `[eval.model]` · `[model]` · flag · endpoint registry · built-in |
 | save | `--set` · `[eval.save]` · `[save]` · flag · built-in |
 
-In the flat form a key stands without its group, and the names in brackets mean the same. Seconds are numbers; tokens and
-rollouts are counts. A table may also be a string that holds a JSON object, which is the one way to write null.
+A package's defaults are the table `[tool.harness.eval]`, else `[tool.verifiers.eval]`, of its own `pyproject.toml`.
+
+In the flat form a key stands without its group, and the names in brackets mean the same. Seconds are numbers; tokens
+and rollouts are counts. A table may also be a string that holds a JSON object, which is the one way to write null.
 """
 
 _TAIL = """\
@@ -57,7 +59,7 @@ replicas. The Python file is read as a literal and never run.
 | `key` | environment variable that holds the key; none is sent when left out |
 | `headers` | further HTTP headers |
 | `rpm` · `tpm` | requests and tokens a minute, for each replica |
-| `max_concurrent` | requests in flight, for each replica; the run's `max_concurrent` is their sum unless a higher layer sets it |
+| `max_concurrent` | requests in flight, for each replica; a run takes their sum unless a higher layer sets it |
 | `price` | US dollars a million tokens: `{ input = …, output = …, cached_input = … }` |
 """
 

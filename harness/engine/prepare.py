@@ -289,15 +289,11 @@ def bench_version() -> str:
 
 def _git() -> JsonDict:
     """Commit of the working directory, and whether it has changes; empty outside a repository. Never a remote."""
-    commands: Sequence[tuple[str, list[str]]] = (
-        ("commit", ["git", "rev-parse", "HEAD"]),
-        ("dirty", ["git", "status", "--porcelain", "--untracked-files=no"]),
-    )
-    answers: dict[str, str] = {}
-    for name, command in commands:
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
-        except (OSError, subprocess.SubprocessError):
-            return {}
-        answers[name] = done.stdout.strip()
-    return {"commit": answers["commit"], "dirty": bool(answers["dirty"])}
+    command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    lines = done.stdout.splitlines()
+    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), None)
+    return {"commit": commit, "dirty": any(not line.startswith("#") for line in lines)}

@@ -272,14 +272,15 @@ class Environment(ABC):
 
     def _settable(self) -> set[str]:
         """Public attributes that hold a value, by name, and what has a `set_<name>`."""
-        names = {name for name in vars(self) if not name.startswith("_") and name not in _UNSETTABLE}
+        names = set(vars(self))
         for base in type(self).__mro__:
             for name, value in vars(base).items():
-                if isinstance(value, property) and value.fset is not None:
-                    names.add(name)
-                elif name.startswith("set_") and name != "set_kwargs":
+                if name.startswith("set_") and name != "set_kwargs":
                     names.add(name.removeprefix("set_"))
-        return {name for name in names if not callable(getattr(self, name, None))}
+                elif value.fset is not None if isinstance(value, property) else not hasattr(value, "__get__"):
+                    names.add(name)
+        public = {name for name in names - _UNSETTABLE if not name.startswith("_")}
+        return {name for name in public if not callable(getattr(self, name, None))}
 
     # Reference policies
 

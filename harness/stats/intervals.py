@@ -70,16 +70,13 @@ def mean_interval(means: Sequence[float], *, single_rollout: bool) -> Estimate:
     if n == 1:
         return Estimate(mean=mean, examples=1)
     low, high = min(means), max(means)
-    stderr = None if same(low, high) else sample_std(means, mean) / math.sqrt(n)
-    constant = not stderr
-    if constant:
-        binary = low in (0.0, 1.0) and low == high
-    else:
-        binary = single_rollout and n < WILSON_BELOW and all(value in (0.0, 1.0) for value in means)
-    if binary:
-        return Estimate(mean, stderr, *wilson(math.fsum(means), n), "wilson", n)
-    if not stderr:
+    stderr = 0.0 if same(low, high) else sample_std(means, mean) / math.sqrt(n)
+    if stderr == 0.0:
+        if low == high and low in (0.0, 1.0):
+            return Estimate(mean, None, *wilson(low * n, n), "wilson", n)
         return Estimate(mean=mean, examples=n)
+    if single_rollout and n < WILSON_BELOW and all(value in (0.0, 1.0) for value in means):
+        return Estimate(mean, stderr, *wilson(math.fsum(means), n), "wilson", n)
     half = t_quantile(0.5 + LEVEL / 2, n - 1) * stderr
     return Estimate(mean, stderr, mean - half, mean + half, "t", n)
 

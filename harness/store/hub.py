@@ -92,8 +92,8 @@ def push_run(
 ) -> PushResult:
     """Upload the run's dataset and merge its config into the repository's card, in one commit.
 
-    Pushing a run again replaces its files. Blocks for as long as it takes, within `patience`; pushes of one process wait
-    for one another. The caller sees to it that nobody writes the run meanwhile.
+    Pushing a run again replaces its files. Blocks for as long as it takes, within `patience`; pushes of one
+    process wait for one another. The caller sees to it that nobody writes the run meanwhile.
 
     Args:
         run_dir: The run's folder.
@@ -150,7 +150,7 @@ class _Push:
                 wait = self._wait(failure)
                 if self._met[failure.kind] >= failure.kind.value or time.monotonic() + wait > self._deadline:
                     raise _gave_up(self._plan.shown, self._name, failure, self._plan.again) from error
-            self._notice(f"{self._name}: {failure.cause}; trying again in {wait:.0f} s")
+            self._notice(redactor.text(f"{self._name}: {failure.cause}; trying again in {wait:.0f} s"))
             time.sleep(wait)
 
     def _wait(self, failure: Failure) -> float:
@@ -165,7 +165,9 @@ class _Push:
         """Everything from reading the head to committing on top of it: what an attempt read is stale for the next."""
         head = self._head()
         if head.private is False and not self._plan.public:
-            raise PublishError(f"{self._name} is public: say --public to publish there, or choose another with --repo")
+            raise PublishError(
+                f"{self._name} is public: say --public (hf_public in a suite) to publish there, or choose another name"
+            )
         assert head.sha is not None, "the Hub names the head of every repository"
         text = card.merge_remote(self._card(head.sha), self._plan.run.path, self._name)
         with ExitStack() as opened:

@@ -91,7 +91,7 @@ def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_socks_proxy_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", "socks5://proxy:1080")
-    with pytest.raises(ConfigError, match="socks5 proxy.*HTTPS_PROXY"):
+    with pytest.raises(ConfigError, match=r"socks5 proxy.*HTTPS_PROXY"):
         find_proxy(URL("https://api.example/v1"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from harness.errors import ConfigError, PublishError
 from harness.store.hub import PushResult, check_ready, push_run
 from harness.store.hub_failures import Patience
 from harness.store.hub_names import check_repo, default_name
+from harness.store.rows import Columns
 
 FIRST, SECOND = "20260101T000000Z-aaaa", "20260102T000000Z-bbbb"
 REPO = "alice/gsm8k_my-model"
@@ -88,10 +90,9 @@ def test_runs_of_one_repository_load_back_by_default_and_by_id(server: HubServer
     def local(run: Path) -> list[dict[str, object]]:
         return [row for path in sorted((run / "data").iterdir()) for row in pq.read_table(path).to_pylist()]
 
-    for config, run in (((), second), ((FIRST,), first), ((SECOND,), second)):
-        loaded = load_back(server, tmp_path / "home", REPO, *config)
-        assert loaded["rows"] == local(run)
-        assert loaded["columns"][:3] == ["example_id", "rollout_index", "prompt"]
+    default, by_id, newest = load_back(server, tmp_path / "home", REPO, "", FIRST, SECOND)
+    assert (default["rows"], by_id["rows"], newest["rows"]) == (local(second), local(first), local(second))
+    assert tuple(default["columns"]) == Columns("gsm8k", "my-model", ("correct",)).names
 
 
 def test_pushing_again_changes_nothing(server: HubServer, tmp_path: Path) -> None:
@@ -104,6 +105,8 @@ def test_pushing_again_changes_nothing(server: HubServer, tmp_path: Path) -> Non
 
 
 def test_pushing_a_grown_run_replaces_its_files_in_one_commit(server: HubServer, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
     run, other = make_run(tmp_path, FIRST, rows=4, files=3), make_run(tmp_path, SECOND)
     push(server, run)
     push(server, other)
@@ -111,11 +114,10 @@ def test_pushing_a_grown_run_replaces_its_files_in_one_commit(server: HubServer,
     push(server, run)
     repo = server.hub.repos[REPO]
     assert len(repo.commits) == 4
-    assert {path for path in repo.files if path.startswith(f"data/{FIRST}/")} == {
-        f"data/{FIRST}/{path.name}" for path in (run / "data").iterdir()
-    }
+    mine = {path for path in repo.files if path.startswith(f"data/{FIRST}/")}
+    assert mine == {f"data/{FIRST}/{path.name}" for path in (run / "data").iterdir()}
     assert any(path.startswith(f"data/{SECOND}/") for path in repo.files)
-    assert len(load_back(server, tmp_path / "home", REPO, FIRST)["rows"]) == 6
+    assert sum(pq.read_metadata(io.BytesIO(repo.files[path].data)).num_rows for path in mine) == 6
 
 
 def test_the_users_prose_and_configs_stay(server: HubServer, tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_a_repository_that_was_there_before_keeps_its_card(server: HubServer, tm
     push(server, make_run(tmp_path, FIRST), repo="notes")
     assert "Only prose, no front matter.\n" in repo.text("README.md")
     assert configs(repo) == {FIRST: True}
-    assert len(load_back(server, tmp_path / "home", repo.name)["rows"]) == 3
+    assert [len(loaded["rows"]) for loaded in load_back(server, tmp_path / "home", repo.name, "")] == [3]
 
 
 def test_public_only_when_it_is_said(server: HubServer, tmp_path: Path) -> None:

@@ -30,16 +30,19 @@ def hub_env(server: HubServer, home: Path, token: str | None = TOKEN) -> dict[st
 _LOAD = """
 import json, sys
 from datasets import load_dataset
-repo, *config = sys.argv[1:]
-data = load_dataset(repo, *config)
-assert list(data) == ["train"], list(data)
-print(json.dumps({"columns": data["train"].column_names, "rows": data["train"].to_list()}))
+repo, *configs = sys.argv[1:]
+loaded = []
+for config in configs:
+    data = load_dataset(repo, config or None)
+    assert list(data) == ["train"], list(data)
+    loaded.append({"columns": data["train"].column_names, "rows": data["train"].to_list()})
+print(json.dumps(loaded))
 """
 
 
-def load_back(server: HubServer, home: Path, repo: str, *config: str) -> dict[str, Any]:
-    """`columns` and `rows` of `load_dataset(repo, *config)` in a process of its own."""
-    run = [sys.executable, "-c", _LOAD, repo, *config]
+def load_back(server: HubServer, home: Path, repo: str, *configs: str) -> list[dict[str, Any]]:
+    """`columns` and `rows` of `load_dataset(repo, config)` for every config ("": the default), in another process."""
+    run = [sys.executable, "-c", _LOAD, repo, *configs]
     done = subprocess.run(run, env=hub_env(server, home), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

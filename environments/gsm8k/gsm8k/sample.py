@@ -287,7 +287,7 @@ def orchard(rng: Random) -> Problem:
 
 
 def temperature(rng: Random) -> Problem:
-    noon, drop, hours = rng.randint(1, 9), rng.randint(2, 4), rng.randint(5, 8)
+    noon, drop, hours = rng.randint(2, 9), rng.randint(2, 4), rng.randint(5, 8)
     fall = drop * hours
     return (
         f"At noon it is {noon} degrees Celsius in a mountain village. Then the temperature falls by {drop} degrees an "

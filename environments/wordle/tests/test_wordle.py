@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import ModelResponse, Prompt, State
@@ -35,6 +35,7 @@ def test_marks(secret: str, guess: str, shown: str) -> None:
     assert marks(secret, guess) == shown
 
 
+@settings(deadline=None)
 @given(words, words)
 def test_a_letter_is_marked_as_often_as_both_words_have_it_and_right_places_first(secret: str, guess: str) -> None:
     shown = marks(secret, guess)
@@ -46,6 +47,7 @@ def test_a_letter_is_marked_as_often_as_both_words_have_it_and_right_places_firs
         assert loose == sorted(loose, reverse=True)  # "Y" sorts after "-": the leftmost get it
 
 
+@settings(deadline=None)
 @given(words, st.lists(words, max_size=5))
 def test_the_secret_is_always_allowed_in_hard_mode(secret: str, guesses: Sequence[str]) -> None:
     assert broken_hint(secret, [(guess, marks(secret, guess)) for guess in guesses]) == ""

@@ -17,8 +17,8 @@ GUESSES = 6
 def word_list() -> tuple[str, ...]:
     """Every word that may be a secret, in alphabetical order.
 
-    The five-letter words of the EFF's long word list: 7,776 words picked by hand because nearly everybody knows them,
-    without names, vulgar words and hard spellings (https://www.eff.org/dice). xkcdpass ships it as plain text.
+    The five-letter words of the EFF's long word list: 7,776 words picked because nearly everybody knows them, without
+    vulgar words and hard spellings (https://www.eff.org/dice). xkcdpass ships it as plain text.
     """
     text = files("xkcdpass").joinpath("static", "eff-long").read_text("utf-8")
     fitting = (word for word in text.split() if len(word) == WORD_LENGTH and word.isascii() and word.isalpha())

@@ -1,0 +1,191 @@
+"""`make bench`: every promise about speed and memory, measured in one go and printed as a table.
+
+    python -m benchmarks [NAME ...]      names: cpu wall memory help first
+
+Exits 1 if a promise is missed, unless the bare loop itself was off: then the machine was too busy to tell."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from benchmarks.children import bench, environment, measure, run_bare, run_bench, server
+
+RUNS = 5
+USUAL_BARE_MS = 0.45
+"""CPU of a bare request above which the machine is too busy for absolute figures: twice what a quiet one needs."""
+USUAL_BARE_SPREAD = 1.3
+"""Largest ÷ smallest wall time of the bare loop above which walls cannot be compared."""
+
+LINE_BYTES = 1400
+"""What bench journals for one of these rollouts, rounded; the exact figure is measured and printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    bench: str
+    bare: str
+    bound: str
+    is_met: bool
+    is_valid: bool = True
+    """Whether the machine was quiet enough to judge."""
+
+
+def cpu(folder: Path) -> list[Row]:
+    """CPU of one more single-turn rollout: the slope between two sizes, so that start-up drops out."""
+    few, many = 500, 3000
+    ours: list[float] = []
+    bare: list[float] = []
+    with server() as url:
+        for _ in range(RUNS):
+            small, large = run_bench(url, few, 64, folder), run_bench(url, many, 64, folder)
+            ours.append((large.cost.cpu_s - small.cost.cpu_s) / (many - few) * 1000)
+            size = large.journal_bytes // many
+            low, high = run_bare(url, few, 64, size, folder), run_bare(url, many, 64, size, folder)
+            bare.append((high.cost.cpu_s - low.cost.cpu_s) / (many - few) * 1000)
+    mine, floor = median(ours), median(bare)
+    bound = max(1.0, 4 * floor)
+    return [
+        Row(
+            "CPU a rollout, 64 in flight, no latency",
+            f"{mine:.2f} ms ({min(ours):.2f}–{max(ours):.2f})",
+            f"{floor:.2f} ms; ratio {mine / floor:.1f}",
+            f"≤ {bound:.2f} ms",
+            mine <= bound,
+            floor <= USUAL_BARE_MS,
+        )
+    ]
+
+
+def wall(folder: Path) -> list[Row]:
+    """Wall time with realistic latency: does anything but the model hold rollouts up?"""
+    rollouts, in_flight = 2000, 256
+    ratios: list[float] = []
+    walls: list[float] = []
+    bare_walls: list[float] = []
+    idle: list[float] = []
+    bare_idle: list[float] = []
+    for turn in range(RUNS):
+        # Both see the same latencies: the server draws them by the number of the request.
+        latency = ["--latency", "200", "--sigma", "0.8", "--seed", str(turn)]
+        with server(*latency) as url:
+            ours = run_bench(url, rollouts, in_flight, folder)
+        with server(*latency) as url:
+            bare = run_bare(url, rollouts, in_flight, LINE_BYTES, folder)
+        walls.append(ours.wall_s)
+        bare_walls.append(bare.wall_s)
+        ratios.append(ours.wall_s / bare.wall_s)
+        idle.append(1 - ours.busy_s / (ours.wall_s * in_flight))
+        bare_idle.append(1 - bare.busy_s / (bare.wall_s * in_flight))
+    ratio = median(ratios)
+    return [
+        Row(
+            "wall, 2,000 rollouts, 256 in flight, lognormal 200 ms",
+            f"{median(walls):.2f} s, slots idle {median(idle):.0%}",
+            f"{median(bare_walls):.2f} s, slots idle {median(bare_idle):.0%}",
+            f"ratio {ratio:.3f} ≤ 1.05",
+            ratio <= 1.05,
+            max(bare_walls) / min(bare_walls) <= USUAL_BARE_SPREAD,
+        )
+    ]
+
+
+def memory(folder: Path) -> list[Row]:
+    """Peak memory must not grow with the run."""
+    with server() as url:
+        small = run_bench(url, 1_000, 64, folder).cost.peak_mb
+        large = run_bench(url, 100_000, 64, folder).cost.peak_mb
+    return [
+        Row(
+            "peak memory, 100,000 rollouts over 1,000",
+            f"{large:.0f} MB over {small:.0f} MB: +{large - small:.0f} MB",
+            "",
+            "≤ +40 MB",
+            large - small <= 40,
+        )
+    ]
+
+
+def help_page(folder: Path) -> list[Row]:
+    """How long a look at the commands takes."""
+    seconds = [measure(bench("--help"), folder).wall_s for _ in range(RUNS)]
+    python = [measure([sys.executable, "-c", "pass"], folder).wall_s for _ in range(RUNS)]
+    return [
+        Row("bench --help", f"{median(seconds):.2f} s", f"python itself {median(python):.2f} s", "≤ 0.30 s",
+            median(seconds) <= 0.30)
+    ]  # fmt: skip
+
+
+def first_request(folder: Path) -> list[Row]:
+    """From the start of the process to the first request's arrival."""
+    seconds = [_first_request(folder) for _ in range(RUNS)]
+    return [
+        Row("first request of bench run", f"{median(seconds):.2f} s ({min(seconds):.2f}–{max(seconds):.2f})", "",
+            "≤ 1.00 s", median(seconds) <= 1.0)
+    ]  # fmt: skip
+
+
+def _first_request(folder: Path) -> float:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        command = bench("run", "bench-load", "-n", "1", "-r", "1", "-m", "load", "-b", f"http://127.0.0.1:{port}/v1",
+                        "-q", "-o", str(folder))  # fmt: skip
+        started = time.monotonic()
+        with subprocess.Popen(
+            command, cwd=folder, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as child:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1)
+                seconds = time.monotonic() - started
+                child.kill()
+    return seconds
+
+
+MEASUREMENTS: dict[str, Callable[[Path], list[Row]]] = {
+    "cpu": cpu,
+    "wall": wall,
+    "help": help_page,
+    "first": first_request,
+    "memory": memory,
+}
+
+
+def show(rows: list[Row]) -> None:
+    """Print the table."""
+    cells = [("", "bench", "bare loop", "promise", "")]
+    for row in rows:
+        verdict = "met" if row.is_met else "MISSED" if row.is_valid else "machine too busy to tell"
+        cells.append((row.what, row.bench, row.bare, row.bound, verdict))
+    widths = [max(len(line[column]) for line in cells) for column in range(5)]
+    for line in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def main() -> int:
+    """Measure what was asked for, or everything."""
+    unknown = [name for name in sys.argv[1:] if name not in MEASUREMENTS]
+    if unknown:
+        print(f"no measurement {unknown[0]!r}; there are {', '.join(MEASUREMENTS)}", file=sys.stderr)
+        return 2
+    rows: list[Row] = []
+    for name in sys.argv[1:] or list(MEASUREMENTS):
+        print(f"measuring {name} …", file=sys.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            rows += MEASUREMENTS[name](Path(folder))
+    show(rows)
+    return 1 if any(not row.is_met and row.is_valid for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

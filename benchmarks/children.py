@@ -1,0 +1,126 @@
+"""Child processes and what they cost: CPU seconds, wall seconds and peak memory as the operating system accounts them,
+and the server that all measurements talk to, in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One finished child process."""
+
+    cpu_s: float
+    """User and system time of the process."""
+    wall_s: float
+    peak_mb: float
+    output: bytes
+
+
+def environment() -> dict[str, str]:
+    """What children run with: the measured environment can be imported, and no proxy or colour interferes."""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks" / "environment")])
+    return {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1"}
+
+
+def measure(command: Sequence[str], cwd: Path) -> Cost:
+    """Run `command` to its end.
+
+    Raises:
+        RuntimeError: it failed; holds what it said.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        started = time.monotonic()
+        child = subprocess.Popen(command, cwd=cwd, env=environment(), stdout=out, stderr=err)
+        _, status, usage = os.wait4(child.pid, 0)
+        wall = time.monotonic() - started
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        if child.returncode != 0:
+            words = (err.read() or out.read()).decode(errors="replace")
+            raise RuntimeError(f"{' '.join(command)} ended with {child.returncode}:\n{words}")
+        scale = 1024 if sys.platform == "linux" else 1024 * 1024
+        return Cost(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / scale, out.read())
+
+
+def bench(*arguments: str) -> list[str]:
+    """The command line of `bench`."""
+    return [str(Path(sys.executable).parent / "bench"), *arguments]
+
+
+@contextlib.contextmanager
+def server(*arguments: str) -> Iterator[str]:
+    """`bench serve` in another process; gives its URL."""
+    with subprocess.Popen(
+        bench("serve", "--port", "0", *arguments),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        try:
+            yield child.stdout.readline().strip()
+        finally:
+            child.terminate()
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One `bench run` against a server."""
+
+    cost: Cost
+    wall_s: float
+    """From the first dispatch to the last acknowledgement: start-up and the writing of the dataset are not in it."""
+    busy_s: float
+    """Sum of the times that generation slots were held."""
+    journal_bytes: int
+
+
+def run_bench(url: str, rollouts: int, in_flight: int, cwd: Path) -> Ran:
+    """`rollouts` single-turn rollouts with `bench run`."""
+    cost = measure(
+        bench("run", "bench-load", "-a", json.dumps({"rows": rollouts}), "-n", str(rollouts), "-r", "1",
+              "-c", str(in_flight), "-m", "load", "-b", url, "--json", "-q", "-o", str(cwd)),
+        cwd,
+    )  # fmt: skip
+    run: dict[str, Any] = json.loads(cost.output)["runs"][0]
+    assert run["summary"]["scored"] == rollouts, run["summary"]
+    journal = cwd / run["path"] / "journal.jsonl"
+    busy = 0.0
+    with journal.open("rb") as lines:
+        for line in lines:
+            record = json.loads(line)
+            if record["type"] == "generated":
+                busy += record["timing"]["generation"]
+    return Ran(cost, run["summary"]["wall_s"], busy, journal.stat().st_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """One run of the bare loop."""
+
+    cost: Cost
+    wall_s: float
+    busy_s: float
+
+
+def run_bare(url: str, requests: int, in_flight: int, line_bytes: int, cwd: Path) -> Bare:
+    """The same work with nothing around it."""
+    arguments = [url, str(requests), str(in_flight), str(line_bytes)]
+    cost = measure([sys.executable, "-m", "benchmarks.bare", *arguments], cwd)
+    result = json.loads(cost.output)
+    return Bare(cost, result["wall_s"], result["busy_s"])

@@ -1,0 +1,41 @@
+"""The environment that the measurements run: single-turn, rows made on demand, graded by a plain function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+from harness import Environment, Rubric, SingleTurnEnv
+from harness.types import JsonDict, Messages
+
+
+class Rows(Sequence[JsonDict]):
+    """`count` questions that exist only while they are looked at, so that the dataset's own memory is not measured."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    @overload
+    def __getitem__(self, index: int) -> JsonDict: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[JsonDict]: ...
+    def __getitem__(self, index: int | slice) -> JsonDict | list[JsonDict]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        question = f"Question {index}: a farmer has {index} apples and buys as many again. How many are there now?"
+        return {"question": question, "answer": str(2 * index)}
+
+    def __len__(self) -> int:
+        return self._count
+
+
+def is_right(completion: Messages, answer: str) -> float:
+    """Whether the answer stands in the reply."""
+    return float(answer in str(completion[-1]["content"]))
+
+
+def load_environment(rows: int = 2000) -> Environment:
+    """`rows` questions."""
+    return SingleTurnEnv(dataset=Rows(rows), rubric=Rubric([is_right]))

@@ -1,0 +1,86 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.report import numerals
+from harness.stats.intervals import Estimate, mean_interval
+from harness.types import Usage
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "–"),
+        (math.nan, "–"),
+        (0.0, "0.000"),
+        (-0.0, "0.000"),
+        (0.71234, "0.712"),
+        (1e9, "1e+09"),
+        (1e-7, "1e-07"),
+    ],
+)
+def test_score(value: float | None, words: str) -> None:
+    assert numerals.score(value) == words
+
+
+def test_an_interval_is_never_shown_as_a_point() -> None:
+    wide = Estimate(0.5, 0.05, 0.4, 0.6, "t", 20)
+    assert (numerals.interval(wide), numerals.plus_minus(wide)) == ("[0.400, 0.600]", "0.500 ±0.100")
+    narrow = Estimate(0.5, 1e-4, 0.4999, 0.5001, "t", 10**6)
+    assert (numerals.interval(narrow), numerals.plus_minus(narrow)) == ("[0.4999, 0.5001]", "0.5000 ±0.0001")
+    perfect = mean_interval([1.0] * 10, single_rollout=True)
+    assert (numerals.interval(perfect), numerals.plus_minus(perfect)) == ("[0.722, 1.000]", "1.000 ±0.278")
+    assert (numerals.interval(Estimate(0.5)), numerals.plus_minus(Estimate(0.5))) == ("–", "0.500")
+
+
+@given(st.integers(0, 10**17))
+def test_short_counts_are_short_and_right(value: int) -> None:
+    words = numerals.short_count(value)
+    assert len(words) <= 5
+    if not words.startswith(">"):
+        scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(words[-1], 1)
+        assert float(words.rstrip("kMGT")) * scale == pytest.approx(value, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (None, "–"), (-1.0, "–"), (math.inf, "–"), (0.0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.4, "59 s"),
+        (59.6, "1:00"), (185, "3:05"), (7421, "2:03:41"), (273_600, "3 d 4 h"),
+    ],
+)  # fmt: skip
+def test_duration(seconds: float | None, words: str) -> None:
+    assert numerals.duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("per_second", "words"),
+    [(None, "–"), (0.0, "–"), (0.02, "1.2/min"), (3.25, "3.2/s"), (1234.5, "1,234/s")],
+)
+def test_rate(per_second: float | None, words: str) -> None:
+    assert numerals.rate(per_second) == words
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [(0, "0 %"), (0.001, "<1 %"), (0.5, "50 %"), (0.999, ">99 %"), (1, "100 %")]
+)
+def test_percent_never_rounds_to_all_or_nothing(part: float, words: str) -> None:
+    assert numerals.percent(part) == words
+
+
+def test_tokens_that_are_not_known_are_not_zero() -> None:
+    assert numerals.tokens(Usage(1234, requests=2), 1234) == "1,234"
+    assert numerals.tokens(Usage(1234, requests=2, unreported=1), 1234) == "≥ 1,234"
+    assert numerals.tokens(Usage(0, requests=2, unreported=2), 0) == "unknown"
+    assert numerals.tokens(Usage(), 0) == "0"
+
+
+def test_reasons_are_cleaned_ordered_and_added_up() -> None:
+    unscored = {"timeout": 2, "\x1b[31mjudge\x1b[0m": 7, "a": 1, "b": 1, "c": 1, "d": 1}
+    assert numerals.reasons(unscored) == "judge 7, timeout 2, a 1, b 1, 2 other reasons 2"
