@@ -28,6 +28,10 @@ MAX_ABANDONED = 8
 """Hung calls at once after which the pool refuses work. One or two are bad luck; eight are a bug that would go on
 eating a thread per rollout."""
 
+owner: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="")
+"""Whose code the current task calls. Hung calls are counted by owner, so one broken environment is not the end of the
+other runs of a suite."""
+
 _WAITING, _RUNNING, _DONE, _ABANDONED = range(4)
 
 
@@ -133,11 +137,7 @@ class Offload:
 
     def _submit(self, function: Callable[..., T], bound: Callable[[], T]) -> _Call[T]:
         if len(self._hung) >= MAX_ABANDONED:
-            names = ", ".join(sorted(set(self._hung.values())))
-            raise ThreadsHung(
-                f"{len(self._hung)} calls of blocking environment code hang ({names}), so {_name(function)} was not "
-                "called; make them return (give network calls and subprocesses a timeout), or write them async"
-            )
+            self._refuse_after_hangs(function)
         loop = asyncio.get_running_loop()
         outbox = self._outbox
         if outbox is None or outbox.loop is not loop:
@@ -150,6 +150,15 @@ class Offload:
         if grow:
             self._start()
         return call
+
+    def _refuse_after_hangs(self, function: Callable[..., object]) -> None:
+        mine = [name for call, name in list(self._hung.items()) if call.context.get(owner, "") == owner.get()]
+        if len(mine) >= MAX_ABANDONED:
+            raise ThreadsHung(
+                f"{len(mine)} calls of blocking environment code hang ({', '.join(sorted(set(mine)))}), so "
+                f"{_name(function)} was not called; make them return (give network calls and subprocesses a timeout), "
+                "or write them async"
+            )
 
     def _grow(self) -> bool:
         """Whether a thread is missing; the caller holds the lock and starts it after letting go."""

@@ -178,9 +178,8 @@ def test_more_examples_begin_with_the_fewer_and_another_seed_gives_others(module
     ],
 )
 def test_a_bad_argument_is_refused_by_name(module: str, arguments: dict[str, Any], named: str) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"^{module.replace('_', '-')}: {named} .*not {list(arguments.values())[-1]!r}"
-    ):
+    value = list(arguments.values())[-1]
+    with pytest.raises(ConfigError, match=rf"^{named} .*not {value!r}"):
         load(module, **arguments)
 
 
@@ -219,3 +218,30 @@ def test_a_wheel_carries_the_defaults_inside_the_package(module: str, tmp_path: 
     assert f"{module}/__init__.py" in names
     assert not [name for name in names if "test" in name]
     assert inside["tool"]["harness"]["eval"]["num_examples"] > 0
+
+
+@pytest.mark.parametrize(
+    ("module", "floor"),
+    [("alphabet_sort", 0.59), ("reverse_text", 0.39)],
+)
+def test_the_floor_that_the_readme_names_is_what_unchanged_input_scores(module: str, floor: float) -> None:
+    """The model that only copies: what it was given, in the tags that were asked for."""
+    env = load(module, num_examples=200)
+    tag = "sorted" if module == "alphabet_sort" else "reversed"
+
+    def copy(example: Example, messages: Messages) -> str:
+        if module == "reverse_text":
+            return f"<{tag}>{messages[-1]['content']}</{tag}>"
+        turn = sum(message["role"] == "assistant" for message in messages)
+        given = [name for names in example.info["turns"][: turn + 1] for name in names]
+        return "\n".join([f"<{tag}>", *given, f"</{tag}>"])
+
+    async def main() -> float:
+        rewards = [
+            (await play(env, example, Player(lambda messages, e=example: copy(e, messages)))).reward or 0.0
+            for example in examples(env)
+        ]
+        return sum(rewards) / len(rewards)
+
+    assert asyncio.run(main()) == pytest.approx(floor, abs=0.03)
+    assert f"about {floor}" in (FOLDER / module / "README.md").read_text()

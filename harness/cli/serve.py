@@ -4,6 +4,7 @@ options and its life until a signal; what is served is `harness.reference`."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import sys
@@ -82,10 +83,15 @@ def _load_players(env: str | None, env_args: str | None) -> dict[str, Player]:
     from harness.envs.loader import load_environment
 
     players: dict[str, Player] = {}
-    for name in names:
-        player = EnvironmentPlayer(load_environment(name, **args))
-        player.learn_all()
-        players[name] = player
+    # What an environment prints must not stand before the URL, which is the first line for whoever reads stdout.
+    with contextlib.redirect_stdout(sys.stderr):
+        for name in names:
+            environment = load_environment(name, **args)
+            if not environment.has_reference:
+                _say(f"warning: {name} has no reference policy: {PREFIX}oracle and {PREFIX}noisy cannot play it")
+            player = EnvironmentPlayer(environment)
+            player.learn_all()
+            players[name] = player
     return players
 
 

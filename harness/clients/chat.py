@@ -137,7 +137,9 @@ class ChatClient:
             if health.blocked:
                 await health.admit(call.model, transport.probe)
             await limiter.acquire(call.lane, call.urgent, tokens)
-            if health.blocked and not health.admits(call.model):  # the verdict fell while this call was waiting for its slot
+            if health.blocked and not health.admits(
+                call.model
+            ):  # the verdict fell while this call was waiting for its slot
                 limiter.withdraw(tokens)
                 continue
             sent_at = clock.now()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import urllib.request
 from collections.abc import Mapping
 
@@ -18,6 +19,9 @@ from harness.errors import ConfigError
 
 BODY_CAP = 64 * 1024 * 1024
 """Bytes of a reply, unpacked. The longest answers with log-probabilities are a few MB; more is a mistake."""
+
+LARGE_BODY = 2**20
+"""Bytes of a request above which aiohttp wants a file, which it writes in pieces: a prompt with images."""
 
 KEEPALIVE = 4.0
 """Seconds that an idle connection is kept. uvicorn (vLLM, SGLang) and Node close theirs after 5: a request sent into a
@@ -82,7 +86,11 @@ class Transport:
         try:
             # No redirects: a POST that is silently moved elsewhere takes the prompt, and perhaps the key, with it.
             async with self._session.post(
-                url, data=body, headers=headers, proxy=self._proxy, allow_redirects=False
+                url,
+                data=body if len(body) <= LARGE_BODY else io.BytesIO(body),
+                headers=headers,
+                proxy=self._proxy,
+                allow_redirects=False,
             ) as response:
                 length = response.content_length
                 if length is not None and length <= self._body_cap and "Content-Encoding" not in response.headers:

@@ -132,17 +132,30 @@ def _by_name(module: str) -> Distribution | None:
 def _owns(dist: Distribution, module: str, source: Path) -> bool:
     """Whether `dist` is where the module comes from: by its file list, or as an editable install."""
     code = _code_root(source)
-    for file in dist.files or ():
-        where = Path(str(dist.locate_file(file)))
-        if file.name == source.name and _same(where, source):
+    for name, path in _recorded(dist, (source.name, ".pth", "editable")):
+        if name.endswith(source.name) and _same(path, source):
             return True
-        if len(file.parts) > 1:  # what an editable install leaves lies at the top of site-packages
+        if "/" in name:  # what an editable install leaves lies at the top of site-packages
             continue
-        if file.suffix == ".pth" and _pth_names(where, code.parent):
+        if name.endswith(".pth") and _pth_names(path, code.parent):
             return True
-        if file.suffix == ".py" and "editable" in file.name and _finder_names(where, code):
+        if name.endswith(".py") and "editable" in name and _finder_names(path, code):
             return True
     return _is_development(dist, module, code)
+
+
+def _recorded(dist: Distribution, words: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+    """Entries of the distribution's file list that hold one of `words`.
+
+    Read as lines: to parse the lists of all distributions would take longer than all else before a run's first request.
+    """
+    record = dist.read_text("RECORD") or ""
+    if any(word in record for word in words):
+        root = Path(str(dist.locate_file("")))
+        for line in record.splitlines():
+            if any(word in line for word in words):
+                name = line.rsplit(",", 2)[0].strip('"')
+                yield name, root / name
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -173,17 +186,16 @@ def _finder_names(finder: Path, code: Path) -> bool:
 def _is_development(dist: Distribution, module: str, code: Path) -> bool:
     """Installs without a file list: an `.egg-info` beside the source that names the module."""
     top_level = (dist.read_text("top_level.txt") or "").split()
-    return not dist.files and module in top_level and _same(Path(str(dist.locate_file(code.name))), code)
+    return (
+        dist.read_text("RECORD") is None and module in top_level and _same(Path(str(dist.locate_file(code.name))), code)
+    )
 
 
 def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple[Path | None, str | None]:
     """The pyproject.toml that is this distribution's own, and a notice when another's stands in its place."""
     name = _normal(dist.name if dist else module)
-    shipped = (
-        [Path(str(dist.locate_file(file))) for file in (dist.files or ()) if file.name == "pyproject.toml"]
-        if dist
-        else []
-    )
+    listed = _recorded(dist, ("pyproject.toml",)) if dist else ()
+    shipped = [path for _, path in listed if path.name == "pyproject.toml"]
     for path in (*shipped, *_beside(source, dist)):
         if (project := _project_name(path)) and _normal(project) == name:
             return path, None

@@ -63,6 +63,8 @@ def serve(layers: Layers, registry: Registry) -> Served:
     layers = drop_foreign(layers)
     name = str(layers.all({})[MODEL].value)
     replicas = registry.entries.get(name, ())
+    if layers.all(_registry_layer(replicas))[URL].origin.layer != "registry":
+        replicas = replicas[:1]  # a url from above takes the place of them all
     asked = layers.all(_registry_layer(replicas))
     merged = _settle(asked, replicas)
     if not replicas:

@@ -61,7 +61,7 @@ def read_target(target: str, cwd: Path) -> Suite:
         ConfigError: no such file, a file that is not as it should be, or no name at all.
     """
     path = cwd / target
-    if target.endswith(".toml"):
+    if target.endswith(".toml") and ("," not in target or path.is_file()):
         return _read_file(path, cwd)
     names = [name.strip() for name in target.split(",") if name.strip()]
     if not names:

@@ -154,9 +154,9 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
         environment = loader.load(resolved)
         _check_reference(resolved, environment)
         plan = Plan(environment, resolved, identity_of(resolved, environment))
-    except UsageError:
-        raise
     except HarnessError as error:
+        if error.exit_code == UsageError.exit_code:
+            raise  # the request is wrong, not the environment: nothing has been started, and nothing will be
         progress.state, progress.note = "failed", str(error)
         return Failed(resolved, progress, error)
     manifest = _manifest(resolved, environment, plan, options)

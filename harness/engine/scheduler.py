@@ -70,7 +70,7 @@ class Bounds:
     total: int
     """Rollouts there are at most: no gate needs more workers."""
     group_size: int = 1
-    """Rollouts that enter the backlog together."""
+    """Rollouts that are scored together: they enter and leave the backlog as one."""
 
     @property
     def generators(self) -> int:
@@ -79,8 +79,8 @@ class Bounds:
 
     @property
     def scorers(self) -> int:
-        """Workers of the scoring gate."""
-        return _workers(self.scoring, self.total)
+        """Workers of the scoring gate. Each scores one whole group, so that the gate counts rollouts."""
+        return max(1, _workers(self.scoring, self.total) // self.group_size)
 
     @property
     def backlog(self) -> int:
@@ -186,6 +186,7 @@ class Schedule:
             try:
                 acknowledged = self._submit(record)
             except EnvironmentFault as error:  # the environment said something that is no JSON
+                self._executor.forget(todo.item.key)
                 record = _unwritable(todo.item, record, error)
                 acknowledged = self._submit(record)
             if isinstance(record, Failed):
@@ -228,9 +229,12 @@ class Schedule:
             await self._enqueue([(finished, self._last) for finished in group.finished])
 
     async def _enqueue(self, rollouts: list[tuple[Finished, Future[int] | None]]) -> None:
-        await self._room.acquire()
-        self._progress.backlog += len(rollouts)
-        self._backlog.put_nowait(rollouts)
+        try:
+            await self._room.acquire()
+        finally:
+            # Also when the endpoint has died meanwhile: these are generated, and what is generated is scored.
+            self._progress.backlog += len(rollouts)
+            self._backlog.put_nowait(rollouts)
 
     async def _score_worker(self) -> None:
         while (batch := await self._backlog.get()) is not None:

@@ -18,6 +18,7 @@ from harness.engine.progress import RunState
 from harness.engine.scheduler import Bounds, Schedule
 from harness.engine.worklist import Stage, Worklist
 from harness.errors import HarnessError, SystemicError
+from harness.offload import owner
 from harness.reference.server import ReferenceServer
 from harness.stats.summary import summarize
 from harness.store.dataset import DatasetWriter
@@ -86,6 +87,7 @@ class Suite:
         """The boundary between runs: whatever ends one is noted there and stays there."""
         progress = run.progress
         state: RunState
+        owner.set(run.folder.id)  # of this task and all that it starts
         try:
             systemic = await self._drive(run, pool, server)
         except HarnessError as error:

@@ -3,7 +3,7 @@ must be scored together; reads the journal, writes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias, cast
 
 from harness.engine.plan import Plan
@@ -57,7 +57,7 @@ class Worklist:
         items = self._plan.items(example)
         needs = [self._need(recorded, item, stage) for item in items]
         group = None
-        if self._plan.is_group and any(needs):
+        if self._plan.is_group and (any(needs) or _is_stale(recorded, items)):
             # A group that lacks anything is scored anew as a whole: its rewards are about each other.
             needs = [need or self._rescore(recorded, item) for item, need in zip(items, needs, strict=True)]
             if stage != "generate":
@@ -69,7 +69,7 @@ class Worklist:
                 introduce = False
             elif need == "score" and stage != "generate":
                 yield Todo(item, recorded=_generated(recorded, reader, item), group=group)
-            elif need is None and group is None:
+            elif need is None:
                 self._count(recorded, reader, item)
 
     def _need(self, recorded: Recorded, item: Item, stage: Stage) -> Need:
@@ -101,6 +101,21 @@ class Worklist:
             failed = cast(Failed, reader.record(failed_at))
             self._progress.usage += failed.usage
             self._progress.unscored[failed.reason] += 1
+
+
+def _is_stale(recorded: Recorded, items: Sequence[Item]) -> bool:
+    """Whether a group's scores are about another group: a member was made, or lost, after one of them was written."""
+    scores: list[int] = []
+    members: list[int] = []
+    for item in items:
+        for offset, found in (
+            (recorded.scored_at(item.key), scores),
+            (recorded.generated_at(item.key), members),
+            (recorded.failed_at(item.key), members),
+        ):
+            if offset is not None:
+                found.append(offset)
+    return bool(scores) and min(scores) < max(members)
 
 
 def _generated(recorded: Recorded, reader: JournalReader, item: Item) -> Generated:

@@ -226,7 +226,7 @@ class Environment(ABC):
                 if not isinstance(tools, list):
                     raise EnvironmentFault(f"info[{name!r}] must be a list of tool definitions, not {tools!r}")
                 return cast("list[JsonDict]", tools)
-        return self.tool_defs
+        return list(self.tool_defs)
 
     # How a run changes it
 

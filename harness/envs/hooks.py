@@ -46,7 +46,8 @@ def stop(function: int | None = None, /, *, priority: int = 0) -> Callable[[F], 
 def stop(function: F | int | None = None, /, *, priority: int = 0) -> F | Callable[[F], F]:
     """Mark a method `(self, state) -> bool` as a condition that ends a rollout when it is true.
 
-    Its name becomes the rollout's `stop_condition`. Conditions are tried before every turn of the model.
+    Its name becomes the rollout's `stop_condition`. Conditions are tried at the start and after every reply of the
+    model, before the environment answers it.
 
     Args:
         function: The method; or the priority.

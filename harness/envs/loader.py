@@ -173,8 +173,12 @@ def _check_arguments(env_id: str, load: Callable[..., object], env_args: dict[st
 
 
 def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
-    words = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
-    raise EnvironmentLoadError(f"environment {env_id!r}: {what}: {words}") from error
+    ours = isinstance(error, HarnessError)
+    words = str(error) if ours else f"{type(error).__name__}: {error}"
+    failure = EnvironmentLoadError(f"environment {env_id!r}: {what}: {words}")
+    if ours:
+        failure.exit_code = error.exit_code  # a ConfigError is about the caller's arguments
+    raise failure from error
 
 
 def _how_to_find(env_id: str, name: str) -> str:

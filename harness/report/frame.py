@@ -26,11 +26,11 @@ LEAST_BAR, MOST_BAR = 6, 30
 
 GAP = 2
 
-SHRINK = ("tokens", "busy")
-"""Columns that go, in this order, when a terminal is too narrow for all; then the bar, whose figures stay."""
+BEFORE_BAR = ("tokens", "busy")
+"""Columns that go, in this order, when a terminal is too narrow for all and a bar."""
 
-SHRINK_MORE = "rate"
-"""Goes last: the time that is left says as much."""
+AFTER_BAR = ("rate", "left", "unscored")
+"""Columns that go when it is too narrow even without a bar."""
 
 STYLES = {"done": "green", "failed": "red", "stopped": "yellow", "interrupted": "yellow"}
 
@@ -141,14 +141,14 @@ def _table(rows: Sequence[_Row], frame: Frame) -> list[Text]:
     def spare() -> int:
         return frame.width - least - sum(GAP + width for width in widths.values())
 
-    for head in SHRINK:
-        if spare() >= GAP + LEAST_BAR:
-            break
-        widths.pop(head, None)
-    if spare() < 0:
-        widths.pop(SHRINK_MORE, None)
+    for heads, needed in ((BEFORE_BAR, GAP + LEAST_BAR), (AFTER_BAR, 0)):
+        for head in heads:
+            if spare() < needed:
+                widths.pop(head, None)
     name_width = max(min(longest, least + spare() - GAP - LEAST_BAR), least)
-    bar_width = max(0, min(MOST_BAR, spare() - (name_width - least) - GAP))
+    bar_width = min(MOST_BAR, spare() - (name_width - least) - GAP)
+    if bar_width < LEAST_BAR:
+        bar_width = 0
     line = " " * (name_width + (GAP + bar_width if bar_width else 0))
     line += "".join(f"{head:>{GAP + width}}" for head, width in widths.items())
     head = Text(fit(line, frame.width).rstrip(), style="dim")

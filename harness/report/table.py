@@ -7,10 +7,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from harness.report import numerals
@@ -25,7 +23,7 @@ MOST_STEPS = 8
 """Next steps shown: those of twenty runs are all alike."""
 
 GAP = 2
-"""Cells between two columns: the divider of the box and one of padding."""
+"""Cells between two columns."""
 
 MOST_METRICS = 30
 """Rows of the metrics table: more is read by a program."""
@@ -71,8 +69,7 @@ def final_table(results: Sequence[RunReport], console: Console) -> None:
     names = _Column("run", [_short(label) for label in labels])
     for position, group in enumerate(_pack(_groups(results), names, console.width)):
         columns = [names, *group] if position == 0 else _without_empty([names, *group])
-        console.print(_table(columns, console))
-        console.print()
+        _print(columns, console)
     _metrics(labels, results, console)
     for line in _pass_meaning(results):
         _prose(console, line)
@@ -163,21 +160,22 @@ def _table_width(columns: Sequence[_Column]) -> int:
     return sum(column.width for column in columns) + GAP * (len(columns) - 1)
 
 
-def _table(columns: Sequence[_Column], console: Console, left: int = 1) -> Table:
-    # The head is told from the rows by a line, not by colour; cells are never wrapped or cut by rich.
-    rule = box.ASCII2 if console.options.ascii_only else box.SIMPLE_HEAD
-    table = Table(box=rule, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for position, column in enumerate(columns):
-        table.add_column(
-            Text(column.head),
-            justify="left" if position < left else "right",
-            no_wrap=True,
-            min_width=column.width,
-            style="bold" if column.head == "mean" else "",
-        )
-    for cells in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+def _print(columns: Sequence[_Column], console: Console, left: int = 1) -> None:
+    """One table: the first `left` columns are words, the others figures. The head is told by a line, not by colour."""
+    rows = [[column.head for column in columns], *zip(*(column.cells for column in columns), strict=True)]
+    for number, row in enumerate(rows):
+        line = Text(no_wrap=True, overflow="ignore")
+        for position, (cell, column) in enumerate(zip(row, columns, strict=True)):
+            pad = " " * (column.width - cell_len(cell))
+            line.append(" " * GAP if position else "")
+            line.append(cell + pad if position < left else pad + cell, "bold" if column.head == "mean" else "")
+        line.rstrip()
+        if number == 0:
+            line.stylize("bold")
+        console.print(line, soft_wrap=True)
+        if number == 0:
+            console.print(("-" if console.options.ascii_only else "─") * _table_width(columns), soft_wrap=True)
+    console.print()
 
 
 def _metrics(labels: Sequence[str], results: Sequence[RunReport], console: Console) -> None:
@@ -206,10 +204,11 @@ def _metrics(labels: Sequence[str], results: Sequence[RunReport], console: Conso
     ):
         if _table_width([*columns, extra]) <= console.width:
             columns.append(extra)
-    console.print(_table(columns, console, left=1 if len(results) == 1 else 2))
     if len(rows) > len(shown):
-        _prose(console, f"and {len(rows) - len(shown)} more metrics: see --json or summary.json")
-    console.print()
+        columns[0].cells.append(f"and {len(rows) - len(shown)} more")
+        for column in columns[1:]:
+            column.cells.append("")
+    _print(columns, console, left=1 if len(results) == 1 else 2)
 
 
 def _repeats(summary: Summary) -> bool:
@@ -265,9 +264,9 @@ def _bounds(summary: Summary) -> str:
 def _doubts(summary: Summary) -> list[str]:
     remarks: list[str] = []
     for number, words in (
-        (summary.truncated, "cut short by a limit"),
-        (summary.empty, "empty"),
-        (summary.refused, "refusals"),
+        (summary.truncated, "were cut short by a limit"),
+        (summary.empty, "are empty"),
+        (summary.refused, "are refusals"),
     ):
         if number and summary.scored:
             share = numerals.percent(number / summary.scored)

@@ -16,7 +16,7 @@ from rich.console import Console
 LIMIT = 300
 """Characters of one foreign text in a line: enough for an error message, too few to push the rest off the screen."""
 
-_STRINGS = re.compile(r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)")
+_STRINGS = re.compile(r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)")
 """OSC, DCS, SOS, PM and APC with what they carry: titles, links, clipboard contents. One that never ends loses only its
 introducer below, so that nothing can hide the text after it. No part can match in two ways: linear time."""
 

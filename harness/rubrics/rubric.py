@@ -124,6 +124,8 @@ class Rubric:
         Raises:
             ThreadsHung: sync functions of earlier rollouts hang; see `harness.offload`.
         """
+        if not states:
+            return []
         scoring = Scoring(states, {"parser": self.parser, **self._objects})
         await scoring.run(self._functions)
         scores = [self._score(values) for values in scoring.values]

@@ -83,7 +83,11 @@ class Scoring:
                 tasks.create_task(self._settle(call))
 
     async def _run_sync(self, calls: Sequence[_Call]) -> None:
-        await offload.run(_Batch(self, calls))
+        batch = _Batch(self, calls)
+        try:
+            await offload.run(batch)
+        finally:
+            batch.is_over = True
         for call in calls:
             await self._settle(call)
 
@@ -122,15 +126,19 @@ class Scoring:
 class _Batch:
     """Sync calls that share one hop into a thread."""
 
-    __slots__ = ("_calls", "_current", "_scoring")
+    __slots__ = ("_calls", "_current", "_scoring", "is_over")
 
     def __init__(self, scoring: Scoring, calls: Sequence[_Call]) -> None:
         self._scoring = scoring
         self._calls = calls
         self._current = calls[0]
+        self.is_over = False
+        """Set when nobody waits any more, so that an abandoned thread ends with the call it is in."""
 
     def __call__(self) -> None:
         for call in self._calls:
+            if self.is_over:
+                return
             self._current = call
             self._scoring.invoke(call)
 

@@ -122,6 +122,17 @@ def test_a_reply_over_the_wire() -> None:
     run(main)
 
 
+def test_a_prompt_of_megabytes_is_sent_and_sent_again() -> None:
+    async def main() -> None:
+        call = ModelCall("reference/echo", [{"role": "user", "content": "x" * 3_000_000}])
+        async with serving(status(500)) as server, client_of(server.url) as client:
+            response = await client.request(call)
+            assert len(response.message["content"]) == 3_000_000
+            assert response.attempts == 2
+
+    run(main)
+
+
 def test_the_server_sees_exactly_the_bound() -> None:
     async def main() -> None:
         async with serving(then=Fault(latency=0.02)) as server, client_of(server.url, bound=5) as client:
@@ -486,7 +497,7 @@ async def headers_seen(target_of: Callable[[str], Target], call: ModelCall) -> s
 
 def test_headers_of_endpoint_and_call() -> None:
     async def main() -> None:
-        call = ModelCall("m", "x", headers={"X-Bench-Rollout": "lane;e;r", "X-Own": "1"})
+        call = ModelCall("m", ASK.prompt, headers={"X-Bench-Rollout": "lane;e;r", "X-Own": "1"})
         seen = await headers_seen(lambda url: Target(url, KEY, {"X-Org": "me"}), call)
         assert f"authorization: bearer {KEY}" in seen
         assert "x-org: me" in seen

@@ -26,14 +26,14 @@ def test_what_will_not_heal_is_never_retried(status: int) -> None:
     assert not retryable_status(status)
 
 
-def read(status: int = 429, **headers: str) -> float | None:
+def read(at: int = 429, /, **headers: str) -> float | None:
     named = CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()})
-    return read_retry_after(named, status, NOW)
+    return read_retry_after(named, at, NOW)
 
 
 def test_seconds() -> None:
     assert read(Retry_After="7") == 7.0
-    assert read(retry_after="0.25", status=503) == 0.25
+    assert read(503, retry_after="0.25") == 0.25
 
 
 def test_http_date_is_read_against_the_replys_own_date() -> None:
@@ -73,7 +73,7 @@ def test_the_exhausted_limit_decides_between_resets() -> None:
 
 
 def test_resets_are_read_for_429_only() -> None:
-    assert read(status=500, x_ratelimit_reset_requests="20s") is None
+    assert read(500, x_ratelimit_reset_requests="20s") is None
 
 
 @pytest.mark.parametrize("value", ["soon", "-3", "nan", "inf", "", "Mon, 99 Foo 2026"])

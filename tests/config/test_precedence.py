@@ -38,12 +38,14 @@ def subsets(layers: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     return itertools.chain.from_iterable(itertools.combinations(given, size) for size in range(len(given) + 1))
 
 
-ROWS = [(path, layers) for path, (order, _) in CASES.items() for layers in subsets(order)]
+ROWS = [(path, layers, True) for path, (order, _) in CASES.items() for layers in subsets(order)]
+ROWS += [
+    (path, layers, False) for path, layers, _ in ROWS if len(layers) <= 1 or len(layers) == len(CASES[path][0]) - 1
+]
 
 
-@pytest.mark.parametrize("grouped", [True, False], ids=["grouped", "flat"])
 @pytest.mark.parametrize(
-    ("path", "layers"), ROWS, ids=[f"{path}:{'+'.join(layers) or 'none'}" for path, layers in ROWS]
+    ("path", "layers", "grouped"), ROWS, ids=[f"{row[0]}:{'+'.join(row[1]) or 'none'}:{row[2]}" for row in ROWS]
 )
 def test_the_highest_layer_wins(here: Path, write: Write, path: str, layers: tuple[str, ...], grouped: bool) -> None:
     order, values = CASES[path]

@@ -107,21 +107,36 @@ def test_the_resolution_knows_its_file(here: Path, write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('[sav]\nsave_results = true\n[[eval]]\nid = "toy-env"', 'suite.toml: sav: unknown table; did you mean "save"?'),
-        ('nmu_examples = 1\n[[eval]]\nid = "toy-env"', 'suite.toml: nmu_examples: unknown key; did you mean "num_examples"?'),
+        (
+            '[sav]\nsave_results = true\n[[eval]]\nid = "toy-env"',
+            'suite.toml: sav: unknown table; did you mean "save"?',
+        ),
+        (
+            'nmu_examples = 1\n[[eval]]\nid = "toy-env"',
+            'suite.toml: nmu_examples: unknown key; did you mean "num_examples"?',
+        ),
         ('[[evals]]\nid = "toy-env"', 'suite.toml: evals: unknown table; did you mean "eval"?'),
         ('[env]\nnum_exmaples = 1', 'suite.toml: env.num_exmaples: unknown key; did you mean "num_examples"?'),
         ('[model]\nmax_concurent = 1', 'suite.toml: model.max_concurent: unknown key; did you mean "max_concurrent"?'),
         ('[save]\nsave_evry = 1', 'suite.toml: save.save_evry: unknown key; did you mean "save_every"?'),
-        ('[[eval]]\nid = "toy-env"\nnum_exmaples = 9', 'suite.toml: eval[0].num_exmaples: unknown key; did you mean "num_examples"?'),
+        (
+            '[[eval]]\nid = "toy-env"\nnum_exmaples = 9',
+            'suite.toml: eval[0].num_exmaples: unknown key; did you mean "num_examples"?',
+        ),
         (
             '[[eval]]\nid = "toy-env"\n[[eval]]\n[eval.env]\nenv_id = "toy-env"\nnum_exmaples = 9',
             'suite.toml: eval[1].env.num_exmaples: unknown key; did you mean "num_examples"?',
         ),
-        ('[[eval]]\nid = "toy-env"\n[eval.sve]\nsave_every = 1', 'suite.toml: eval[0].sve: unknown table; did you mean "save"?'),
+        (
+            '[[eval]]\nid = "toy-env"\n[eval.sve]\nsave_every = 1',
+            'suite.toml: eval[0].sve: unknown table; did you mean "save"?',
+        ),
         ('[model]\nurl = "http://h"', 'suite.toml: model.url: unknown key; did you mean "api_base_url"?'),
         ('[env]\nmodel = "m"', 'suite.toml: env.model: unknown key; "model" belongs in [model]'),
-        ('[model]\nclient_config = {}', "suite.toml: model.client_config: unknown key; valid here: model, api_base_url"),
+        (
+            '[model]\nclient_config = {}',
+            "suite.toml: model.client_config: unknown key; valid here: model, api_base_url",
+        ),
         ('[env]\nnum_examples = "ten"', 'suite.toml: env.num_examples = "ten": must be an integer'),
         ('num_examples = 0\nid = "toy-env"', "suite.toml: num_examples = 0: must be -1 (all of them) or at least 1"),
         ('[[eval]]\nid = "toy-env"\nmodel = 5', "suite.toml: eval[0].model = 5: must be a string"),

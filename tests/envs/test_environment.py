@@ -252,6 +252,53 @@ def test_a_cleanup_that_hangs_is_given_up() -> None:
     assert env.after
 
 
+def test_a_cleanup_that_hangs_is_given_up_in_a_cancelled_rollout_too() -> None:
+    events: list[str] = []
+
+    class Hangs(SingleTurnEnv):
+        cleanup_timeout = 0.05
+
+        @cleanup(priority=1)
+        async def hang(self, state: State) -> None:
+            await asyncio.Event().wait()
+
+        @cleanup
+        async def last(self, state: State) -> None:
+            events.append("last")
+
+    class Silent(ScriptedChat):
+        async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        env = Hangs(dataset=ROWS)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await env.rollout(begin(env), Silent())
+        assert events == ["last"]
+
+    asyncio.run(main())
+
+
+def test_a_reward_may_take_what_the_environment_kept() -> None:
+    class Keeps(SingleTurnEnv):
+        async def setup_state(self, state: State) -> None:
+            state["kept"] = 0.5
+
+    env = Keeps(dataset=ROWS, rubric=Rubric([lambda state: state["kept"]]))
+    assert asyncio.run(env.rubric.score([play(env)]))[0].reward == 0.5
+
+
+def test_tool_definitions_are_not_shared_between_rollouts() -> None:
+    class Adds(SingleTurnEnv):
+        async def setup_state(self, state: State) -> None:
+            state["tools"].append({"type": "function"})
+
+    env = Adds(dataset=ROWS, tool_defs=[{"type": "function"}])
+    assert [len(play(env)["tools"]) for _ in range(2)] == [2, 2]
+    assert len(env.tool_defs) == 1
+
+
 def test_teardown_runs_every_hook_and_only_logs_what_fails(caplog: pytest.LogCaptureFixture) -> None:
     env = Noted("teardown before")
     asyncio.run(env.teardown())

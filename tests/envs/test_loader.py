@@ -216,6 +216,13 @@ def load_environment(**kwargs):
         load_environment(str(path), max_turn=3)
 
 
+def test_an_argument_that_the_environment_refuses_is_the_callers(tmp_path: Path) -> None:
+    text = "from harness.errors import ConfigError\ndef load_environment(n=1):\n    raise ConfigError('n must be odd')"
+    with pytest.raises(EnvironmentLoadError, match=r"load_environment\(\) failed: n must be odd") as caught:
+        load_environment(str(write(tmp_path / "kit_odd.py", text)), n=2)
+    assert caught.value.exit_code == 2
+
+
 def test_an_environment_may_set_its_own_id_and_arguments(tmp_path: Path) -> None:
     text = GOOD.replace("word * times}]", 'word}], env_id="own", env_args={"seed": 1}')
     env = load_environment(str(write(tmp_path / "kit_own.py", text)))

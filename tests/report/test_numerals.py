@@ -32,8 +32,8 @@ def test_score(value: float | None, words: str) -> None:
 def test_an_interval_is_never_shown_as_a_point() -> None:
     wide = Estimate(0.5, 0.05, 0.4, 0.6, "t", 20)
     assert (numerals.interval(wide), numerals.plus_minus(wide)) == ("[0.400, 0.600]", "0.500 ±0.100")
-    narrow = Estimate(0.5, 1e-4, 0.4999, 0.5001, "t", 10**6)
-    assert (numerals.interval(narrow), numerals.plus_minus(narrow)) == ("[0.4999, 0.5001]", "0.5000 ±0.0001")
+    narrow = Estimate(0.5, 1e-4, 0.4998, 0.5002, "t", 10**6)
+    assert (numerals.interval(narrow), numerals.plus_minus(narrow)) == ("[0.4998, 0.5002]", "0.5000 ±0.0002")
     perfect = mean_interval([1.0] * 10, single_rollout=True)
     assert (numerals.interval(perfect), numerals.plus_minus(perfect)) == ("[0.722, 1.000]", "1.000 ±0.278")
     assert (numerals.interval(Estimate(0.5)), numerals.plus_minus(Estimate(0.5))) == ("–", "0.500")

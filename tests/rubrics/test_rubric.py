@@ -388,6 +388,41 @@ def test_a_hanging_function_is_abandoned_and_the_next_rollout_scores() -> None:
     asyncio.run(main())
 
 
+def test_an_abandoned_thread_ends_with_the_function_it_is_in() -> None:
+    started, release, ended = threading.Event(), threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    def hangs(completion: Any) -> float:
+        started.set()
+        release.wait(30)
+        return 1.0
+
+    def later(completion: Any) -> float:
+        ran.append("later")
+        return 1.0
+
+    async def main() -> None:
+        task = asyncio.ensure_future(Rubric([hangs, later]).score([state_of()]))
+        await asyncio.to_thread(started.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        release.set()
+        async with asyncio.timeout(10):
+            while "reward function hangs" in offload.hung:  # noqa: ASYNC110 - a thread's end sets no event
+                await asyncio.sleep(0.001)
+        ended.set()
+
+    asyncio.run(main())
+    assert ended.is_set()
+    assert ran == []
+
+
+def test_no_rollouts_no_scores() -> None:
+    assert asyncio.run(Rubric([raises]).score([])) == []
+    assert asyncio.run(RubricGroup([Rubric([raises])]).score([])) == []
+
+
 numbers = st.none() | st.floats() | st.integers(-9, 9) | st.booleans() | st.text(max_size=2)
 
 

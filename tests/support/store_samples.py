@@ -32,7 +32,7 @@ def example(index: int = 0, **changes: Any) -> Example:
         "index": index,
         "prompt": prompt,
     }
-    return Example(key=key("example", index), example_id=index, **{**values, **changes})
+    return Example(**{"key": key("example", index), "example_id": index, **values, **changes})
 
 
 def generated(index: int = 0, rollout: int = 0, **changes: Any) -> Generated:
@@ -43,18 +43,20 @@ def generated(index: int = 0, rollout: int = 0, **changes: Any) -> Generated:
         "timing": Timing(1_790_000_000.0, 0.5, 0.25),
         "state": {"turn": 1},
     }
-    return Generated(key("rollout", index, rollout), key("example", index), rollout, **{**values, **changes})
+    values |= {"key": key("rollout", index, rollout), "example_key": key("example", index), "rollout_index": rollout}
+    return Generated(**{**values, **changes})
 
 
 def scored(index: int = 0, rollout: int = 0, reward: float | None = 1.0, **changes: Any) -> Scored:
     values: JsonDict = {"metrics": {"correct": reward}, "reasons": {}, "seconds": 0.01}
-    outcome = "unscored" if reward is None else "scored"
-    return Scored(key("rollout", index, rollout), outcome, reward, **{**values, **changes})
+    values |= {"outcome": "unscored" if reward is None else "scored", "reward": reward}
+    return Scored(**{"key": key("rollout", index, rollout), **values, **changes})
 
 
 def failed(index: int = 0, rollout: int = 0, **changes: Any) -> Failed:
     values: JsonDict = {"stage": "generation", "reason": "timeout", "error": "no reply in 600 s", "retryable": True}
-    return Failed(key("rollout", index, rollout), key("example", index), rollout, **{**values, **changes})
+    values |= {"key": key("rollout", index, rollout), "example_key": key("example", index), "rollout_index": rollout}
+    return Failed(**{**values, **changes})
 
 
 def rollouts(count: int, per_example: int = 1) -> Iterable[Record]:

@@ -79,7 +79,7 @@ def load_environment(
     check_count("max_turns", max_turns, min_turns, 10)
     check_count("max_names", max_names, 2, 6)
     if sort_by not in SORT_BY:
-        raise ConfigError(f"alphabet-sort: sort_by must be one of {', '.join(SORT_BY)}, not {sort_by!r}")
+        raise ConfigError(f"sort_by must be one of {', '.join(SORT_BY)}, not {sort_by!r}")
     return AlphabetSortEnv(
         eval_dataset=lambda: make_rows(num_examples, seed, (min_turns, max_turns), max_names, sort_by),
         rubric=Rubric(funcs=[similarity, exact], weights=[1.0, 0.0]),
@@ -94,4 +94,4 @@ def check_count(name: str, value: object, least: int, most: int | None = None) -
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
         bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
-        raise ConfigError(f"alphabet-sort: {name} must be a whole number {bounds}, not {value!r}")
+        raise ConfigError(f"{name} must be a whole number {bounds}, not {value!r}")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from gsm8k.grading import number
 from gsm8k.sample import problems
 from harness import JsonDict
-from harness.errors import ConfigError
+from harness.errors import ConfigError, EnvironmentLoadError
 
 HUB_ID = "openai/gsm8k"
 SAMPLE = "sample"
@@ -32,22 +32,20 @@ def check_source(dataset: str, split: str, subset: str | None) -> None:
     """
     for name, value in (("dataset", dataset), ("split", split), ("subset", subset)):
         if not isinstance(value, str) and not (name == "subset" and value is None):
-            raise ConfigError(f"gsm8k: {name} must be a string, not {value!r}")
+            raise ConfigError(f"{name} must be a string, not {value!r}")
     local = Path(dataset).expanduser()
     if split == SAMPLE:
         if dataset != HUB_ID or subset is not None:
             raise ConfigError(
-                f"gsm8k: split={SAMPLE!r} is the package's own set of problems; leave out `dataset` and `subset`"
+                f"split={SAMPLE!r} is the package's own set of problems; leave out `dataset` and `subset`"
             )
     elif local.suffix in FILE_SUFFIXES:
         if not local.is_file():
-            raise ConfigError(f"gsm8k: dataset={dataset!r}: there is no such file (looked in {Path.cwd()})")
+            raise ConfigError(f"dataset={dataset!r}: there is no such file (looked in {Path.cwd()})")
         if split != "test" or subset is not None:
-            raise ConfigError(
-                f"gsm8k: dataset={dataset!r} is a file, so it has no `split` and no `subset`; leave them out"
-            )
+            raise ConfigError(f"dataset={dataset!r} is a file, so it has no `split` and no `subset`; leave them out")
     elif dataset.startswith((".", "/", "~")) or local.is_file():
-        raise ConfigError(f"gsm8k: dataset={dataset!r}: a file must end in {' or '.join(FILE_SUFFIXES)}")
+        raise ConfigError(f"dataset={dataset!r}: a file must end in {' or '.join(FILE_SUFFIXES)}")
 
 
 def read_rows(dataset: str, split: str, subset: str | None) -> list[JsonDict]:
@@ -59,7 +57,7 @@ def read_rows(dataset: str, split: str, subset: str | None) -> list[JsonDict]:
         subset: A configuration of the Hub dataset; for `openai/gsm8k` it is `main` unless given.
 
     Raises:
-        ConfigError: the source cannot be read, or a row lacks a question or a number to compare with.
+        EnvironmentLoadError: the source cannot be read, or a row lacks a question or a number to compare with.
     """
     path = Path(dataset).expanduser()
     if split == SAMPLE:
@@ -72,7 +70,7 @@ def read_rows(dataset: str, split: str, subset: str | None) -> list[JsonDict]:
         rows = _hub(dataset, split, subset)
     checked = [_row(where, row) for where, row in rows]
     if not checked:
-        raise ConfigError(f"gsm8k: {dataset} holds no rows")
+        raise EnvironmentLoadError(f"{dataset} holds no rows")
     return checked
 
 
@@ -81,22 +79,20 @@ def _row(where: str, row: Mapping[str, object]) -> JsonDict:
     question, solution = (_text(where, row, column) for column in ("question", "answer"))
     answer = solution.rpartition("####")[2].strip()
     if number(answer) is None:
-        raise ConfigError(
-            f"gsm8k: {where}: column 'answer' must be a number or end in `#### <number>`, not {_shorten(answer)!r}"
+        raise EnvironmentLoadError(
+            f"{where}: column 'answer' must be a number or end in `#### <number>`, not {_shorten(answer)!r}"
         )
     return {"question": question, "answer": answer, "info": {"solution": solution}}
 
 
 def _text(where: str, row: Mapping[str, object], column: str) -> str:
     if column not in row:
-        raise ConfigError(f"gsm8k: {where}: there is no column {column!r}; it has {', '.join(row) or 'none'}")
+        raise EnvironmentLoadError(f"{where}: there is no column {column!r}; it has {', '.join(row) or 'none'}")
     value = row[column]
     if column == "answer" and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value.strip():
-        raise ConfigError(
-            f"gsm8k: {where}: column {column!r} must be a text that is not empty, not {_shorten(value)!r}"
-        )
+        raise EnvironmentLoadError(f"{where}: column {column!r} must be a text, not {_shorten(value)!r}")
     return value
 
 
@@ -109,42 +105,41 @@ def _jsonl(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
         # split at "\n" alone: a question may hold U+2028, which str.splitlines would take for the end of a line
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"gsm8k: {path} cannot be read as UTF-8 text: {error}") from error
+        raise EnvironmentLoadError(f"{path} cannot be read as UTF-8 text: {error}") from error
     for n, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             row: object = json.loads(line)
         except ValueError as error:
-            raise ConfigError(f"gsm8k: {path}, row {n}: not JSON: {error}") from error
+            raise EnvironmentLoadError(f"{path}, row {n}: not JSON: {error}") from error
         if not isinstance(row, dict):
-            raise ConfigError(f"gsm8k: {path}, row {n}: must be an object with the columns 'question' and 'answer'")
+            raise EnvironmentLoadError(f"{path}, row {n}: must be an object with the columns 'question' and 'answer'")
         yield f"{path}, row {n}", cast("dict[str, object]", row)
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
-    import pyarrow as pa  # late: loading this environment must not cost it
-    import pyarrow.parquet as pq
+    import pyarrow.parquet  # late: loading this environment must not cost it  # pyright: ignore[reportMissingTypeStubs]
 
+    arrow, parquet = cast(Any, pyarrow), cast(Any, pyarrow.parquet)
     try:
-        with pq.ParquetFile(path) as file:
-            table = file.read()
-    except (OSError, pa.ArrowException) as error:
-        raise ConfigError(f"gsm8k: {path} cannot be read as parquet: {error}") from error
-    rows = cast("list[dict[str, object]]", table.to_pylist())
+        with parquet.ParquetFile(path) as file:
+            rows: list[dict[str, object]] = file.read().to_pylist()
+    except (OSError, arrow.ArrowException) as error:
+        raise EnvironmentLoadError(f"{path} cannot be read as parquet: {error}") from error
     return ((f"{path}, row {n}", row) for n, row in enumerate(rows, 1))
 
 
 def _hub(dataset: str, split: str, subset: str | None) -> Iterator[tuple[str, Mapping[str, object]]]:
-    from datasets import load_dataset  # late: it takes a second to import
+    import datasets  # late: it takes a second  # pyright: ignore[reportMissingTypeStubs]
 
     subset = subset or ("main" if dataset == HUB_ID else None)
     try:
-        rows = cast("Iterable[Mapping[str, object]]", load_dataset(dataset, subset, split=split))
+        rows: Iterable[Mapping[str, object]] = cast(Any, datasets).load_dataset(dataset, subset, split=split)
     except Exception as error:  # a foreign edge: datasets lets through what its transports raise, and those change
-        raise ConfigError(
-            f"gsm8k: dataset {dataset!r} (split {split!r}) cannot be loaded from the Hub: {error}\n"
-            'Without the Hub, name a file with the columns question and answer, -a \'{"dataset": "PATH.jsonl"}\' '
-            '(or .parquet), or ask for the problems that come with this package, -a \'{"split": "sample"}\'.'
+        raise EnvironmentLoadError(
+            f"dataset {dataset!r} (split {split!r}) cannot be loaded from the Hub; without the Hub use "
+            '-a \'{"dataset": "PATH.jsonl"}\' (or .parquet), or -a \'{"split": "sample"}\' for the problems in this '
+            f"package. Cause: {error}"
         ) from error
     return ((f"{dataset} [{split}], row {n}", row) for n, row in enumerate(rows, 1))

@@ -1,4 +1,4 @@
-"""The grader against replies that try to get more than they earned, the sources of questions, and the sample."""
+"""The reward, the sources of questions, and the sample."""
 
 from __future__ import annotations
 
@@ -16,206 +16,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gsm8k import load_environment
 from gsm8k.grading import final_answer, number
 from gsm8k.sample import TEMPLATES, problems
 from harness import ModelResponse, Prompt, State
-from harness.errors import ConfigError
+from harness.errors import ConfigError, EnvironmentLoadError
 from harness.keys import ExampleKeys
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "data" / "gsm8k" / "test.jsonl"
 """The official test split, where the checkout lies beside a folder that has it."""
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        r"\boxed{18}",
-        r"She makes $9 \cdot 2 = \boxed{18}$ dollars.",
-        r"\boxed{18.0}",
-        r"\boxed{18.}",
-        r"\boxed{$18}",
-        r"\boxed{\$18}",
-        r"\boxed{\$\,18.00}",
-        r"\boxed{18\%}",
-        r"\boxed{ 18 }",
-        r"\boxed{+18}",
-        r"\boxed{018}",
-        r"\boxed{18 \text{ dollars}}",
-        r"\boxed{18\text{ dollars per day}}",
-        r"\boxed{\text{18}}",
-        r"\boxed{\mathbf{18}}",
-        r"\boxed{{18}}",
-        r"\boxed{\boxed{18}}",
-        r"\boxed{x = 18}",
-        r"\boxed{\text{Total: } 18}",
-        r"\boxed{\frac{36}{2}}",
-        r"\boxed{36/2}",
-        r"\boxed{1.8e1}",
-        r"\boxed{18}",
-        r"\boxed{18 \text{ cm}^2}",
-        r"\fbox{18}",
-        r"\boxed {18}",
-        "#### 18",
-        "####18",
-        "#### $18.00",
-        "#### 18 apples",
-        "#### **18**",
-        "#### Answer: 18",
-        "So it is #### 18",
-        "9 * 2 = 18\n#### 18\n",
-        "\\boxed{18}\n#### 18",
-        "\\boxed{18}, that is \\boxed{18.00}.",
-        "#### \\boxed{18}",
-        "### Solution\n#### 1. Eggs\n16-7=9\n#### 2. Money\n9*2\n#### Final answer\n\\boxed{18}",
-        "#### Step 1: count\n#### 18",
-        r"<think>\boxed{17}? No, \boxed{19}?</think>\boxed{18}",
-        r"\boxed{17} is too few.</think>\boxed{18}",
-        r"\boxed{} should hold the answer: \boxed{18}",
-        r"\boxed{\text{the answer}} is \boxed{18}",
-    ],
-)
-def test_right_however_it_is_written(reply: str) -> None:
-    assert final_answer(reply) == 18
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "",
-        "18",
-        "The answer is 18.",
-        "The answer is **18**.",
-        r"The answer is 18. \boxed{19}",  # the right text with the wrong box
-        "18 is right.\n#### 19",
-        r"\boxed{18} \boxed{19}",
-        r"\boxed{19} \boxed{18}",
-        r"\boxed{18} \boxed{19} \boxed{18}",
-        "\\boxed{18}\n#### 19",
-        "\\boxed{19}\n#### 18",
-        "#### 19\n#### 18",
-        "#### 18 or 19",
-        "#### 18, 19",
-        "#### 18 19",
-        r"\boxed{18 \text{ or } 19}",
-        r"\boxed{18, 19}",
-        r"\boxed{18$19}",
-        r"\boxed{18-19}",
-        r"\boxed{17 < x < 19}",
-        r"\boxed{9+9}",
-        r"\boxed{9 \times 2}",
-        r"\boxed{18 \pm 1}",
-        r"\boxed{18 or more}",
-        r"\boxed{18 to}",
-        r"\boxed{18!}",
-        r"\boxed{18k}",
-        r"\boxed{18 thousand}",
-        r"\boxed{18 dozen}",
-        r"\boxed{18^2}",
-        r"\boxed{18²}",
-        r"\boxed{18½}",
-        r"\boxed{18:30}",
-        r"\boxed{1_8}",
-        r"\boxed{0x12}",
-        r"\boxed{not 18}",
-        r"\boxed{-18}",
-        r"\boxed{−18}",
-        r"\boxed{18.5}",
-        r"\boxed{18.0000000000000000001}",
-        r"\boxed{17.99999999999999999999}",
-        r"\boxed{1,8}",
-        r"\boxed{}",
-        r"\boxed{eighteen}",
-        r"\boxed{NaN}",
-        r"\boxed{Infinity}",
-        r"\boxed{1e999999999}",
-        r"\boxed{18/0}",
-        r"\boxed{" + "1" * 5000 + "}",
-        r"\boxed{18",  # cut off
-        r"\boxed{18} and \boxed{19 \boxed{18}}",
-        r"<think>\boxed{18}</think>",
-        r"<think>\boxed{18}",
-        r"\boxed{18}</think>",
-        "<think>\n#### 18\n</think> I am not sure.",
-        "##### 18",
-        "### 18",
-        "#### 18. The end",  # reads like a numbered heading
-        "#### one\n18",
-    ],
-)
-def test_not_right_whatever_it_says_beside(reply: str) -> None:
-    assert final_answer(reply) != 18
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1,234.0", 1234),
-        ("1,234,567", 1234567),
-        ("1{,}234", 1234),
-        (r"1\,234", 1234),
-        (r"1,\!234", 1234),
-        ("1 234 567", 1234567),
-        ("1 234", 1234),
-        ("12,34,567", 1234567),
-        ("$1,234.50", Fraction(2469, 2)),
-        ("-$5", -5),
-        ("$-5", -5),
-        ("−5", -5),
-        ("- 5", -5),
-        (".5", Fraction(1, 2)),
-        ("-.5", Fraction(-1, 2)),
-        ("3/4", Fraction(3, 4)),
-        (r"-\dfrac{3}{4}", Fraction(-3, 4)),
-        ("50%", 50),
-        ("20^\\circ C", 20),
-        ("18 miles/hour", 18),
-        ("٣", 3),
-    ],
-)
-def test_the_value_of_a_number(text: str, value: Fraction) -> None:
-    assert number(text) == value
-
-
-@pytest.mark.parametrize(
-    "text", ["1,23", "1234,567", "1, 234", "1.2.3", "--5", "2 1/2", r"2\frac{1}{2}", "5:30", "/", "."]
-)
-def test_what_is_no_number(text: str) -> None:
-    assert number(text) is None
-
-
-@settings(deadline=None)
-@given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=3))
-def test_every_way_to_write_a_number_has_its_value(value: object) -> None:
-    exact = Fraction(str(value))
-    for text in (
-        f"{value}",
-        f"{value:,}",
-        f"${value:,}",
-        f"{value} km",
-        f"\\text{{{value}}}",
-        f"{value}".replace("-", "−"),
-    ):
-        assert final_answer(f"\\boxed{{{text}}}") == exact
-
-
-@settings(deadline=None)
-@given(st.text("1289,. $\\{}#boxedor-\n/%<think>", max_size=300))
-def test_no_reply_breaks_the_grader(reply: str) -> None:
-    final_answer(reply)
-    final_answer(f"\\boxed{{{reply}}}")
-    final_answer(f"#### {reply}")
-
-
-@pytest.mark.parametrize(
-    "part", [r"\boxed{", r"\boxed{1}", "#### ", "#### 1 ", "<think>", "</think>", "1", "{", r"\boxed{1 "]
-)
-def test_a_long_reply_takes_no_long_time(part: str) -> None:
-    # quadratic time would be minutes here, and the suite's patience is the bound
-    final_answer(part * 100_000)
 
 
 class Saying:
@@ -317,21 +127,21 @@ def test_a_parquet_file_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_row_is_named_with_file_row_and_column(tmp_path: Path, rows: list[object], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(EnvironmentLoadError, match=words):
         _ = load_environment(dataset=jsonl(tmp_path, rows)).row_count
 
 
 def test_a_line_that_is_no_json_is_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"question": "a?", "answer": "1"}\n\n{"question": ', encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"rows\.jsonl, row 3: not JSON"):
+    with pytest.raises(EnvironmentLoadError, match=r"rows\.jsonl, row 3: not JSON"):
         _ = load_environment(dataset=str(path)).row_count
 
 
 def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     path.write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(ConfigError, match=r"rows\.parquet cannot be read as parquet"):
+    with pytest.raises(EnvironmentLoadError, match=r"rows\.parquet cannot be read as parquet"):
         _ = load_environment(dataset=str(path)).row_count
 
 
@@ -364,7 +174,7 @@ def test_without_the_hub_loading_fails_and_names_both_alternatives(tmp_path: Pat
         text=True,
         timeout=120,
     )
-    assert "ConfigError: gsm8k: dataset 'openai/gsm8k' (split 'test') cannot be loaded from the Hub" in done.stderr
+    assert "EnvironmentLoadError: dataset 'openai/gsm8k' (split 'test') cannot be loaded from the Hub" in done.stderr
     assert '{"dataset": "PATH.jsonl"}' in done.stderr
     assert '{"split": "sample"}' in done.stderr
 

@@ -99,4 +99,4 @@ def check_count(name: str, value: object, least: int, most: int | None = None) -
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
         bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
-        raise ConfigError(f"reverse-text: {name} must be a whole number {bounds}, not {value!r}")
+        raise ConfigError(f"{name} must be a whole number {bounds}, not {value!r}")

@@ -101,7 +101,7 @@ def load_environment(num_examples: int = -1, seed: int = 0, hard_mode: bool = Fa
     check_count("num_examples (-1 for all)", num_examples, 1, len(word_list()))
     check_count("seed", seed, 0)
     if not isinstance(hard_mode, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # it may come from JSON
-        raise ConfigError(f"wordle: hard_mode must be true or false, not {hard_mode!r}")
+        raise ConfigError(f"hard_mode must be true or false, not {hard_mode!r}")
     return WordleEnv(
         eval_dataset=lambda: make_rows(num_examples, seed, hard_mode),
         system_prompt=RULES + HARD_MODE_RULES * hard_mode,
@@ -127,4 +127,4 @@ def check_count(name: str, value: object, least: int, most: int | None = None) -
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
         bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
-        raise ConfigError(f"wordle: {name} must be a whole number {bounds}, not {value!r}")
+        raise ConfigError(f"{name} must be a whole number {bounds}, not {value!r}")

@@ -1,0 +1,250 @@
+"""The final table at several widths, and the JSON beside it."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+
+import orjson
+import pytest
+from rich.cells import cell_len
+
+from harness.report.advice import next_steps
+from harness.report.result_json import result_json
+from harness.report.table import RunReport, final_table
+from harness.report.text import PlainConsole
+from harness.stats.summary import ScoreTable, Summary, summarize
+from harness.types import Usage
+
+
+def summary(
+    *,
+    examples: int = 40,
+    rollouts: int = 4,
+    lose: int = 0,
+    usage: Usage | None = None,
+    seed: int = 1,
+    right: float = 0.7,
+) -> Summary:
+    rnd = random.Random(seed)
+    table = ScoreTable()
+    for index in range(examples * rollouts):
+        reward = float(rnd.random() < right)
+        place = divmod(index, rollouts)
+        spent = usage or Usage(123_456, 65_432, requests=1)
+        if index < lose:
+            table.add(*place, None, {}, "timeout" if index % 3 else "judge \x1b[31mKeyError", usage=spent)
+        else:
+            metrics: dict[str, float | None] = {"correct_answer": reward, "num_turns": 1.0 + index % 5}
+            table.add(*place, reward, metrics, None, usage=spent, truncated=index == 100, refused=index > 150)
+    return summarize(
+        table,
+        pass_threshold=1.0,
+        rollouts_per_example=rollouts,
+        planned=examples * rollouts,
+        reward_range=(0.0, 1.0),
+        wall_s=61.0,
+    )
+
+
+def report(
+    name: str = "gsm8k", *, of: Summary | None, model: str = "my-model", state: str = "done", note: str = ""
+) -> RunReport:
+    path = None if of is None else f"outputs/evals/{name}--{model}/20260101-120000-ab3f"
+    steps = () if path is None else next_steps(path, has_data=True)
+    return RunReport(name, name, model, path, of, state, note, steps)
+
+
+def printed(results: list[RunReport], width: int, *, encoding: str = "utf-8") -> list[str]:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, errors="replace")
+    final_table(results, PlainConsole(file=file, width=width, markup=False, emoji=False, highlight=False))
+    file.flush()
+    return raw.getvalue().decode(encoding).split("\n")
+
+
+def figures(lines: list[str]) -> list[str]:
+    return re.findall(r"-?\d[\d,.]*", "\n".join(lines))
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+@pytest.mark.parametrize("rollouts", [1, 4, 32])
+def test_every_width_shows_every_number(width: int, rollouts: int) -> None:
+    results = [
+        report(of=summary(rollouts=rollouts, lose=3)),
+        report("alphabet-sort", of=summary(rollouts=rollouts, seed=2, right=0.4)),
+        report("reverse-text", of=None, state="failed", note="no module named nltk"),
+    ]
+    lines = printed(results, width)
+    tables = lines[: next(i for i, line in enumerate(lines) if line.startswith("pass@k, pass^k"))]
+    assert all(cell_len(line) <= width for line in tables)
+    assert "…" not in "".join(tables)
+    # The same figures, however they are broken into tables.
+    wide = printed(results, 400)
+    wide = wide[: next(i for i, line in enumerate(wide) if line.startswith("pass@k, pass^k"))]
+    shown = figures(tables)
+    dropped = [number for number in figures(wide) if number not in shown]
+    assert not dropped
+
+
+def test_one_run_at_80_columns_reads_like_this() -> None:
+    lines = [line.rstrip() for line in printed([report(of=summary(lose=3))], 80)]
+    assert lines == [
+        "run     mean   95 % interval    std      scored",
+        "───────────────────────────────────────────────",
+        "gsm8k  0.725  [0.644, 0.806]  0.451  157 of 160",
+        "",
+        "run    pass@1  pass@2  pass@4  pass^2  pass^4",
+        "─────────────────────────────────────────────",
+        "gsm8k   0.725   0.906   0.949   0.530   0.256",
+        "",
+        "run     tokens in  tokens out  time  rollouts",
+        "─────────────────────────────────────────────",
+        "gsm8k  19,752,960  10,469,120  1:01     2.6/s",
+        "",
+        "metric           mean   95 % interval    min    max  values",
+        "───────────────────────────────────────────────────────────",
+        "correct_answer  0.725  [0.644, 0.806]  0.000  1.000     157",
+        "num_turns       3.038  [2.915, 3.160]  1.000  5.000     157",
+        "",
+        "pass@k, pass^k: a rollout passes with a reward of at least 1",
+        "gsm8k",
+        "  3 unscored (timeout 2, judge KeyError 1); mean 0.706 if all were worst, 0.725",
+        "    if all best",
+        "  1 example has fewer than 4 scored rollouts: no part in pass@4",
+        "  1 of 157 answers were cut short by a limit (<1 %)",
+        "  9 of 157 answers are refusals (6 %)",
+        "",
+        "Results",
+        "  outputs/evals/gsm8k--my-model/20260101-120000-ab3f",
+        "",
+        "Next",
+        "  load: load_dataset('outputs/evals/gsm8k--my-model', '20260101-120000-ab3f', split='train')",
+        "  publish: bench push outputs/evals/gsm8k--my-model/20260101-120000-ab3f",
+        "",
+    ]
+
+
+def test_what_the_mean_hides_is_said() -> None:
+    text = "\n".join(printed([report(of=summary(lose=3))], 200))
+    assert "3 unscored (timeout 2, judge KeyError 1); mean " in text
+    assert "if all were worst" in text and "if all best" in text
+    assert "1 example has fewer than 4 scored rollouts: no part in pass@4" in text
+    assert "1 of 157 answers were cut short by a limit (<1 %)" in text
+    assert "9 of 157 answers are refusals (6 %)" in text
+    assert "\x1b" not in text
+
+
+def test_clean_runs_have_no_remarks() -> None:
+    result = RunReport("gsm8k", "gsm8k", "m", None, summary(examples=320, rollouts=1, right=0.5, usage=Usage()))
+    assert "Results" not in "\n".join(printed([result], 80))
+
+
+def test_small_binary_runs_say_wilson() -> None:
+    text = "\n".join(printed([report(of=summary(examples=10, rollouts=1))], 80))
+    assert "Wilson interval (10 examples)" in text
+
+
+def test_perfect_runs_show_an_interval() -> None:
+    text = "\n".join(printed([report(of=summary(examples=1319, rollouts=1, right=2.0))], 80))
+    assert "1.000  [0.997, 1.000]  0.000  1,319 of 1,319" in text
+
+
+def test_one_example_shows_no_interval_and_why() -> None:
+    text = "\n".join(printed([report(of=summary(examples=1))], 80))
+    assert "no interval: one example says nothing about others" in text
+
+
+def test_failed_and_interrupted_runs_are_in_the_table() -> None:
+    stopped = summarize(
+        ScoreTable(), pass_threshold=1.0, rollouts_per_example=3, planned=30, reward_range=(0, 1), wall_s=0.0
+    )
+    results = [
+        report("broken", of=None, state="failed", note="no module named \x1b]0;x\x07nltk"),
+        report("cut", of=stopped, state="interrupted"),
+    ]
+    text = "\n".join(printed(results, 80))
+    assert re.search(r"broken +– +– +– +failed", text)
+    assert re.search(r"cut +– +– +– +0 of 30", text)
+    assert "failed: no module named nltk" in text
+    assert "30 of 30 not run" in text
+    assert "\x1b" not in text
+
+
+def test_unknown_tokens_are_called_unknown() -> None:
+    silent = "\n".join(printed([report(of=summary(usage=Usage(requests=1, unreported=1)))], 80))
+    assert re.search(r"gsm8k +unknown +unknown +1:01", silent)
+    assert "160 of 160 replies reported no tokens" in silent
+    known = "\n".join(printed([report(of=summary(usage=Usage(10, 20, requests=1, cost=0.01)))], 80))
+    assert re.search(r"gsm8k +1,600 +3,200 +\$1.60 +1:01 +2.6/s", known)
+
+
+def test_metrics_have_a_table_unless_they_repeat_the_reward() -> None:
+    text = "\n".join(printed([report(of=summary())], 80))
+    assert re.search(r"num_turns +3\.000", text)
+    lonely = ScoreTable()
+    for index in range(9):
+        lonely.add(index, 0, index / 9, {"reward": index / 9}, None, usage=Usage())
+    only = summarize(lonely, pass_threshold=1, rollouts_per_example=1, planned=9, reward_range=(0, 1), wall_s=1.0)
+    assert "metric" not in "\n".join(printed([report(of=only)], 80))
+
+
+def test_paths_and_commands_are_never_broken_and_said_once() -> None:
+    name = "an-environment-with-a-very-long-name-that-does-not-fit-anywhere"
+    lines = printed([report(name, of=summary()), report(name, of=summary())], 80)
+    path = f"outputs/evals/{name}--my-model/20260101-120000-ab3f"
+    assert f"  {name}: {path}" in lines
+    assert lines.count(f"  publish: bench push {path}") == 1
+
+
+def test_the_model_is_named_where_runs_differ_by_it() -> None:
+    lines = printed([report(of=summary(), model="a"), report(of=summary(), model="b")], 80)
+    assert any(line.startswith("gsm8k · a ") for line in lines)
+    assert any(line.startswith("gsm8k · b ") for line in lines)
+
+
+def test_a_terminal_without_unicode_gets_ascii_rules() -> None:
+    lines = printed([report(of=summary(lose=2))], 80, encoding="ascii")
+    assert "\n".join(lines).isascii()
+    assert re.fullmatch(r"-+", lines[1])
+
+
+def test_markup_in_names_is_text() -> None:
+    lines = printed([report("[red]x[/red]", of=summary()), report(":smile:", of=summary())], 80)
+    assert any(line.startswith("[red]x[/red] ") for line in lines)
+    assert any(line.startswith(":smile: ") for line in lines)
+
+
+def test_json_has_the_promised_shape_and_no_nan() -> None:
+    empty = summarize(
+        ScoreTable(), pass_threshold=1, rollouts_per_example=2, planned=4, reward_range=(0, 1), wall_s=0.0
+    )
+    results = [
+        report(of=summary(lose=3)),
+        report("empty", of=empty),
+        report("broken", of=None, state="failed", note="half \ud83d\x1b[31m"),
+    ]
+    raw = result_json(results)
+    assert raw.endswith(b"}\n")
+    assert b"NaN" not in raw and b"Infinity" not in raw
+    runs = orjson.loads(raw)["runs"]
+    assert [run["name"] for run in runs] == ["gsm8k", "empty", "broken"]
+    assert set(runs[0]) >= {"env_id", "name", "model", "path", "summary"}
+    assert runs[0]["summary"]["unscored"] == {"timeout": 2, "judge KeyError": 1}
+    assert runs[0]["summary"]["reward"]["mean"] == summary(lose=3).reward.estimate.mean
+    assert runs[1]["summary"]["reward"]["mean"] is None
+    assert (runs[2]["summary"], runs[2]["path"], runs[2]["note"]) == (None, None, "half \ufffd")
+
+
+def test_next_steps() -> None:
+    path = "out puts/gsm8k--m/20260101-120000-ab3f"
+    assert next_steps(path, has_data=True, resume="bench run gsm8k --resume") == (
+        "go on:   bench run gsm8k --resume",
+        "load:    load_dataset('out puts/gsm8k--m', '20260101-120000-ab3f', split='train')",
+        "publish: bench push 'out puts/gsm8k--m/20260101-120000-ab3f'",
+    )
+    assert next_steps(path, has_data=True, is_pushed=True) == (
+        "load:    load_dataset('out puts/gsm8k--m', '20260101-120000-ab3f', split='train')",
+    )
+    assert next_steps(path, has_data=False) == ()

@@ -1,0 +1,219 @@
+"""What a journal holds, in few bytes; and which run may go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from store_samples import example, failed, generated, key, make_run, python, scored, write
+
+from harness.errors import JournalDamaged, StoreError
+from harness.records import Example
+from harness.store.codec import encode
+from harness.store.keyindex import KeyIndex
+from harness.store.manifest import Manifest
+from harness.store.recorded import Recorded
+from harness.store.resume import differences, find_resumable, missing_examples, read_at, why_not
+
+
+def test_the_newest_line_of_a_rollout_wins(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    offsets = write(
+        path,
+        [
+            example(0),
+            generated(0, 0),  # 1: scored, then scored again
+            scored(0, 0),
+            generated(0, 1),  # 3: waits
+            failed(0, 2),  # 4: failed, then made after all
+            failed(0, 3, retryable=False),  # 5
+            generated(0, 2),  # 6
+            scored(0, 0, reward=None),  # 7
+            failed(0, 4),  # 8
+            generated(0, 4),  # 9
+            scored(0, 4),
+            failed(0, 4),  # 11: whatever brought it about, it is newer
+        ],
+    )
+    recorded = Recorded.load(path)
+    assert recorded.end == path.stat().st_size and len(recorded) == 5 and recorded.example_count == 1
+    assert [recorded.status(key("rollout", 0, n)) for n in range(6)] == [
+        "unscored", "generated", "generated", "failed", "failed", None,
+    ]  # fmt: skip
+    assert [recorded.retryable(key("rollout", 0, n)) for n in range(6)] == [False, False, False, False, True, False]
+    assert [recorded.generated_at(key("rollout", 0, n)) for n in range(6)] == [
+        offsets[1], offsets[3], offsets[6], None, None, None,
+    ]  # fmt: skip
+    assert [recorded.scored_at(key("rollout", 0, n)) for n in range(6)] == [offsets[7], None, None, None, None, None]
+    assert [recorded.failed_at(key("rollout", 0, n)) for n in range(6)] == [
+        None, None, None, offsets[5], offsets[11], None,
+    ]  # fmt: skip
+    assert list(recorded.pending()) == [offsets[3], offsets[6]]
+    assert recorded.counts() == {"generated": 2, "scored": 0, "unscored": 1, "failed": 2}
+    assert read_at(path, offsets[6]) == generated(0, 2)
+
+
+def test_examples_come_in_the_order_of_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = [example(n) for n in (2, 0, 7)]
+    write(path, lines)
+    recorded = Recorded.load(path)
+    assert list(recorded.examples()) == lines
+    assert recorded.example_index(key("example", 7)) == 7
+    assert recorded.example_index("never seen") is None
+    assert recorded.has_example(key("example", 0)) and not recorded.has_example(key("example", 1))
+
+
+def test_two_examples_never_share_a_place(tmp_path: Path) -> None:
+    """Rows that the dataset got before the recorded ones give an index a second time."""
+    path = tmp_path / "journal.jsonl"
+    inserted = Example("new", 9, "a", index=0)
+    write(path, [example(0), example(1), generated(0), generated(1), inserted, example(2), generated(2)])
+    recorded = Recorded.load(path)
+    assert [recorded.example_index(k) for k in (key("example", 0), key("example", 1), "new")] == [0, 1, 2]
+    places = {recorded.place(number) for number in range(len(recorded))}
+    assert places == {(0, 0), (1, 0), (3, 0)}
+
+
+def test_what_is_added_later_is_read_from_there_on(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write(path, [example(0), generated(0, 0)])
+    recorded = Recorded.load(path)
+    with path.open("ab") as file:
+        file.write(encode(scored(0, 0))[:10])
+    assert list(recorded.advance()) == []
+    offsets = write(path, [scored(0, 0), generated(0, 1)])
+    assert [(number, offset) for number, offset, _ in recorded.advance()] == [(0, offsets[0]), (1, offsets[1])]
+    assert recorded.is_done(0) and not recorded.is_done(1)
+    assert list(recorded.advance()) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "where"),
+    [
+        ([generated(0)], r"jsonl:1 .*example has no line before it"),
+        ([example(0), scored(0)], r"jsonl:2 .*rollout has no line before it"),
+    ],
+)
+def test_lines_that_contradict_one_another_are_damage(tmp_path: Path, lines: list[Example], where: str) -> None:
+    path = tmp_path / "journal.jsonl"
+    write(path, lines)
+    with pytest.raises(JournalDamaged, match=where):
+        Recorded.load(path)
+
+
+def test_a_journal_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"cannot read .*journal\.jsonl.*ENOENT"):
+        Recorded.load(tmp_path / "journal.jsonl")
+
+
+@given(st.lists(st.text(max_size=5) | st.integers(0, 40).map(key), max_size=200))
+def test_the_key_index_numbers_like_a_dict(keys: list[str]) -> None:
+    index, model = KeyIndex(), dict[str, int]()
+    for each in keys:
+        assert index.find(each) == model.get(each, -1)
+        assert index.add(each) == model.setdefault(each, len(model))
+    assert len(index) == len(model)
+
+
+def test_the_key_index_grows() -> None:
+    index = KeyIndex()
+    assert [index.add(key(n)) for n in range(5000)] == list(range(5000))
+    assert [index.find(key(n)) for n in range(5000)] == list(range(5000))
+    assert index.find(key(5000)) == -1
+
+
+IDENTITY = {
+    "env": {"env_id": "sums", "env_args": {"split": "test", "n": [1, 2]}, "source": "abc"},
+    "model": {"name": "m", "url": "https://me:pw123456@host/v1", "sampling_args": {"temperature": 0.0}},
+}
+
+
+def changed(path: str, value: object) -> dict[str, object]:
+    import copy
+
+    identity = copy.deepcopy(IDENTITY)
+    *parents, last = path.split(".")
+    table: dict[str, object] = identity  # type: ignore[assignment]
+    for name in parents:
+        table = table[name]  # type: ignore[assignment]
+    if value is None:
+        del table[last]
+    else:
+        table[last] = value
+    return identity  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "line"),
+    [
+        ("env.env_args.split", "train", 'env.env_args.split was "test", now "train"'),
+        ("env.env_args.n", [2, 1], "env.env_args.n was [1,2], now [2,1]"),
+        ("env.env_args.n", None, "env.env_args.n was [1,2], now not set"),
+        ("env.source", "abd", 'env.source was "abc", now "abd"'),
+        ("model.sampling_args.temperature", 1.0, "model.sampling_args.temperature was 0.0, now 1.0"),
+        ("model.sampling_args.top_p", 0.9, "model.sampling_args.top_p was not set, now 0.9"),
+        ("model.name", "n", 'model.name was "m", now "n"'),
+        ("model.url", "https://h/v1", 'model.url was "https://[redacted]@host/v1", now "https://h/v1"'),
+    ],
+)
+def test_a_changed_setting_is_named(tmp_path: Path, path: str, value: object, line: str) -> None:
+    run = make_run(tmp_path, identity=IDENTITY)
+    asked = Manifest("", "sums", "lab/m-1", "sums", identity=changed(path, value))
+    assert differences(run.read_manifest().identity, asked.identity) == [line]
+    assert find_resumable(run.parent, asked) is None
+    assert why_not(run.parent, asked) == f"{run.id} in {run.parent} cannot be resumed: {line}"
+
+
+def test_the_newest_run_with_an_equal_identity_goes_on(tmp_path: Path) -> None:
+    asked = Manifest("", "sums", "lab/m-1", "sums", identity=IDENTITY, planned={"num_examples": 9})
+    parent = tmp_path / "evals" / "sums--lab--m-1"
+    assert find_resumable(parent, asked) is None and why_not(parent, asked) is None
+    runs = [
+        make_run(
+            tmp_path, identity=identity, created=f"2026-01-01T00:00:00.{n:06d}Z", planned={"num_examples": 5}, **more
+        )
+        for n, (identity, more) in enumerate(
+            [(IDENTITY, {}), (IDENTITY, {}), (changed("model.name", "n"), {}), (IDENTITY, {"name": "sums-hot"})]
+        )
+    ]
+    for run in runs:  # the order must not hang on which second the test ran in
+        run.path.rename(run.parent / f"20260101T000000Z-{run.id[-4:]}")
+    assert find_resumable(parent, asked) == parent / f"20260101T000000Z-{runs[1].id[-4:]}"
+    assert differences(IDENTITY, IDENTITY) == []
+
+
+def test_examples_that_are_gone_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write(path, [example(n) for n in range(100)])
+    recorded = Recorded.load(path)
+
+    def keys(start: int) -> Iterator[str]:
+        return (key("example", n) for n in range(start, start + 200))
+
+    assert missing_examples(recorded, keys(0)) is None
+    message = missing_examples(recorded, keys(87))
+    assert message is not None and message.startswith("87 of 100 recorded examples are gone")
+
+
+@pytest.mark.slow
+def test_a_large_journal_loads_fast_and_small(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    with path.open("wb") as file:
+        for n in range(100_000):
+            file.write(encode(example(n)) + encode(generated(n)) + encode(scored(n)))
+    code = """
+import resource, sys, time
+from pathlib import Path
+from harness.store.recorded import Recorded
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+before = peak()
+recorded = Recorded.load(Path(sys.argv[1]))
+print(len(recorded), peak() - before)
+"""
+    child = python(code, path)
+    count, grown = child.stdout.split()
+    assert int(count) == 100_000 and float(grown) < 30, child.stdout + child.stderr
