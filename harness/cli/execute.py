@@ -60,7 +60,8 @@ def execute(resolution: Resolution, options: RunOptions) -> int:
         _record_suite(resolution, options, suite_id, ready)
         interrupted = _drive(ready, display)
         failures = [] if interrupted else _push(ready, display)
-    reports = [_report(run, failures) for run in runs]
+    example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
+    reports = [_report(run, failures, example) for run in runs]
     if options.json:
         sys.stdout.buffer.write(result_json(reports))
         sys.stdout.flush()
@@ -143,7 +144,10 @@ def _push(runs: Sequence[Prepared], display: Display) -> list[tuple[Prepared, Pu
     return failures
 
 
-def _report(run: Prepared | Failed, failures: Sequence[tuple[Prepared, PublishError]]) -> RunReport:
+def _report(
+    run: Prepared | Failed, failures: Sequence[tuple[Prepared, PublishError]], example: Prepared | None
+) -> RunReport:
+    # Loading and publishing is shown for one run of a suite: the others differ in nothing but their folder.
     progress = run.progress
     if isinstance(run, Failed):
         return RunReport(progress.name, progress.env_id, progress.model, state="failed", note=progress.note)
@@ -153,7 +157,7 @@ def _report(run: Prepared | Failed, failures: Sequence[tuple[Prepared, PublishEr
     if path is not None:
         steps = next_steps(
             path,
-            has_data=run.folder.has_data(),
+            has_data=run is example,
             is_pushed=run.resolved.settings.save.save_to_hf_hub and progress.state == "done" and not unpublished,
             resume=None if progress.state == "done" else _resume_command(run),
         )

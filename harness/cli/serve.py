@@ -6,14 +6,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shlex
 import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from harness.clients.loopback import is_loopback
 from harness.errors import ConfigError
+from harness.loopback import is_loopback
 from harness.reference.faults import Faults
 from harness.reference.player import EnvironmentPlayer, Player
 from harness.reference.policies import PREFIX, parse_model
@@ -68,7 +69,8 @@ def serve(  # noqa: PLR0913 - a command's options are its parameters
         server.add(lane, player)
     if not is_loopback(host):
         _say(f"warning: {host} is not loopback: whoever reaches this machine can use the server")
-    _run(server, next(iter(players), None))
+    run = shlex.join(["bench", "run", ",".join(players) or "gsm8k", *(["-a", env_args] if env_args else [])])
+    _run(server, f"{run} -m {PREFIX}oracle" if players else f"{run} -m any-name")
 
 
 def _load_players(env: str | None, env_args: str | None) -> dict[str, Player]:
@@ -95,7 +97,7 @@ def _load_players(env: str | None, env_args: str | None) -> dict[str, Player]:
     return players
 
 
-def _run(server: ReferenceServer, env: str | None) -> None:
+def _run(server: ReferenceServer, command: str) -> None:
     import uvloop
 
     async def main() -> None:
@@ -107,7 +109,7 @@ def _run(server: ReferenceServer, env: str | None) -> None:
         try:
             sys.stdout.write(f"{url}\n")
             sys.stdout.flush()
-            _say(_examples(url, env))
+            _say(_examples(url, command))
             await stop.wait()
         finally:
             await server.stop()
@@ -115,13 +117,12 @@ def _run(server: ReferenceServer, env: str | None) -> None:
     uvloop.run(main())
 
 
-def _examples(url: str, env: str | None) -> str:
-    model = f"{PREFIX}oracle" if env else "any-name"
+def _examples(url: str, command: str) -> str:
     body = json.dumps({"model": f"{PREFIX}echo", "messages": [{"role": "user", "content": "hello"}]})
     return (
         "try:\n"
         f"  curl -s {url}/chat/completions -H 'Content-Type: application/json' -d '{body}'\n"
-        f"  bench run {env or 'gsm8k'} -m {model} -b {url}\n"
+        f"  {command} -b {url}\n"
         "Ctrl-C ends the server."
     )
 

@@ -4,6 +4,7 @@ back-off); the parts are next door. Holds a limiter's slot from send to reply an
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -13,18 +14,21 @@ from harness.clients.clock import Clock, LoopClock
 from harness.clients.failures import Failure, WireFault, from_status, timed_out
 from harness.clients.health import Health
 from harness.clients.limits import Limiter
-from harness.clients.loopback import is_loopback
 from harness.clients.retry import BAD_REPLY_RETRIES, RetryPolicy, read_retry_after
 from harness.clients.wire import Request, asked_output_tokens, build_request, estimate_prompt_tokens, read_reply
 from harness.errors import ConfigError
+from harness.loopback import is_loopback
 from harness.redact import redactor
 from harness.types import ROLLOUT_HEADER, ModelCall, ModelResponse
 
 if TYPE_CHECKING:
     from harness.clients.transport import Transport
 
-_SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
-"""Parts of header names whose values are taken for secrets."""
+_SECRET_HEADERS = frozenset({"authorization", "auth", "key", "apikey", "token", "secret", "cookie", "password"})
+"""Words of header names whose values are taken for secrets."""
+
+_SHORTEST_HEADER_SECRET = 12
+"""Characters. A shorter value of such a header (`X-Token-Limit: 100000`) would be cut out of every answer as well."""
 
 USER_AGENT = "bench-harness"
 
@@ -64,8 +68,10 @@ class Target:
             object.__setattr__(self, "label", parts.netloc)
         if self.key:
             redactor.add(self.key)
-        for name, value in self.headers.items():
-            if any(part in name.lower() for part in _SECRET_HEADERS):
+        for name, value in {"the key": self.key or "", **self.headers}.items():
+            if not value.isprintable():
+                raise ConfigError(f"{self.label}: {name} holds a line break or another control character")
+            if len(value) >= _SHORTEST_HEADER_SECRET and _SECRET_HEADERS.intersection(re.split("[-_]", name.lower())):
                 redactor.add(value)
                 redactor.add(value.partition(" ")[2])
 
@@ -245,7 +251,10 @@ class ChatClient:
         over = {name.lower() for name in self.target.headers}
         headers = {name: value for name, value in headers.items() if name.lower() not in over}
         self._transport = Transport(
-            self.target.url, {**headers, **self.target.headers}, connect_timeout=self.health.policy.connect_deadline
+            self.target.url,
+            {**headers, **self.target.headers},
+            # Below the request's own bound, so that a host that swallows connections is told from a slow model.
+            connect_timeout=min(self.health.policy.connect_deadline, 0.8 * self._timeout),
         )
         self.health.begin()
         return self._transport

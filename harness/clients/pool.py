@@ -164,7 +164,8 @@ class ClientPool:
         over = {name.lower() for name in headers}
         merged = {name: value for name, value in endpoint.headers.items() if name.lower() not in over}
         key_name = endpoint.key_var or ""
-        key = self._environ.get(key_name) if key_name else None
+        # A line break at the end is what `export KEY="$(cat file)"` and .env files like to leave.
+        key = self._environ.get(key_name, "").strip() if key_name else ""
         target = Target(endpoint.url, key or None, {**merged, **headers}, key_name=key_name)
         if key_name and not key and not target.is_loopback:
             raise ConfigError(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import io
+import socket
 import urllib.request
 from collections.abc import Mapping
 
@@ -14,8 +15,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from harness.clients.failures import Failure, WireFault, bad_reply, clean
-from harness.clients.loopback import is_loopback
 from harness.errors import ConfigError
+from harness.loopback import is_loopback
 
 BODY_CAP = 64 * 1024 * 1024
 """Bytes of a reply, unpacked. The longest answers with log-probabilities are a few MB; more is a mistake."""
@@ -66,7 +67,9 @@ class Transport:
         self._proxy = find_proxy(URL(self._base))
         self._body_cap = body_cap
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=DNS_TTL, keepalive_timeout=KEEPALIVE),
+            connector=aiohttp.TCPConnector(
+                limit=0, ttl_dns_cache=DNS_TTL, keepalive_timeout=KEEPALIVE, socket_factory=_make_socket
+            ),
             # `connect` covers name lookup and TLS as well, which `sock_connect` alone does not. The whole request is
             # bounded by the caller.
             timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout),
@@ -133,6 +136,19 @@ class Transport:
         raise WireFault(bad_reply(f"its body is larger than {megabytes:g} MB", response.status))
 
 
+def _make_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+    """A socket that notices a peer which has silently gone: a reasoning model may not send a byte for ten minutes, and
+    a NAT or a sleeping laptop forgets the connection meanwhile."""
+    family, kind, protocol, _, _ = address
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    idle = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)  # Linux, macOS
+    for option, value in ((idle, 60), (getattr(socket, "TCP_KEEPINTVL", None), 15)):
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return sock
+
+
 def find_proxy(url: URL) -> URL | None:
     """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for `url`; None for loopback.
 
@@ -170,15 +186,17 @@ def _translate(error: Exception) -> Failure:
     if isinstance(error, aiohttp.ClientPayloadError):
         return Failure("broken", "connection", "the reply broke off in the middle", True)
     words = clean(str(error)) or type(error).__name__
+    if isinstance(error, ValueError):
+        return Failure("broken", "bad_request", f"the request cannot be sent ({words})", False)
     return Failure("broken", "connection", f"the connection broke ({words})", True)
 
 
 def _connect_words(error: aiohttp.ClientConnectorError) -> str:
-    where = f"{error.host}:{error.port}"
+    # Messages begin with the endpoint's own address; only another one has to be named.
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return f"cannot reach the proxy at {where}"
+        return f"cannot reach the proxy at {error.host}:{error.port}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"the host name {error.host} cannot be resolved"
     if isinstance(error.os_error, ConnectionRefusedError):
-        return f"{where} refuses connections"
-    return f"cannot connect to {where} ({clean(str(error.os_error))})"
+        return "connection refused"
+    return f"cannot connect ({clean(str(error.os_error))})"

@@ -201,8 +201,8 @@ def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple
             return path, None
     if shipped:
         found = _project_name(shipped[0])
-        what = f"is {found!r}'s" if found else "cannot be read"
-        return None, f"{module}: defaults not taken: {shipped[0]} {what}, not {name!r}'s; reinstall {name}"
+        what = f"belongs to {found!r}" if found else "cannot be read"
+        return None, f"{module}: its defaults are not taken, since {shipped[0]} {what}; reinstall {name} to have them"
     return None, None
 
 
@@ -224,8 +224,12 @@ def _editable_project(dist: Distribution | None) -> Path | None:
         return None
     if not isinstance(record, dict):
         return None
-    url = cast("dict[str, object]", record).get("url")
-    if "dir_info" not in record or not isinstance(url, str) or not url.startswith("file:"):
+    origin = cast("dict[str, object]", record)
+    url = origin.get("url")
+    editable = (
+        _table(origin, "dir_info").get("editable") is True
+    )  # a plain install is a copy: its source may have moved on
+    if not editable or not isinstance(url, str) or not url.startswith("file:"):
         return None
     return Path(url2pathname(urlsplit(url).path))
 

@@ -19,11 +19,12 @@ from harness.config.packages import FoundEnvironment
 from harness.config.runs import Resolution, ResolvedRun
 from harness.config.schema import BY_PATH, GROUPS, SETTINGS, RunSettings
 from harness.config.sections import Place, Rules, builtins, entry_for, read_section
-from harness.config.serving import Layers, Served, is_loopback, serve, serving_notices
+from harness.config.serving import Layers, Served, serve, serving_notices
 from harness.config.suite import ENV_ID, Suite, read_target
 from harness.config.suite import Entry as SuiteEntry
 from harness.config.wording import listed, shown_path, suggestion
 from harness.errors import ConfigError
+from harness.loopback import is_loopback_url
 
 __all__ = ["Origin", "Resolution", "ResolvedRun", "missing_keys", "resolve"]
 
@@ -78,7 +79,7 @@ def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
     for run in resolution.runs:
         for endpoint in run.endpoints:
             name = endpoint.key_var
-            if name and not is_loopback(endpoint.url) and not environ.get(name, "").strip():
+            if name and not is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
                 missing.setdefault((name, endpoint.url), []).append(run.settings.env.name)
     if missing:
         lines = [f"{name} is not set, and {listed(runs)} at {url} needs it"

@@ -3,7 +3,6 @@ with; reads no environment variable, only their names."""
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -13,6 +12,7 @@ from harness.config.endpoints import Endpoint, Registered, Registry
 from harness.config.layers import Entry, KeyPath, Layer, Origin, flatten, merge, value_at, without
 from harness.config.schema import BUILTIN_KEY_VAR, BUILTIN_URL
 from harness.config.wording import nearest
+from harness.loopback import is_loopback_url
 
 MODEL: KeyPath = ("model", "model")
 URL: KeyPath = ("model", "api_base_url")
@@ -149,17 +149,6 @@ def is_reference(model: str) -> bool:
     return model.startswith(REFERENCE_PREFIX)
 
 
-def is_loopback(url: str) -> bool:
-    """Whether `url` cannot leave this machine; the embedded reference server does not."""
-    host = urlsplit(url).hostname or ""
-    if not host or host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _same_host(one: str, other: str) -> bool:
     # the scheme counts: a key that is meant for https must not travel in clear text
     first, second = urlsplit(one), urlsplit(other)
@@ -171,7 +160,7 @@ def serving_notices(served: Served, registry: Registry) -> list[str]:
     notices: list[str] = []
     url, key, model = served.merged[URL], served.merged[KEY], served.merged[MODEL]
     host = urlsplit(str(url.value)).netloc
-    if is_loopback(str(url.value)):
+    if is_loopback_url(str(url.value)):
         return notices
     if key.origin.layer == "builtin" and not key.value:
         notices.append(f"no key is sent to {host}; name the environment variable that holds it with -k")

@@ -7,9 +7,10 @@ from collections import Counter
 from dataclasses import replace
 
 from harness.clients.pool import BoundChat, CallSettings, ClientPool, PooledClient
+from harness.clients.wire import merge_sampling_args
 from harness.config.resolver import ResolvedRun
-from harness.config.serving import is_loopback
 from harness.envs.environment import Environment
+from harness.loopback import is_loopback_url
 from harness.records import Item
 from harness.reference.header import write_rollout
 from harness.reference.player import EnvironmentPlayer
@@ -46,17 +47,15 @@ class Lane:
             self._player = EnvironmentPlayer(environment)
             server.add(name, self._player)
         self.model = endpoints[0].model
-        self.sampling_args: JsonDict = {**environment.sampling_args, **settings.sampling_args}
-        self._told = all(is_loopback(endpoint.url) for endpoint in endpoints)
+        self.sampling_args: JsonDict = merge_sampling_args(environment.sampling_args, settings.sampling_args)
+        self._told = all(is_loopback_url(endpoint.url) for endpoint in endpoints)
         self._client: PooledClient = pool.get(
             endpoints,
             CallSettings(
+                # Rates and headers are the endpoint's own: replicas may differ in them.
                 max_in_flight=settings.max_concurrent_generation,
-                rpm=settings.rpm,
-                tpm=settings.tpm,
                 request_timeout=settings.request_timeout,
                 request_retries=settings.request_retries,
-                headers=settings.extra_headers,
             ),
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
+from harness.clients.wire import merge_sampling_args
 from harness.config.resolver import ResolvedRun
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentFault
@@ -84,7 +85,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
             "names": sorted({endpoint.model for endpoint in resolved.endpoints}),
             # The embedded server's port differs from run to run and means nothing.
             "urls": [] if resolved.is_reference else sorted({e.url.rstrip("/") for e in resolved.endpoints}),
-            "sampling_args": {**environment.sampling_args, **model.sampling_args},
+            "sampling_args": merge_sampling_args(environment.sampling_args, model.sampling_args),
         },
         "order": {"shuffle": env.shuffle, "shuffle_seed": env.shuffle_seed if env.shuffle else None},
         "timeout": env.timeout,

@@ -184,6 +184,7 @@ def conclude(run: Prepared, status: RunStatus) -> None:
             planned=run.plan.total,
             reward_range=manifest.reward_range,
             wall_s=wall,
+            resumed=progress.resumed,
         )
         if run.is_saved:
             run.folder.write_summary(run.summary.to_json())

@@ -67,8 +67,12 @@ class Worklist:
             if need == "generate" and stage != "score":
                 yield Todo(item, introduce=introduce, group=group)
                 introduce = False
-            elif need == "score" and stage != "generate":
-                yield Todo(item, recorded=_generated(recorded, reader, item), group=group)
+            elif need == "score":
+                generated = _generated(recorded, reader, item)
+                if self._progress is not None:
+                    self._progress.usage += generated.usage
+                if stage != "generate":
+                    yield Todo(item, recorded=generated, group=group)
             elif need is None:
                 self._count(recorded, reader, item)
 

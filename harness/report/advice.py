@@ -18,9 +18,9 @@ def next_steps(path: str, *, has_data: bool, is_pushed: bool = False, resume: st
     steps: list[str] = []
     folder = PurePath(path)
     if resume:
-        steps.append(f"go on:   {resume}")
+        steps.append(f"go on: {resume}")
     if has_data:
-        steps.append(f"load:    load_dataset({str(folder.parent)!r}, {folder.name!r}, split='train')")
+        steps.append(f"load: load_dataset({str(folder.parent)!r}, {folder.name!r}, split='train')")
     if has_data and not is_pushed:
         steps.append(f"publish: bench push {shlex.quote(path)}")
     return tuple(steps)

@@ -25,8 +25,8 @@ MOST_STEPS = 8
 GAP = 2
 """Cells between two columns."""
 
-MOST_METRICS = 30
-"""Rows of the metrics table: more is read by a program."""
+MOST_METRICS = 16
+"""Rows of the metrics table: what is longer hides the results, and is read by a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def final_table(results: Sequence[RunReport], console: Console) -> None:
         columns = [names, *group] if position == 0 else _without_empty([names, *group])
         _print(columns, console)
     _metrics(labels, results, console)
-    for line in _pass_meaning(results):
+    for line in [*_pass_meaning(results), *_interval_meaning(labels, results)]:
         _prose(console, line)
     for label, result in zip(labels, results, strict=True):
         remarks = _remarks(result)
@@ -162,6 +162,8 @@ def _table_width(columns: Sequence[_Column]) -> int:
 
 def _print(columns: Sequence[_Column], console: Console, left: int = 1) -> None:
     """One table: the first `left` columns are words, the others figures. The head is told by a line, not by colour."""
+    if not columns[0].cells:
+        return
     rows = [[column.head for column in columns], *zip(*(column.cells for column in columns), strict=True)]
     for number, row in enumerate(rows):
         line = Text(no_wrap=True, overflow="ignore")
@@ -188,7 +190,10 @@ def _metrics(labels: Sequence[str], results: Sequence[RunReport], console: Conso
     ]
     if not rows:
         return
-    shown = rows[:MOST_METRICS]
+    if len(rows) > MOST_METRICS:
+        _prose(console, f"{len(rows)} metrics: see summary.json in each run's folder, or --json")
+        return
+    shown = rows
     columns = [
         _Column("run", [label for label, _, _ in shown]),
         _Column("metric", [_short(clean(name, 80)) for _, name, _ in shown]),
@@ -213,8 +218,9 @@ def _metrics(labels: Sequence[str], results: Sequence[RunReport], console: Conso
 
 def _repeats(summary: Summary) -> bool:
     """Whether the only metric is the reward itself."""
-    spreads = list(summary.metrics.values())
-    return len(spreads) == 1 and spreads[0] == summary.reward
+    reward = summary.reward
+    same = [m.estimate.mean == reward.estimate.mean and m.std == reward.std for m in summary.metrics.values()]
+    return same == [True]
 
 
 def _pass_meaning(results: Sequence[RunReport]) -> list[str]:
@@ -223,6 +229,15 @@ def _pass_meaning(results: Sequence[RunReport]) -> list[str]:
     if not thresholds:
         return []
     return [f"pass@k, pass^k: a rollout passes with a reward of at least {', '.join(f'{t:g}' for t in thresholds)}"]
+
+
+def _interval_meaning(labels: Sequence[str], results: Sequence[RunReport]) -> list[str]:
+    """Which intervals are Wilson's, in one line for all runs."""
+    shown = [(label, r.summary) for label, r in zip(labels, results, strict=True) if r.summary and r.summary.scored]
+    wilson = [label for label, summary in shown if summary.reward.estimate.method == "wilson"]
+    if not wilson:
+        return []
+    return ["Wilson interval" if len(wilson) == len(results) else f"Wilson interval: {', '.join(wilson)}"]
 
 
 def _remarks(result: RunReport) -> list[str]:
@@ -275,8 +290,6 @@ def _doubts(summary: Summary) -> list[str]:
     if summary.scored and estimate.method is None:
         why = "one example says nothing about others" if estimate.examples == 1 else "all examples have the same mean"
         remarks.append(f"no interval: {why}")
-    elif estimate.method == "wilson":
-        remarks.append(f"Wilson interval ({numerals.count(estimate.examples)} examples)")
     if summary.usage.unreported:
         u = summary.usage
         remarks.append(f"{numerals.count(u.unreported)} of {numerals.count(u.requests)} replies reported no tokens")

@@ -60,7 +60,7 @@ class PassRate:
     examples: int
     """Examples in the mean."""
     excluded: int
-    """Examples with a score, but with fewer than k: they say nothing about k attempts."""
+    """Examples with fewer than k scored rollouts: they say nothing about k attempts."""
 
 
 def pass_rate(counts: Mapping[tuple[int, int], int], k: int, estimator: Callable[[int, int, int], float]) -> PassRate:

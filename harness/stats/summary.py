@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
@@ -102,6 +102,8 @@ class Summary:
     """Scored rollouts whose last answer was a refusal."""
     usage: Usage = field(default_factory=Usage)
     wall_s: float = 0.0
+    resumed: int = 0
+    """Outcomes that were there before `wall_s` began."""
     rollout_seconds: Distribution | None = None
     """Generation time of a rollout."""
 
@@ -117,8 +119,9 @@ class Summary:
 
     @property
     def rollouts_per_s(self) -> float | None:
-        """Throughput over the wall time; None if that is unknown."""
-        return self.num_rollouts / self.wall_s if self.wall_s > 0 else None
+        """Throughput over the wall time, what a resume found left out; None if nothing was done in it."""
+        made = self.num_rollouts - self.resumed
+        return made / self.wall_s if self.wall_s > 0 and made > 0 else None
 
     @property
     def tokens_known(self) -> bool:
@@ -147,6 +150,7 @@ class Summary:
             "refused": self.refused,
             "usage": self._usage_json(),
             "wall_s": number(self.wall_s),
+            "resumed": self.resumed,
             "rollouts_per_s": number(self.rollouts_per_s),
             "rollout_seconds": None if self.rollout_seconds is None else self.rollout_seconds.to_json(),
             "methods": dict(METHODS),
@@ -173,6 +177,7 @@ def summarize(
     planned: int,
     reward_range: tuple[float, float],
     wall_s: float,
+    resumed: int = 0,
 ) -> Summary:
     """All numbers of a run.
 
@@ -182,13 +187,14 @@ def summarize(
         rollouts_per_example: As asked for; pass@k is given for k = 1, 2, 4, … up to it.
         planned: Rollouts asked for.
         reward_range: Worst and best reward that the rubric can give; infinite where unknown. Rewards outside widen it.
-        wall_s: Wall time of the run in seconds, all attempts at it together.
+        wall_s: Wall time in seconds.
+        resumed: Outcomes that were there before that time began (0 if it is that of all attempts at the run).
     """
     groups = table.groups()
     rewards = table.rewards(groups)
     reward = spread(rewards)
     unscored = table.unscored()
-    passes = Counter((len(group), _passed(group, pass_threshold)) for group in rewards if group)
+    passes = Counter((len(group), _passed(group, pass_threshold)) for group in rewards)
     powers = powers_of_two(rollouts_per_example)
     return Summary(
         num_examples=len(rewards),
@@ -197,7 +203,7 @@ def summarize(
         scored=reward.count,
         unscored=dict(unscored),
         reward=reward,
-        metrics={name: spread(table.metric(name, groups)) for name in table.metric_names},
+        metrics={name: _metric(table.metric(name, groups)) for name in table.metric_names},
         pass_threshold=pass_threshold,
         pass_at_k={k: pass_rate(passes, k, pass_at_k) for k in powers},
         pass_hat_k={k: pass_rate(passes, k, pass_hat_k) for k in powers},
@@ -207,6 +213,7 @@ def summarize(
         refused=table.marked(REFUSED),
         usage=table.usage(),
         wall_s=wall_s,
+        resumed=resumed,
         rollout_seconds=_distribution(table.seconds()),
     )
 
@@ -237,6 +244,14 @@ def spread(groups: list[list[float]]) -> Spread:
     else:
         std = sample_std(values, math.fsum(values) / len(values))
     return Spread(estimate, std, low, high, len(values))
+
+
+def _metric(groups: list[list[float]]) -> Spread:
+    """As `spread`; but a metric that is always 0, or always 1, may be a count: Wilson's interval says nothing of it."""
+    metric = spread(groups)
+    if metric.estimate.method == "wilson" and metric.min == metric.max:
+        return replace(metric, estimate=Estimate(mean=metric.estimate.mean, examples=metric.estimate.examples))
+    return metric
 
 
 def number(value: float | None) -> float | None:

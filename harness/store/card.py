@@ -5,6 +5,8 @@ Model names, environment names and settings are untrusted text: prose escapes th
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import html
 import json
 import re
@@ -37,11 +39,56 @@ def rebuild_card(parent: Path) -> None:
         StoreError: the card cannot be written.
     """
     with RunLock.take(parent / ".card.lock", f"the card of {parent}", wait=True):
-        runs = [RunDir(path) for path in reversed(runs_in(parent))]
-        filled = [run for run in runs if run.has_data()]
-        entries = [config_entry(run.id, f"{run.id}/data/*.parquet", default=run is filled[0]) for run in filled]
-        head = configs_yaml(entries) if entries else ""
-        atomic_write(parent / "README.md", redactor.text(join_card(head, _parent_body(parent, runs)), patterns=False))
+        _rebuild(parent)
+
+
+def refresh_card(run: RunDir) -> None:
+    """Tells the readers of the parent folder that the run's rows have changed.
+
+    As `rebuild_card`, but without a look at the other runs when the run is in the card already.
+
+    Raises:
+        StoreError: the card cannot be written.
+    """
+    path = run.parent / "README.md"
+    entry = re.compile(rf"(^- config_name: {re.escape(run.id)}\n(?:  .*\n)*?  description: ).*$", re.MULTILINE)
+    with RunLock.take(run.parent / ".card.lock", f"the card of {run.parent}", wait=True):
+        try:
+            card = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            card = ""
+        head, body = split_card(card)
+        fresh, found = entry.subn(lambda match: match.group(1) + _state(run), head)
+        if found:
+            atomic_write(path, join_card(fresh, body))
+        else:
+            _rebuild(run.parent)
+
+
+def _rebuild(parent: Path) -> None:
+    runs = [RunDir(path) for path in reversed(runs_in(parent))]
+    filled = [run for run in runs if run.has_data()]
+    entries = [
+        config_entry(run.id, f"{run.id}/data/*.parquet", default=run is filled[0], description=_state(run))
+        for run in filled
+    ]
+    head = configs_yaml(entries) if entries else ""
+    atomic_write(parent / "README.md", redactor.text(join_card(head, _parent_body(parent, runs)), patterns=False))
+
+
+def _state(run: RunDir) -> str:
+    """Names the rows as they are now.
+
+    `datasets` keeps what it has loaded under a name made of the card's `configs:`, not of the files: without this,
+    whoever has loaded a run once would get those rows for ever, however far the run has come.
+    """
+    files: list[tuple[str, int, int]] = []
+    for path in run.data_path.glob("*.parquet"):
+        with contextlib.suppress(FileNotFoundError):
+            stat = path.stat()
+            files.append((path.name, stat.st_size, stat.st_mtime_ns))
+    mark = hashlib.sha256(repr(sorted(files)).encode()).hexdigest()[:16]
+    return f"{len(files)} parquet files of {sum(size for _, size, _ in files)} bytes, state {mark}"
 
 
 def merge_remote(existing: str | None, run_dir: Path, repo: str) -> str:
@@ -177,7 +224,8 @@ def _results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, st
         if name in manifest.metric_names:
             results.append((escape(f"mean {name}"), _number(_table(metric).get("mean"))))
     usage = _table(summary.get("usage"))
-    results.append(("tokens", f"{usage.get('input_tokens', 0)} in, {usage.get('output_tokens', 0)} out"))
+    told, said = usage.get("input_tokens"), usage.get("output_tokens")
+    results.append(("tokens", "not reported" if told is None or said is None else f"{told} in, {said} out"))
     return results
 
 

@@ -14,23 +14,23 @@ from harness.types import JsonDict
 _HEAD = re.compile(r"^(\s*---[\r\n]+)([\S\s]*?)([\r\n]+---(\r\n|\r|\n|$))")
 
 
-def config_entry(run_id: str, path: str, *, default: bool) -> JsonDict:
+def config_entry(run_id: str, path: str, *, default: bool, description: str | None = None) -> JsonDict:
     """One run as an entry of `configs:`.
 
     Args:
         run_id: Name of the config.
         path: Where the run's parquet lies, relative to the card; a pattern is allowed.
         default: Whether `load_dataset` without a config name means this run.
+        description: Told by `datasets` to whoever asks.
     """
     entry: JsonDict = {"config_name": run_id, "data_files": [{"split": "train", "path": path}]}
+    entry |= {"description": description} if description is not None else {}
     return entry | {"default": True} if default else entry
 
 
 def configs_yaml(entries: Sequence[Mapping[str, object]]) -> str:
     """The `configs:` key as YAML text, ending in a newline."""
-    import yaml
-
-    return yaml.safe_dump({"configs": [dict(e) for e in entries]}, sort_keys=False, allow_unicode=True, width=1000)
+    return _dump({"configs": [dict(entry) for entry in entries]})
 
 
 def split_card(card: str) -> tuple[str, str]:
@@ -77,7 +77,8 @@ def _mapping(head: str) -> JsonDict:
     try:
         value = cast(object, yaml.safe_load(head))
     except yaml.YAMLError as error:
-        raise StoreError(f"the card's YAML head cannot be read: {error}; repair it by hand, then try again") from error
+        where = " ".join(str(error).split())
+        raise StoreError(f"the card's YAML head cannot be read: {where}; repair it by hand, then try again") from error
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -96,7 +97,15 @@ def _with_configs(head: str, entries: list[JsonDict]) -> str:
     except yaml.YAMLError:
         pass
     # An anchor inside the old entries, a head in flow style: rare, and worth losing the comments for.
-    return yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True)
+    return _dump(wanted)
+
+
+def _dump(value: JsonDict) -> str:
+    import yaml
+
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1000)
+    # PyYAML writes some line separators so that it reads them back as spaces; escaped they are safe.
+    return text if yaml.safe_load(text) == value else yaml.safe_dump(value, sort_keys=False, width=1000)
 
 
 def _spliced(head: str, block: str) -> str:

@@ -25,7 +25,7 @@ from harness.errors import StoreError
 from harness.records import Example, Failed, Generated, Scored
 from harness.store.arrow import arrow, parquet
 from harness.store.atomic import durable_sync, make_folder, replacement, swap_folder, sync_folder, translated
-from harness.store.card import rebuild_card
+from harness.store.card import rebuild_card, refresh_card
 from harness.store.journal import JournalReader
 from harness.store.recorded import NOWHERE, Recorded
 from harness.store.rows import BATCH_BYTES, BATCH_ROWS, COMPRESSION, Columns, RowFile
@@ -34,8 +34,8 @@ from harness.store.rundir import RunDir
 NOTES = b"bench"
 """Key of our JSON in a parquet file's metadata."""
 
-FINAL = "train-00000-of-00001.parquet"
-"""The one file of a finished dataset, named as the Hub names a split's only file."""
+SORTED = -1
+"""Level of a file that holds all rows in order."""
 
 FAN_IN = 64
 """Checkpoint files of one size that are merged into a larger one: `--save-every 1` must not leave a file a rollout."""
@@ -45,15 +45,22 @@ FAN_IN = 64
 class _Part:
     """One parquet file on disk, by its notes."""
 
-    path: Path
     start: int
     """Journal offset from which its rollouts came to an outcome."""
     end: int
     """Journal offset up to which they did."""
-    level: int
-    """How often its rows were merged."""
-    waiting: int
+    level: int = 0
+    """How often its rows were merged; or `SORTED`."""
+    waiting: int = 0
     """Rows in it whose rollout had no score yet."""
+
+    @property
+    def file_name(self) -> str:
+        """Never the same for other rows: whoever lists the folder, and opens the files when others have taken their
+        place, must meet a missing file and not other rows."""
+        if self.level == SORTED:
+            return f"train-{self.end:015d}{'-waiting' if self.waiting else ''}.parquet"
+        return f"part-{self.start:015d}-{self.end:015d}.parquet"
 
 
 class DatasetWriter:
@@ -91,10 +98,9 @@ class DatasetWriter:
             StoreError: the journal cannot be read or the rows not be written.
         """
         with self._guard:
-            if not self._rebuild:
-                return self._add()
-            count = self._replace(with_waiting=False)
-            rebuild_card(self._run.parent)
+            count = self._replace(with_waiting=False) if self._rebuild else self._add()
+            if count:
+                refresh_card(self._run)
             return count
 
     def finish(self) -> int:
@@ -148,13 +154,12 @@ class DatasetWriter:
         start = self._parts[-1].end if self._parts else 0
         with translated("create", self._data):
             make_folder(self._data)
-        part = _Part(self._data / f"part-{start:015d}.parquet", start, self._recorded.end, 0, 0)
-        with translated("write", part.path), replacement(part.path) as temporary:
+        part = _Part(start, self._recorded.end)
+        path = self._data / part.file_name
+        with translated("write", path), replacement(path) as temporary:
             self._write(temporary, part, fresh)
         self._parts.append(part)
         self._note_written(fresh)
-        if len(self._parts) == 1:
-            rebuild_card(self._run.parent)
         self._merge()
         return len(fresh)
 
@@ -167,10 +172,10 @@ class DatasetWriter:
         waiting = done.count(False) if with_waiting else 0
         if not waiting and not any(done):
             return 0
-        part = _Part(self._data / FINAL, 0, recorded.end, 0, waiting)
+        part = _Part(0, recorded.end, SORTED, waiting)
         with self._staging() as folder:
             rows = (n for n in _sorted(recorded) if with_waiting or done[n])
-            count = self._write(folder / FINAL, part, rows)
+            count = self._write(folder / part.file_name, part, rows)
         self._parts = [part]
         self._due.clear()
         self._written = bytearray()
@@ -183,15 +188,15 @@ class DatasetWriter:
         while True:
             level = self._parts[-1].level
             tail = self._parts[-FAN_IN:]
-            if len(tail) < FAN_IN or any(part.level != level or part.path.name == FINAL for part in tail):
+            if len(tail) < FAN_IN or any(part.level != level for part in tail):
                 return
-            kept = self._parts[:-FAN_IN]
+            kept, merged = self._parts[:-FAN_IN], _Part(tail[0].start, tail[-1].end, level + 1)
             with self._staging() as folder:
                 for part in kept:
-                    _link(part.path, folder / part.path.name)
-                merged = _Part(folder / tail[0].path.name, tail[0].start, tail[-1].end, level + 1, 0)
-                _concatenate([part.path for part in tail], merged.path, _notes(merged))
-            self._parts = [*kept, _Part(self._data / merged.path.name, merged.start, merged.end, level + 1, 0)]
+                    _link(self._data / part.file_name, folder / part.file_name)
+                sources = [self._data / part.file_name for part in tail]
+                _concatenate(sources, folder / merged.file_name, _notes(merged))
+            self._parts = [*kept, merged]
 
     @contextlib.contextmanager
     def _staging(self) -> Generator[Path]:
@@ -229,7 +234,7 @@ class DatasetWriter:
 
     def _is_final(self) -> bool:
         """Whether the rows on disk are already what `finish` would write."""
-        if self._rebuild or len(self._parts) != 1 or self._parts[0].path.name != FINAL:
+        if self._rebuild or len(self._parts) != 1 or self._parts[0].level != SORTED:
             return False
         with translated("read", self._run.journal_path):
             size = self._run.journal_path.stat().st_size
@@ -279,7 +284,10 @@ def _read_part(path: Path, columns: Columns) -> _Part:
         notes = json.loads(cast(bytes, (schema.metadata or {})[NOTES]))
         if tuple(schema.names) != columns.names:
             raise StoreError(f"{path} has other columns")
-        return _Part(path, notes["start"], notes["end"], notes["level"], notes["waiting"])
+        part = _Part(notes["start"], notes["end"], notes["level"], notes["waiting"])
+        if path.name != part.file_name:
+            raise StoreError(f"{path} was renamed")
+        return part
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
         raise StoreError(f"cannot use {path}: {error}") from error
 

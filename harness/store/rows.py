@@ -173,7 +173,7 @@ class _Batch:
         if isinstance(base, Failed) and not said:
             said = []
         self.size += self._completion.add(_as_messages(said, "assistant"))
-        self.size += sum(len(row[name]) for name in ("info", "answer") if isinstance(row[name], str))
+        self.size += sum(len(value) for value in row.values() if isinstance(value, str))
         self.rows += 1
 
     def table(self, schema: Any) -> Any:

@@ -22,7 +22,7 @@ import orjson
 
 from harness.errors import RunLocked, StoreError, UsageError
 from harness.redact import redactor
-from harness.store.atomic import atomic_write, make_folder, store_error, translated
+from harness.store.atomic import atomic_write, make_folder, store_error, sync_folder, translated
 from harness.store.codec import from_text, to_text
 from harness.store.manifest import Manifest, without_secrets
 from harness.types import JsonDict
@@ -91,6 +91,7 @@ class RunDir:
             path = parent / new_run_id()
             try:
                 path.mkdir()
+                sync_folder(parent)
             except FileExistsError:
                 continue  # another process drew the same id in the same second
             except OSError as error:

@@ -19,6 +19,7 @@ from harness.clients.health import Health, HealthPolicy
 from harness.clients.limits import Limiter
 from harness.clients.retry import RetryPolicy
 from harness.errors import ConfigError, ContextLengthError, ModelError, ResponseError, SystemicError
+from harness.redact import redactor
 from harness.reference.faults import MALFORMED, Fault, Faults, ScriptedFaults
 from harness.reference.http import FIXED_TEXT
 from harness.reference.server import ReferenceServer
@@ -332,7 +333,7 @@ def test_a_dead_port_is_given_up_quickly_for_every_waiter() -> None:
                 assert time.monotonic() - started < 5.0
                 assert {type(error) for error in errors} == {SystemicError}
                 assert len({str(error) for error in errors}) == 1
-                assert "refuses connections, and it has never answered" in str(errors[0])
+                assert "connection refused, and it has never answered" in str(errors[0])
 
     run(main)
 
@@ -529,6 +530,38 @@ def test_credentials_in_a_url_are_refused_without_being_repeated() -> None:
     with pytest.raises(ConfigError) as caught:
         Target("https://me:hunter22@host/v1")
     assert "hunter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("key", "headers"), [("two\nlines", {}), (None, {"X-Org": "a\r\nX-Evil: 1"})])
+def test_a_line_break_in_a_header_is_refused_without_being_repeated(key: str | None, headers: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="control character") as caught:
+        Target("https://host/v1", key, headers)
+    assert "lines" not in str(caught.value)
+
+
+def test_secrets_of_headers_are_known_to_the_redactor() -> None:
+    Target("https://host/v1", None, {"Api-Key": "canary-header-1", "Authorization": "Basic canary-header-2",
+                                     "X-Token-Limit": "100000", "X-Monkey": "banana-banana-1"})  # fmt: skip
+    text = redactor.text("canary-header-1 canary-header-2 100000 banana-banana-1", patterns=False)
+    assert text == "[redacted] [redacted] 100000 banana-banana-1"
+
+
+def test_a_host_that_swallows_connections_is_given_up() -> None:
+    async def main() -> None:
+        with socket.socket() as listening, socket.socket() as first, socket.socket() as second:
+            listening.bind(("127.0.0.1", 0))
+            listening.listen(0)
+            for queued in (first, second):  # fill the queue of a server that never accepts
+                queued.setblocking(False)
+                queued.connect_ex(listening.getsockname())
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+            patience = HealthPolicy(connect_deadline=0.3)
+            async with client_of(url, patience=patience, request_timeout=0.5) as client:
+                errors = await outcomes(client, 5)
+                assert {type(error) for error in errors} == {SystemicError}
+                assert "no connection in time, and it has never answered" in str(errors[0])
+
+    run(main)
 
 
 def test_a_target_does_not_show_its_key() -> None:

@@ -93,6 +93,8 @@ def test_a_key_variable_that_is_not_set_stops_before_the_first_call() -> None:
     with pytest.raises(ConfigError, match=r"api\.example: the environment variable NO_KEY .* is not set"):
         pool.get([At("https://api.example/v1", "NO_KEY")])
     assert only(pool.get([At("http://localhost:1/v1", "NO_KEY")])).target.key is None
+    padded = ClientPool(environ={"KEY": " canary-padded \n"})
+    assert only(padded.get([At("https://api.example/v1", "KEY")])).target.key == "canary-padded"
     with pytest.raises(ConfigError):
         pool.get([])
 

@@ -9,9 +9,9 @@ import pytest
 from yarl import URL
 
 from harness.clients.failures import WireFault
-from harness.clients.loopback import is_loopback
 from harness.clients.transport import Transport, find_proxy
 from harness.errors import ConfigError
+from harness.loopback import is_loopback
 
 
 def fetch(head: bytes, body: bytes, cap: int = 1000) -> bytes:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.config.resolver import ResolvedRun, missing_keys, resolve
-from harness.config.serving import is_loopback
 from harness.errors import ConfigError
+from harness.loopback import is_loopback_url
 
 Write = Callable[[str, str], Path]
 
@@ -156,4 +156,4 @@ def test_loopback_needs_no_key(here: Path) -> None:
     ],
 )
 def test_what_is_loopback(url: str, expected: bool) -> None:
-    assert is_loopback(url) is expected
+    assert is_loopback_url(url) is expected

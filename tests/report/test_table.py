@@ -143,7 +143,7 @@ def test_clean_runs_have_no_remarks() -> None:
 
 def test_small_binary_runs_say_wilson() -> None:
     text = "\n".join(printed([report(of=summary(examples=10, rollouts=1))], 80))
-    assert "Wilson interval (10 examples)" in text
+    assert "\nWilson interval\n" in text
 
 
 def test_perfect_runs_show_an_interval() -> None:
@@ -188,6 +188,23 @@ def test_metrics_have_a_table_unless_they_repeat_the_reward() -> None:
         lonely.add(index, 0, index / 9, {"reward": index / 9}, None, usage=Usage())
     only = summarize(lonely, pass_threshold=1, rollouts_per_example=1, planned=9, reward_range=(0, 1), wall_s=1.0)
     assert "metric" not in "\n".join(printed([report(of=only)], 80))
+
+
+def test_very_many_metrics_are_cut_and_said_to_be() -> None:
+    table = ScoreTable()
+    for index in range(4):
+        table.add(index, 0, 0.5, {f"metric_{i:02}": index / 4 for i in range(40)}, None, usage=Usage())
+    many = summarize(table, pass_threshold=1, rollouts_per_example=1, planned=4, reward_range=(0, 1), wall_s=1.0)
+    text = "\n".join(printed([report(of=many)], 80))
+    assert "40 metrics: see summary.json in each run's folder, or --json" in text
+    assert "metric_29" not in text
+
+
+def test_nothing_to_show_is_no_error() -> None:
+    assert printed([], 80) == [""]
+    lines = printed([report("broken", of=None, state="failed", note="why")], 80)
+    assert [line.split()[0] for line in lines if line.strip()][:1] == ["run"]
+    assert sum(line.startswith("run ") for line in lines) == 1
 
 
 def test_paths_and_commands_are_never_broken_and_said_once() -> None:
@@ -240,11 +257,11 @@ def test_json_has_the_promised_shape_and_no_nan() -> None:
 def test_next_steps() -> None:
     path = "out puts/gsm8k--m/20260101-120000-ab3f"
     assert next_steps(path, has_data=True, resume="bench run gsm8k --resume") == (
-        "go on:   bench run gsm8k --resume",
-        "load:    load_dataset('out puts/gsm8k--m', '20260101-120000-ab3f', split='train')",
+        "go on: bench run gsm8k --resume",
+        "load: load_dataset('out puts/gsm8k--m', '20260101-120000-ab3f', split='train')",
         "publish: bench push 'out puts/gsm8k--m/20260101-120000-ab3f'",
     )
     assert next_steps(path, has_data=True, is_pushed=True) == (
-        "load:    load_dataset('out puts/gsm8k--m', '20260101-120000-ab3f', split='train')",
+        "load: load_dataset('out puts/gsm8k--m', '20260101-120000-ab3f', split='train')",
     )
     assert next_steps(path, has_data=False) == ()

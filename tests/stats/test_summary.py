@@ -116,7 +116,7 @@ def test_everything_agrees_with_brute_force(rows: list[list[float | None]]) -> N
         hat_k = [sum(map(all, s)) / len(s) for s in subsets]
         assert summary.pass_at_k[k].value == (pytest.approx(statistics.fmean(at_k)) if long else None)
         assert summary.pass_hat_k[k].value == (pytest.approx(statistics.fmean(hat_k)) if long else None)
-        assert summary.pass_at_k[k].excluded == len(scored) - len(long)
+        assert summary.pass_at_k[k].excluded == len(groups) - len(long)
     assert summary.bounds is not None
     low, high = summary.bounds
     worst = statistics.fmean(statistics.fmean([0.0 if r is None else r for r in row]) for row in rows)
@@ -128,7 +128,7 @@ def test_unscored_rollouts_are_not_failures() -> None:
     summary = summary_of([[1.0, 1.0], [None, None], [1.0, None]], rollouts=2)
     assert summary.reward.estimate.mean == 1.0
     assert summary.pass_at_k[1].value == 1.0
-    assert (summary.pass_at_k[2].value, summary.pass_at_k[2].examples, summary.pass_at_k[2].excluded) == (1.0, 1, 1)
+    assert (summary.pass_at_k[2].value, summary.pass_at_k[2].examples, summary.pass_at_k[2].excluded) == (1.0, 1, 2)
     assert summary.bounds == pytest.approx(((1.0 + 0.0 + 0.5) / 3, 1.0))
 
 
@@ -215,6 +215,14 @@ def test_rewards_outside_the_declared_range_widen_it(
     )
     assert summary.bounds == (None if bounds is None else pytest.approx(bounds))
     assert summary.rollouts_per_s is None
+
+
+def test_what_a_resume_found_is_no_throughput() -> None:
+    table = table_of([[1.0, 0.0]] * 5)
+    kwargs = {"pass_threshold": 1.0, "planned": 10, "reward_range": (0.0, 1.0)}
+    again = summarize(table, rollouts_per_example=2, wall_s=2.0, resumed=6, **kwargs)
+    assert again.rollouts_per_s == pytest.approx(2.0)
+    assert summarize(table, rollouts_per_example=2, wall_s=0.1, resumed=10, **kwargs).rollouts_per_s is None
 
 
 def test_tokens_that_nobody_reported_are_unknown() -> None:

@@ -94,6 +94,15 @@ def make_run(output_dir: Path, *, env_id: str = "sums", model: str = "lab/m-1", 
     return run
 
 
+PEAK = """
+def peak():
+    # Not ru_maxrss: a child inherits it from the process that made it.
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
+"""
+"""Source of a function for `python`: the process's largest resident memory so far, in MB. Linux alone says it."""
+
+
 def python(code: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs `code` in a new interpreter."""
     command = [sys.executable, "-c", code, *map(str, arguments)]

@@ -1,0 +1,13 @@
+"""Every test of this folder has a workshop of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bench_runs import Workshop
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
