@@ -110,6 +110,9 @@ def _drive(runs: Sequence[Prepared], display: Display) -> bool:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, contextlib.suppress(asyncio.CancelledError):
         runner.run(main())
+    for run in runs:
+        if run.progress.finished is None:  # cut off by the second signal, without a word of its own
+            run.progress.state = "interrupted"
     return signals > 0
 
 

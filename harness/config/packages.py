@@ -196,8 +196,11 @@ def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple
     name = _normal(dist.name if dist else module)
     listed = _recorded(dist, ("pyproject.toml",)) if dist else ()
     shipped = [path for _, path in listed if path.name == "pyproject.toml"]
-    for path in (*shipped, *_beside(source, dist)):
-        if (project := _project_name(path)) and _normal(project) == name:
+    project = _editable_project(dist)
+    # An editable install may leave a copy of the file in site-packages, which is as old as the install.
+    edited = [] if project is None else [project / "pyproject.toml"]
+    for path in (*edited, *shipped, *_beside(source)):
+        if (found := _project_name(path)) and _normal(found) == name:
             return path, None
     if shipped:
         found = _project_name(shipped[0])
@@ -206,14 +209,12 @@ def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple
     return None, None
 
 
-def _beside(source: Path, dist: Distribution | None) -> Iterator[Path]:
+def _beside(source: Path) -> Iterator[Path]:
     """Where a source checkout has its pyproject.toml, nearest first."""
     folder = source.parent
     for _ in range(_PROJECT_LEVELS):
         yield folder / "pyproject.toml"
         folder = folder.parent
-    if (project := _editable_project(dist)) is not None:
-        yield project / "pyproject.toml"
 
 
 def _editable_project(dist: Distribution | None) -> Path | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from harness.clients.pool import BoundChat, CallSettings, ClientPool, PooledClient
 from harness.clients.wire import merge_sampling_args
 from harness.config.resolver import ResolvedRun
+from harness.engine.prices import PricedChat
 from harness.envs.environment import Environment
 from harness.loopback import is_loopback_url
 from harness.records import Item
@@ -48,6 +49,9 @@ class Lane:
             server.add(name, self._player)
         self.model = endpoints[0].model
         self.sampling_args: JsonDict = merge_sampling_args(environment.sampling_args, settings.sampling_args)
+        # Which replica answers is not known to the run: a price counts only if it is that of all.
+        prices = [endpoint.price for endpoint in endpoints]
+        self._price = prices[0] if all(price == prices[0] for price in prices) else None
         self._told = all(is_loopback_url(endpoint.url) for endpoint in endpoints)
         self._client: PooledClient = pool.get(
             endpoints,
@@ -71,7 +75,8 @@ class Lane:
         if self._player is not None:
             self._open[item.example.key] += 1
             self._player.learn(item.example)
-        return BoundChat(self._client, self.model, self.sampling_args, self._name, headers)
+        chat = BoundChat(self._client, self.model, self.sampling_args, self._name, headers)
+        return chat if self._price is None else PricedChat(chat, self._price)
 
     def close(self, item: Item) -> None:
         """The rollout asks no more; its example is forgotten with the last rollout that is about it."""

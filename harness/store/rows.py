@@ -26,8 +26,9 @@ BATCH_ROWS = 1000
 BATCH_BYTES = 16 << 20
 """Text of a row group, where rows are long: bounds memory, and keeps offsets far from 32 bits."""
 
-COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
-"""Half the size of snappy, the default, on transcripts, for the same time."""
+WRITER_OPTIONS: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "write_statistics": False}
+"""zstd: half the size of snappy, the default, on transcripts, for the same time. Statistics would copy long texts into
+the footer, for readers that skip row groups; ours read them all."""
 
 _MESSAGE_TEXTS = ("role", "content", "parts", "reasoning_content", "name", "tool_call_id")
 _CALL_TEXTS = ("id", "type", "name", "arguments")
@@ -87,7 +88,7 @@ class RowFile:
         schema = arrow_schema(columns).with_metadata(notes)
         self._schema = schema
         with translated("write", path):
-            self._writer = parquet().ParquetWriter(path, schema, **COMPRESSION)
+            self._writer = parquet().ParquetWriter(path, schema, **WRITER_OPTIONS)
         self._batch = _Batch(columns)
 
     def add(self, example: Example, base: Generated | Failed, score: Scored | None) -> None:

@@ -102,3 +102,12 @@ def test_dotenv_fills_in_what_the_process_does_not_set(
     assert os.environ["PRIME_API_KEY"] == "from-file"
     assert os.environ["OTHER_KEY"] == "process"
     assert "from-file" not in done.out
+
+
+def test_a_missing_key_variable_stops_before_the_first_call(bench: Any) -> None:
+    done = bench("run", "toy-env", "-k", "NO_SUCH_KEY")
+    assert done.code == 2
+    assert done.err.startswith(
+        "error: NO_SUCH_KEY is not set, and toy-env at https://api.pinference.ai/api/v1 needs it"
+    )
+    assert "Traceback" not in done.err

@@ -91,7 +91,7 @@ def test_two_signals_end_it_now(shop: Workshop) -> None:
     assert done.code == 130, done.err
     assert took < 8, f"it took {took:.1f} s, as if it had drained"
     assert "Traceback" not in done.err
-    assert len(done.runs) == 1, "and still exactly one object on stdout"
+    assert done.run["state"] == "interrupted", "and still exactly one object on stdout"
     run = shop.run_dir()
     assert count(run, "generated") == count(run, "failed") == 0
     resumed = shop.bench(
