@@ -17,11 +17,12 @@ setup: $(STAMP) ## Make the virtual environment and install bench with its envir
 $(STAMP): pyproject.toml constraints.txt $(ENVIRONMENTS)
 	@if command -v uv >/dev/null 2>&1; then \
 		test -x $(BIN)/python || uv venv -q --python $(PYTHON) $(VENV); \
-		uv pip install -q --python $(BIN)/python -c constraints.txt $(EDITABLE); \
+		uv pip install -q --compile-bytecode --python $(BIN)/python -c constraints.txt $(EDITABLE); \
 	else \
 		test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV); \
 		$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(EDITABLE); \
 	fi
+	@$(BIN)/python -m compileall -q harness environments # the first command should not pay for compiling
 	@touch $@
 
 quickstart: setup ## Run a real suite: four environments, no key, no model, no network

@@ -32,7 +32,8 @@ class Cost:
 def environment() -> dict[str, str]:
     """What children run with: the measured environment can be imported, and no proxy or colour interferes."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks" / "environment")])
-    return {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1"}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, "PYTHONPATH": path, "NO_COLOR": "1"}
 
 
 def measure(command: Sequence[str], cwd: Path) -> Cost:

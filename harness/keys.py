@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import orjson
 
 from harness.errors import EnvironmentFault
+from harness.keyindex import KeyIndex
 from harness.records import Example, Item, Row
 
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
@@ -50,7 +52,8 @@ class ExampleKeys:
     the rows of one plan in order."""
 
     def __init__(self) -> None:
-        self._seen: dict[bytes, int] = {}
+        self._seen = KeyIndex()
+        self._counts = array("I")
 
     def example(self, row: Row, index: int) -> Example:
         """Give `row` its key and its place `index` in the plan.
@@ -64,9 +67,11 @@ class ExampleKeys:
             raise EnvironmentFault(
                 f"example {row.example_id!r}: prompt, answer, task and info must be JSON values ({error})"
             ) from error
-        short = content.digest()[:16]
-        occurrence = self._seen.get(short, 0)
-        self._seen[short] = occurrence + 1
+        number = self._seen.add(content.hexdigest())
+        if number == len(self._counts):
+            self._counts.append(0)
+        occurrence = self._counts[number]
+        self._counts[number] += 1
         content.update(b"#%d" % occurrence)
         return Example(content.hexdigest(), row.example_id, row.prompt, row.answer, row.task, row.info, index)
 

@@ -29,6 +29,7 @@ from harness.store.rundir import new_run_id, write_suite
 
 INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STDOUT, _STDERR = 1, 2
 
 
 def execute(resolution: Resolution, options: RunOptions) -> int:
@@ -49,14 +50,11 @@ def execute(resolution: Resolution, options: RunOptions) -> int:
     suite_id = new_run_id()
     start = StartOptions(options.command, suite_id, options.resume, options.resume_from, options.retry_failed)
     progress = [progress_of(resolved) for resolved in resolution.runs]
-    # What environments print goes to stderr: stdout carries results and nothing else.
-    with (
-        contextlib.redirect_stdout(sys.stderr),
-        open_display(progress, quiet=options.quiet) as display,
-        _logging_to(display, verbose=options.verbose),
-    ):
+    display = open_display(progress, quiet=options.quiet)  # looks at stdout, so before that is led elsewhere
+    with _results_alone_on_stdout(), display, _logging_to(display, verbose=options.verbose):
         runs = prepare(resolution.runs, progress, start)
         ready = [run for run in runs if isinstance(run, Prepared)]
+        _say_what_is_less(ready, display)
         _record_suite(resolution, options, suite_id, ready)
         interrupted = _drive(ready, display)
         failures = [] if interrupted else _push(ready, display)
@@ -69,6 +67,27 @@ def execute(resolution: Resolution, options: RunOptions) -> int:
     if interrupted:
         return INTERRUPTED
     return 1 if failures or not all(map(_is_good, reports)) else 0
+
+
+@contextlib.contextmanager
+def _results_alone_on_stdout() -> Generator[None]:
+    """Lead to stderr what environments print: by Python, by a C library or by a child process."""
+    sys.stdout.flush()
+    kept = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
+
+
+def _say_what_is_less(runs: Sequence[Prepared], display: Display) -> None:
+    for run in runs:
+        asked, there = run.plan.asked_examples, run.plan.num_examples
+        if asked > there:
+            display.say(f"note: {run.progress.name}: -n {asked} asks for more than the {there} examples of its dataset")
 
 
 def _check_hub(resolution: Resolution) -> None:

@@ -24,6 +24,7 @@ from harness.errors import ConfigError, HarnessError, ResumeRefused, UsageError
 from harness.keys import digest
 from harness.reference.policies import parse_model
 from harness.stats.summary import Summary
+from harness.store.dataset import DatasetWriter
 from harness.store.manifest import Manifest
 from harness.store.recorded import Recorded
 from harness.store.resume import differences, find_resumable, why_not
@@ -62,6 +63,8 @@ class Prepared:
     retry_failed: bool
     scratch: tempfile.TemporaryDirectory[str] | None
     """Holds the folder of a run that is not saved."""
+    writer: DatasetWriter | None = None
+    """Keeps the dataset up to date while the run goes on; None if nothing is saved."""
     summary: Summary | None = None
     """Set when the run has ended."""
 
@@ -140,13 +143,21 @@ def prepare(
 
     Raises:
         UsageError: the request itself is wrong: a setting, or a resume of another run.
-        StoreError: a run folder cannot be read or made.
+        StoreError: a run folder cannot be made.
     """
     loader = Loader()
     loaded = [_load(each, counters, loader, options) for each, counters in zip(runs, progress, strict=True)]
     _check_resume_from(loaded, options)
-    located = [each if isinstance(each, Failed) else _locate(each, options) for each in loaded]
+    located = [each if isinstance(each, Failed) else _located(each, options) for each in loaded]
     return [each if isinstance(each, Failed) else _open(each, options) for each in located]
+
+
+def _failed(resolved: ResolvedRun, progress: RunProgress, error: HarnessError) -> Failed:
+    """The run as one that failed; raises the error instead if the request is wrong, and not the run alone."""
+    if error.exit_code == UsageError.exit_code:
+        raise error  # nothing has been started, and nothing will be
+    progress.state, progress.note = "failed", str(error)
+    return Failed(resolved, progress, error)
 
 
 def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options: StartOptions) -> Loaded | Failed:
@@ -155,10 +166,7 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
         _check_reference(resolved, environment)
         plan = Plan(environment, resolved, identity_of(resolved, environment))
     except HarnessError as error:
-        if error.exit_code == UsageError.exit_code:
-            raise  # the request is wrong, not the environment: nothing has been started, and nothing will be
-        progress.state, progress.note = "failed", str(error)
-        return Failed(resolved, progress, error)
+        return _failed(resolved, progress, error)
     manifest = _manifest(resolved, environment, plan, options)
     Columns.of(manifest)  # refuses clashing names while nothing has been paid for
     progress.total = plan.total
@@ -184,6 +192,13 @@ def _check_resume_from(loaded: Sequence[Loaded | Failed], options: StartOptions)
         )
 
 
+def _located(loaded: Loaded, options: StartOptions) -> Located | Failed:
+    try:
+        return _locate(loaded, options)
+    except HarnessError as error:
+        return _failed(loaded.resolved, loaded.progress, error)
+
+
 def _locate(loaded: Loaded, options: StartOptions) -> Located:
     save = loaded.resolved.settings.save
     folder = None
@@ -197,9 +212,13 @@ def _locate(loaded: Loaded, options: StartOptions) -> Located:
         return Located(loaded, None, None, None)
     lock = folder.lock()
     recorded = None
-    if folder.journal_path.exists():
-        recorded = Recorded.load(folder.journal_path)
-        check_growth(loaded.plan, recorded, folder.read_manifest().planned)
+    try:
+        if folder.journal_path.exists():
+            recorded = Recorded.load(folder.journal_path)
+            check_growth(loaded.plan, recorded, folder.read_manifest().planned)
+    except BaseException:
+        lock.release()
+        raise
     return Located(loaded, folder, lock, recorded)
 
 

@@ -3,6 +3,7 @@ its own clock. Owns no printing and no statistics beyond running sums, so that a
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,30 @@ from harness.records import Generated, Scored
 from harness.types import Usage
 
 RunState: TypeAlias = Literal["loading", "running", "scoring", "done", "stopped", "interrupted", "failed"]
+
+
+class ExampleSums:
+    """Sum and number of the rewards of each example, in machine numbers: memory must not grow with the run."""
+
+    def __init__(self) -> None:
+        self._sums = array("d")
+        self._numbers = array("I")
+
+    def add(self, index: int, reward: float) -> None:
+        """Count a reward of the plan's example `index`."""
+        missing = index + 1 - len(self._numbers)
+        if missing > 0:
+            self._sums.extend([0.0] * missing)
+            self._numbers.extend([0] * missing)
+        self._sums[index] += reward
+        self._numbers[index] += 1
+
+    def means(self) -> tuple[array[float], bool]:
+        """The mean of each example that has a reward, and whether none has more than one. For another thread, too."""
+        # Each slice is one step under the interpreter's lock; numbers come first, so that none is ahead of its sum.
+        numbers, sums = self._numbers[:], self._sums[:]
+        means = array("d", (total / number for total, number in zip(sums, numbers, strict=False) if number))
+        return means, all(number <= 1 for number in numbers)
 
 
 @dataclass(slots=True)
@@ -40,8 +65,8 @@ class RunProgress:
     """Scored rollouts whose last answer had neither text nor tool calls."""
     usage: Usage = field(default_factory=Usage)
     """Of this attempt and, for resumed rollouts, of the attempts before."""
-    example_sums: dict[int, tuple[float, int]] = field(default_factory=dict[int, tuple[float, int]])
-    """Example index → (sum of rewards, number of scored rollouts): enough for mean and interval."""
+    rewards: ExampleSums = field(default_factory=ExampleSums)
+    """Of the scored rollouts: enough for mean and interval."""
     state: RunState = "loading"
     note: str = ""
     """Why the run stopped, or what holds it up."""
@@ -63,7 +88,6 @@ class RunProgress:
             self.unscored[scored.reason] += 1
             return
         self.scored += 1
-        total, number = self.example_sums.get(index, (0.0, 0))
-        self.example_sums[index] = (total + scored.reward, number + 1)
+        self.rewards.add(index, scored.reward)
         self.truncated += record.is_truncated
         self.empty += record.is_empty

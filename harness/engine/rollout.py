@@ -128,7 +128,8 @@ async def _attempt(
         if bound.expired():
             return failed("timeout", f"the rollout took longer than {timeout:g} s", retryable=True)
         return failed("environment_error", describe(error), retryable=False)
-    except Exception as error:  # the boundary around environment code: its bug costs its rollout, not the run
+    except (Exception, SystemExit) as error:
+        # The boundary around environment code: its bug, or its sys.exit(), costs its rollout and not every run.
         return failed("environment_error", describe(error), retryable=False)
     exported, lost = state.export()
     return Attempt(
@@ -153,7 +154,7 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
         reason = f"scoring timeout: longer than {timeout:g} s" if bound.expired() else describe(error)
     except ThreadsHung:
         raise
-    except Exception as error:  # the boundary around rubric code, as above
+    except (Exception, SystemExit) as error:  # the boundary around rubric code, as above
         reason = describe(error)
     return [Score(None, {}, {"*": redactor.text(reason)}) for _ in states]
 

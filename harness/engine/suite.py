@@ -119,11 +119,14 @@ class Suite:
             scoring_timeout=settings.scoring_timeout,
         )
         journal = Journal.open(run.folder.journal_path, verified=run.recorded.end if run.recorded else 0)
-        run.progress.started = time.monotonic()
         try:
-            writer = DatasetWriter(run.folder.path, Columns.of(run.manifest)) if run.is_saved else None
-            async with Checkpoints(writer, run.resolved.settings.save.save_every) as checkpoints:
-                return await self._passes(run, executor, journal, checkpoints)
+            if run.is_saved:
+                run.writer = await asyncio.to_thread(DatasetWriter, run.folder.path, Columns.of(run.manifest))
+            run.progress.started = time.monotonic()
+            async with Checkpoints(run.writer, run.resolved.settings.save.save_every) as checkpoints:
+                systemic = await self._passes(run, executor, journal, checkpoints)
+            await journal.flush()
+            return systemic
         finally:
             await asyncio.to_thread(journal.close)
 
@@ -189,7 +192,8 @@ def conclude(run: Prepared, status: RunStatus) -> None:
         if run.is_saved:
             run.folder.write_summary(run.summary.to_json())
             run.folder.write_manifest(manifest.ended(status))
-            DatasetWriter(run.folder.path, Columns.of(manifest)).finish()
+            writer = run.writer or DatasetWriter(run.folder.path, Columns.of(manifest))
+            writer.finish()
     finally:
         run.lock.release()
         if run.scratch is not None:

@@ -72,10 +72,8 @@ class Watch:
         scored = self.progress.scored
         if scored != self._seen and (now >= self._due or not self.is_open):
             started = time.perf_counter()
-            # One step under the interpreter's lock: the engine may add to the dict meanwhile.
-            sums = list(self.progress.example_sums.values())
-            single = all(number == 1 for _, number in sums)
-            self._estimate = mean_interval([total / number for total, number in sums], single_rollout=single)
+            means, single = self.progress.rewards.means()
+            self._estimate = mean_interval(means, single_rollout=single)
             self._seen = scored
             self._due = now + (time.perf_counter() - started) / SHARE
         return self._estimate

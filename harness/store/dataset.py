@@ -171,6 +171,9 @@ class DatasetWriter:
         done = [recorded.is_done(n) for n in range(len(recorded))]
         waiting = done.count(False) if with_waiting else 0
         if not waiting and not any(done):
+            # What may lie there is of rollouts that the journal does not hold.
+            shutil.rmtree(self._data, ignore_errors=True)
+            self._parts, self._rebuild = [], False
             return 0
         part = _Part(0, recorded.end, SORTED, waiting)
         with self._staging() as folder:

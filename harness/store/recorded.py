@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
+from harness.keyindex import KeyIndex
 from harness.records import Example
 from harness.store.codec import UnknownType
 from harness.store.journal import JournalReader, damaged, scan, unknown
-from harness.store.keyindex import KeyIndex
 from harness.types import JsonDict
 
 Status: TypeAlias = Literal["generated", "scored", "unscored", "failed"]

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import cast
 
 from harness.errors import StoreError
+from harness.keyindex import KeyIndex
 from harness.keys import canonical
 from harness.store.codec import to_text
 from harness.store.journal import read_at
-from harness.store.keyindex import KeyIndex
 from harness.store.manifest import Manifest, without_secrets
 from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir, runs_in

@@ -20,7 +20,7 @@ def free_port() -> int:
     [
         (None, "reference/oracle", "connection refused, and it has never answered; is the server running"),
         (("--fail-rate", "1", "--fail-status", "401"), "reference/oracle", "HTTP 401"),
-        ((), "reference/orcle", "did you mean reference/oracle? (model_not_found)"),
+        ((), "reference/orcle", "did you mean reference/oracle?"),
     ],
     ids=["dead", "401", "404"],
 )
@@ -67,7 +67,9 @@ Sums = Expiring
 """,
     )
     with shop.bench_serve("--env", "expiring") as server:
-        done = shop.bench("run", "expiring", "-n", "-1", "-r", "1", "-c", "2", "-m", "reference/oracle", "-b", server.url, "--json")
+        done = shop.bench(
+            "run", "expiring", "-n", "-1", "-r", "1", "-c", "2", "-m", "reference/oracle", "-b", server.url, "--json"
+        )
     assert done.code == 1, done.err
     assert done.run["state"] == "stopped"
     numbers = done.run["summary"]
@@ -79,7 +81,20 @@ Sums = Expiring
 @pytest.mark.slow
 def test_a_server_that_comes_back_is_waited_for(shop: Workshop) -> None:
     port = str(free_port())
-    args = ["run", "sums", "-n", "-1", "-r", "4", "-c", "4", "-m", "reference/oracle", "-b", f"http://127.0.0.1:{port}/v1"]
+    args = [
+        "run",
+        "sums",
+        "-n",
+        "-1",
+        "-r",
+        "4",
+        "-c",
+        "4",
+        "-m",
+        "reference/oracle",
+        "-b",
+        f"http://127.0.0.1:{port}/v1",
+    ]
     with shop.bench_serve("--env", "sums", "--port", port, "--latency", "60") as first:
         running = shop.start(*args, "--json")
         running.until(lambda: any(count(path.parent, "scored") >= 10 for path in shop.run_dirs()), "it is under way")

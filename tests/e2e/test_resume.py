@@ -116,13 +116,13 @@ def test_resume_without_an_earlier_run_starts_one(shop: Workshop) -> None:
 def test_what_changes_results_is_refused_by_name(shop: Workshop) -> None:
     shop.environment("from_file", FROM_FILE)
     questions(shop, range(6))
-    args = ["run", "from-file", "-m", "reference/oracle", "-n", "6", "-r", "2", "-q", "--resume"]
+    args = ["run", "from-file", "-m", "reference/oracle", "-n", "6", "-r", "2", "-q"]
     assert shop.bench(*args, "-T", "0.5").code == 0
     run = shop.run_dir()
     before = contents(run)
 
     def refused(words: str, *more: str) -> None:
-        done = shop.bench(*args, *more)
+        done = shop.bench(*args, *more, *([] if "--resume-from" in more else ["--resume"]))
         assert (done.code, done.out) == (2, ""), done.err
         assert re.search(words, done.said), done.said
         assert "Traceback" not in done.err
@@ -137,16 +137,15 @@ def test_what_changes_results_is_refused_by_name(shop: Workshop) -> None:
     refused(r"timeout was null, now 5", "--timeout", "5")
     refused(r"-n: num_examples was 6 and is now 5; a resumed run may grow, not shrink", "-n", "5")
     refused(r"-r: rollouts_per_example was 2 and is now 1", "-r", "1")
-    refused(r'model\.names was \["reference/oracle"\], now \["reference/null"\]', *(
-        "-m", "reference/null", "--resume-from", run.name,
-    ))  # fmt: skip
+    other = ("-m", "reference/null", "--resume-from", run.name)
+    refused(r'model\.names was \["reference/oracle"\], now \["reference/null"\]', *other)
     questions(shop, range(4, 10))
     refused(r"4 of 6 recorded examples are gone: the dataset, the environment or -n has changed")
     questions(shop, range(6))
     shop.environment("from_file", FROM_FILE + "# a word more\n")
     refused(r'env\.source was "[0-9a-f]{64}", now "[0-9a-f]{64}"')
     shop.environment("from_file", FROM_FILE)
-    assert shop.bench(*args).code == 0, "changed back, it goes on"
+    assert shop.bench(*args, "--resume").code == 0, "changed back, it goes on"
 
 
 def test_new_rows_behind_the_recorded_ones_are_no_change(shop: Workshop) -> None:

@@ -143,7 +143,9 @@ def test_an_interrupted_run_that_scores_afterwards_goes_on_where_it_was(shop: Wo
 
 def test_group_rewards_see_the_whole_group(shop: Workshop) -> None:
     shop.environment("ranked", RANKED)
-    done = shop.bench("run", "ranked", "-m", MODEL, "-n", "-1", "-r", "5", "-a", '{"size": 5}', "-c", "3", "--json", "-q")
+    done = shop.bench(
+        "run", "ranked", "-m", MODEL, "-n", "-1", "-r", "5", "-a", '{"size": 5}', "-c", "3", "--json", "-q"
+    )
     assert done.code == 0, done.err
     numbers = done.run["summary"]
     assert (numbers["scored"], numbers["unscored"]) == (50, {})
@@ -161,7 +163,9 @@ def test_live_state_is_scored_at_once_and_after_a_crash_it_is_lost(shop: Worksho
     args = ["run", "live", "-m", "reference/oracle", "-n", "6", "-r", "1", "-q", "-N"]
     running = shop.start(*args)
     running.until(
-        lambda: any(count(path.parent, "generated") == 6 and count(path.parent, "scored") == 1 for path in shop.run_dirs()),
+        lambda: any(
+            count(path.parent, "generated") == 6 and count(path.parent, "scored") == 1 for path in shop.run_dirs()
+        ),
         "all are generated, one is scored",
     )
     running.send(signal.SIGKILL)

@@ -45,7 +45,9 @@ def started(shop: Workshop, server: Server, *more: str) -> Running:
 
 
 def until_scored(shop: Workshop, running: Running, number: int) -> Path:
-    running.until(lambda: any(count(path.parent, "scored") >= number for path in shop.run_dirs()), f"{number} are scored")
+    running.until(
+        lambda: any(count(path.parent, "scored") >= number for path in shop.run_dirs()), f"{number} are scored"
+    )
     return shop.run_dir()
 
 

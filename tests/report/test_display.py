@@ -43,8 +43,7 @@ def run(
 
 def score(progress: RunProgress, index: int, reward: float) -> None:
     progress.scored += 1
-    total, number = progress.example_sums.get(index, (0.0, 0))
-    progress.example_sums[index] = (total + reward, number + 1)
+    progress.rewards.add(index, reward)
     progress.usage += Usage(100, 50, requests=1)
 
 

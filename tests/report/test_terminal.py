@@ -27,7 +27,7 @@ with open_display([run], quiet="--quiet" in sys.argv) as display:
     display.tick()
     for index in range(40):
         run.scored += 1
-        run.example_sums[index] = (1.0, 1)
+        run.rewards.add(index, 1.0)
         run.usage += Usage(10, 5, requests=1)
         if index == 20:
             print("printed by an environment")

@@ -334,6 +334,13 @@ def test_files_that_do_not_add_up_are_built_anew(tmp_path: Path, damage: str) ->
     assert not (run.path / ".data.dead").exists()
 
 
+def test_rows_that_the_journal_does_not_hold_go(tmp_path: Path) -> None:
+    run = finished(tmp_path, list(rollouts(3)))
+    run.journal_path.write_bytes(b"")
+    assert writer(run).finish() == 0
+    assert on_disk(run) == [] and not run.has_data()
+
+
 def test_many_small_checkpoints_leave_few_files(tmp_path: Path) -> None:
     run = make_run(tmp_path / "out")
     write(run.journal_path, [example(0)])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from store_samples import PEAK, example, failed, generated, key, make_run, python, scored, write
 
 from harness.errors import JournalDamaged, StoreError
+from harness.keyindex import KeyIndex
 from harness.records import Example
 from harness.store.codec import encode
-from harness.store.keyindex import KeyIndex
 from harness.store.manifest import Manifest
 from harness.store.recorded import Recorded
 from harness.store.resume import differences, find_resumable, missing_examples, read_at, why_not

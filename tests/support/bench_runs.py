@@ -79,7 +79,7 @@ class Running:
         number = len(list(folder.iterdir()))
         self._out, self._err = folder / f"{number:03d}.out", folder / f"{number:03d}.err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(command, cwd=cwd, env=dict(environ), stdout=out, stderr=err, **more)
+            self.process = subprocess.Popen(command, cwd=cwd, env=dict(environ), **{"stdout": out, "stderr": err, **more})
 
     @property
     def out(self) -> str:
@@ -150,6 +150,12 @@ class Workshop:
     def start(self, *args: str, env: Mapping[str, str] | None = None, **more: Any) -> Running:
         command = [sys.executable, "-m", "harness.cli.main", *args]
         return Running(command, self.logs, self.cwd, self.environ(**(env or {})), **more)
+
+    def start_on(self, terminal: int, *args: str, piped: str | None, env: Mapping[str, str] | None = None) -> Running:
+        """Start with a terminal on stdout and stderr, but for the one that is piped to a file."""
+        streams = {name: terminal for name in ("stdout", "stderr") if name != piped}
+        command = [sys.executable, "-m", "harness.cli.main", *args]
+        return Running(command, self.logs, self.cwd, self.environ(**(env or {})), **streams)
 
     def bench(self, *args: str, env: Mapping[str, str] | None = None, **more: Any) -> Done:
         return self.start(*args, env=env, **more).wait()

@@ -1,0 +1,153 @@
+"""What the documentation says is so: its commands run, its links lead somewhere, its output looks like that."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from documented import ROOT, Step, code, commands, configs, loose_commands, name_of, pages, steps
+from documented_session import Session, shape, stock
+from hub_server import HubServer
+
+EXCUSED = {
+    "make setup": "installs; .ci/run does it in a fresh virtual environment",
+    "make quickstart": "installs; .ci/run does it in a fresh virtual environment",
+    "make check": "would call this test again; .ci/run does it",
+    "make test": "would call this test; .ci/run runs `make test-all`, which is this and the slow tests",
+    "pip install -e .": "installs; tests/envs/test_guide.py builds and inspects the wheel",
+}
+"""Commands that are not run here, and who answers for them."""
+
+
+def doing(path: Path) -> list[Step]:
+    """What the test does of a page or configuration."""
+    return [step for step in steps(path) if step.text not in EXCUSED]
+
+
+def has_work(path: Path) -> bool:
+    return any(step.kind in ("command", "python") for step in doing(path))
+
+
+BUSY = [path for path in [*pages(), *configs()] if has_work(path)]
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[HubServer]:
+    with HubServer() as server:
+        stock(server.hub)
+        yield server
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", BUSY, ids=name_of)
+def test_what_a_page_tells_its_readers_to_do_works(path: Path, tmp_path: Path, hub: HubServer) -> None:
+    with Session(tmp_path, hub) as reader:
+        for step in doing(path):
+            if step.kind == "shown":
+                check_shown(step, reader.printed)
+            else:
+                reader.do(step)
+
+
+def check_shown(step: Step, printed: str) -> None:
+    """Tables and notes must have been printed as shown; figures may differ, except where a page of an environment
+    shows its reference player's."""
+    if not ("───" in step.text or step.text.startswith("note: ")):
+        return
+    exact = step.page.startswith("environments/")
+    normal = str.strip if exact else shape
+    seen = {normal(line) for line in printed.splitlines()}
+    missing = [line for line in step.text.splitlines() if line.strip() not in ("", "…") and normal(line) not in seen]
+    assert not missing, f"{step.where} shows what was not printed:\n" + "\n".join(missing) + f"\n\nprinted:\n{printed}"
+
+
+def test_every_command_is_run_or_excused() -> None:
+    run = {step.where for path in BUSY for step in doing(path)}
+    strange = [f"{step.where}: {step.text}" for step in commands() if step.where not in run and not is_excused(step)]
+    assert not strange, "neither run nor excused:\n" + "\n".join(strange)
+    unknown = [step for step in commands() if not is_excused(step) and step.text.split()[0] not in ("bench", "curl")]
+    assert not unknown, f"no command of ours; run it elsewhere and say so in EXCUSED: {unknown}"
+
+
+def is_excused(step: Step) -> bool:
+    return step.text in EXCUSED
+
+
+def test_excuses_are_not_older_than_the_commands() -> None:
+    assert {step.text for step in commands()} >= set(EXCUSED)
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert all(f"\nmake {target}\n" in ci for target in ("setup", "quickstart", "check", "test-all"))
+
+
+def test_no_command_hides_in_an_indented_block() -> None:
+    assert [line for path in pages() for line in loose_commands(path)] == []
+
+
+def test_the_four_commands_of_a_newcomer_stand_in_the_readme() -> None:
+    said = [step.text for step in steps(ROOT / "README.md") if step.kind == "command"]
+    server = "-m my-model -b http://localhost:8000/v1"
+    for wanted in (
+        "make quickstart",
+        "bench run configs/eval/suite.toml",
+        f"bench run gsm8k,wordle -n 10 -r 5 {server}",
+        f"""bench run gsm8k -n -1 -a '{{"dataset": "PATH/test.jsonl"}}' {server}""",
+    ):
+        assert wanted in said
+
+
+@cache
+def flags_of(*words: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli.main", *words, "--help"],
+        env={"COLUMNS": "300", "NO_COLOR": "1"}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return set(re.findall(r"--[a-z][a-z-]+", done.stdout))
+
+
+def test_every_flag_that_is_mentioned_exists() -> None:
+    known = {flag for words in ((), ("run",), ("push",), ("serve",)) for flag in flags_of(*words)}
+    wrong = [
+        f"{name_of(path)}:{line}: {flag}"
+        for path in pages()
+        for line, text in code(path)
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)
+        if flag not in known
+    ]
+    assert wrong == []
+
+
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+
+
+def slugs(path: Path) -> set[str]:
+    """What a page's headings can be linked by."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", pages(), ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    for match in LINK.finditer(path.read_text(encoding="utf-8")):
+        target, _, anchor = match["target"].partition("#")
+        if target.startswith(("http://", "https://")):
+            continue
+        there = (path.parent / target).resolve() if target else path
+        assert there.exists() and there.is_relative_to(ROOT), f"{name_of(path)} links to {match['target']}"
+        assert not anchor or anchor in slugs(there), f"{name_of(path)} links to {match['target']}: no such heading"
+
+
+def test_every_page_of_docs_is_listed() -> None:
+    listed = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        name = path.relative_to(ROOT / "docs").as_posix()
+        assert name == "README.md" or f"({name})" in listed
+
+
+def test_every_checked_in_suite_is_known_to_the_tests_that_resolve_them() -> None:
+    registry = ROOT / "configs" / "endpoints.toml"
+    assert {registry, *(ROOT / "configs" / "eval").glob("*.toml")} == set(configs()), "tests/config/test_checked_in.py"

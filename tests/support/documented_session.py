@@ -1,0 +1,177 @@
+"""Does what a page tells its readers to do, in a folder of its own: the commands in a shell, the Python in an
+interpreter, against `bench serve` on a free port and a stand-in Hub that has `openai/gsm8k`.
+
+Only what a reader has to choose is replaced: the port, `PATH/test.jsonl`, and the ids of runs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from documented import ROOT, Step
+from hub_repos import Entry, Hub, Repo
+from hub_runs import TOKEN, hub_env
+from hub_server import HubServer
+
+PATIENCE = 120.0
+"""Seconds after which a documented command has gone wrong."""
+
+QUESTIONS = ROOT.parent / "shared" / "data" / "gsm8k" / "test.jsonl"
+"""The 1,319 questions, which are not part of the repository."""
+
+ACCOUNT, ORGANISATION = "you", "my-org"
+"""Who pushes, in the documentation."""
+
+_ADDRESS = re.compile(r"http://(?:localhost|127\.0\.0\.1):80\d\d/v1")
+_RUN = re.compile(r"(?P<folder>(?:[\w.-]+/)*)(?P<id>\d{8}T\d{6}Z-[a-z0-9]{4})")
+
+_CARD = """---
+configs:
+- config_name: main
+  data_files:
+  - split: test
+    path: main/test-*
+---
+"""
+
+
+def problems() -> list[dict[str, str]]:
+    """Questions that stand in for those of `openai/gsm8k`."""
+    from gsm8k.sample import problems as sample
+
+    return [{"question": str(row["question"]), "answer": str(row["answer"])} for row in sample()]
+
+
+def stock(hub: Hub) -> None:
+    """Put on `hub` what the documentation takes for granted: an account and `openai/gsm8k`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(problems()), buffer)
+    data = Entry(buffer.getvalue(), lfs=True)
+    hub.account(TOKEN, ACCOUNT, orgs=(ORGANISATION,))
+    hub.large[data.sha256] = data.data
+    hub.repos["openai/gsm8k"] = repo = Repo("openai/gsm8k", private=False)
+    repo.add("the questions", {"README.md": Entry(_CARD.encode()), "main/test-00000-of-00001.parquet": data})
+
+
+class Session:
+    """One reader of one page.
+
+    Args:
+        folder: Where the reader works; made if missing.
+        hub: A stand-in Hub, stocked.
+    """
+
+    def __init__(self, folder: Path, hub: HubServer) -> None:
+        self.cwd = folder / "work"
+        shutil.copytree(ROOT / "configs", self.cwd / "configs")
+        self._folder = folder
+        self._hub = hub
+        self._open = ExitStack()
+        self._url = ""
+        self.printed = ""
+        """All that was printed so far, errors included."""
+
+    def __enter__(self) -> Self:
+        # The built-in model's endpoint is far away and wants a key; this one answers to the same name. Plain text,
+        # which any environment scores: a documented server would know one environment's questions only.
+        default = self._serve([])
+        registry = self.cwd / "configs" / "endpoints.toml"
+        own = f'\n[[endpoint]]\nendpoint_id = "openai/gpt-4.1-mini"\nurl = "{default}"\n'
+        registry.write_text(_ADDRESS.sub(default, registry.read_text()) + own)
+        self._url = default
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def do(self, step: Step) -> None:
+        """Do one step; what is only shown must have been printed before."""
+        if step.kind == "file":
+            (self.cwd / step.name).write_text(step.text + "\n")
+        elif step.kind == "python":
+            self._run(step, [sys.executable, "-c", self._adapt(step.text)])
+        elif step.text.startswith("bench serve"):
+            words = self._adapt(step.text).split(" ", 2)[2]
+            self._url = self._serve(shlex.split(re.sub(r"--port 80\d\d", "", words)))
+        else:
+            self._run(step, ["bash", "-c", self._adapt(step.text)])
+
+    def environ(self) -> dict[str, str]:
+        """What a command of this reader runs with: eighty columns, no key, and no Hub but the stand-in."""
+        environ = hub_env(self._hub, self._folder / "hf")
+        for name in ("COLUMNS", "PRIME_API_KEY", "OPENAI_API_KEY", "FORCE_COLOR"):
+            environ.pop(name, None)
+        path = os.pathsep.join([str(Path(sys.executable).parent), environ["PATH"]])
+        return {**environ, "PATH": path, "PYTHONPATH": str(self.cwd), "NO_COLOR": "1"}
+
+    def _run(self, step: Step, command: list[str]) -> None:
+        done = subprocess.run(
+            command, cwd=self.cwd, env=self.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        said = f"{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{step.where}: {step.text}\nexit code {done.returncode}\n{said}"
+        assert "Traceback" not in said, f"{step.where}: {step.text}\n{said}"
+        self.printed += said
+
+    def _serve(self, words: list[str]) -> str:
+        command = [sys.executable, "-m", "harness.cli.main", "serve", "--port", "0", *words]
+        return self._open.enter_context(_serving(command, self.cwd, self.environ()))
+
+    def _adapt(self, text: str) -> str:
+        text = _ADDRESS.sub(self._url, text)
+        if "PATH/test.jsonl" in text:
+            text = text.replace("PATH/test.jsonl", str(self._questions()))
+        return _RUN.sub(lambda match: match["folder"] + self._newest(match["folder"]), text)
+
+    def _questions(self) -> Path:
+        if QUESTIONS.exists():
+            return QUESTIONS
+        path = self._folder / "test.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in problems()))
+        return path
+
+    def _newest(self, folder: str) -> str:
+        """The id of the newest run, in `folder` if one is named."""
+        runs = sorted((self.cwd / (folder or "outputs")).rglob("run.json"), key=lambda path: path.stat().st_mtime_ns)
+        assert runs, f"no run in {folder or 'outputs'} that a command could mean"
+        return runs[-1].parent.name
+
+
+@contextmanager
+def _serving(command: list[str], cwd: Path, environ: dict[str, str]) -> Generator[str]:
+    """The url of a server that lives as long as the `with` block."""
+    with (cwd / "serve.err").open("a+") as log:
+        process = subprocess.Popen(command, cwd=cwd, env=environ, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            log.seek(0)
+            assert url.startswith("http"), f"{command} did not start:\n{log.read()}"
+            yield url
+        finally:
+            process.terminate()
+            process.communicate(timeout=PATIENCE)
+
+
+def shape(line: str) -> str:
+    """A line without what differs from run to run: figures, ids and widths."""
+    line = _RUN.sub(lambda match: f"{match['folder']}ID", line)
+    line = re.sub(r"\d[\d.,]*[kM]?", "#", line)
+    return " ".join(re.sub(r"─+", "─", line).split())
