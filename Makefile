@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 ENVIRONMENTS := $(wildcard environments/*/pyproject.toml)
 EDITABLE := -e '.[dev]' $(foreach file,$(ENVIRONMENTS),-e $(dir $(file)))
 STAMP := $(VENV)/.installed
+CHECK_VERSION = $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	echo "bench needs Python 3.11 or newer, and $(PYTHON) is older; say which: make setup PYTHON=python3.12" >&2; \
+	rm -rf $(VENV); exit 1; }
 
 .PHONY: help setup quickstart test test-all check format bench docs clean
 
@@ -16,10 +19,12 @@ setup: $(STAMP) ## Make the virtual environment and install bench with its envir
 
 $(STAMP): pyproject.toml constraints.txt $(ENVIRONMENTS)
 	@if command -v uv >/dev/null 2>&1; then \
-		test -x $(BIN)/python || uv venv -q --python $(PYTHON) $(VENV); \
+		test -x $(BIN)/python || uv venv -q --python $(PYTHON) $(VENV) || exit 1; \
+		$(CHECK_VERSION); \
 		uv pip install -q --compile-bytecode --python $(BIN)/python -c constraints.txt $(EDITABLE); \
 	else \
-		test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV); \
+		test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || exit 1; \
+		$(CHECK_VERSION); \
 		$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(EDITABLE); \
 	fi
 	@$(BIN)/python -m compileall -q harness environments # the first command should not pay for compiling
@@ -48,7 +53,8 @@ bench: setup ## Measure speed and memory against a bare loop; exits 1 on a miss
 	$(BIN)/python -m benchmarks
 
 docs: setup ## Rewrite the pages that are generated from the code
-	$(BIN)/python -m docs.generate
+	$(BIN)/python -m harness.config.reference > docs/reference/settings.md.new
+	mv docs/reference/settings.md.new docs/reference/settings.md
 
 clean: ## Remove what the targets above have made (results in outputs/ stay)
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis dist

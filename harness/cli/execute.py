@@ -156,11 +156,13 @@ def _push(runs: Sequence[Prepared], display: Display) -> list[tuple[Prepared, Pu
             continue
         from harness.store.hub import push_run
 
+        display.tick()  # says that the run has ended, before what comes after it
         display.say(f"pushing {run.progress.name} to the Hub")
         try:
             result = push_run(run.folder.path, repo=save.hf_hub_dataset_name, public=save.hf_public)
         except PublishError as error:
             failures.append((run, error))
+            display.say(str(error))
         else:
             display.say(f"pushed {run.progress.name} to {result.url}")
     return failures
@@ -180,9 +182,11 @@ def _report(
         steps = next_steps(
             path,
             has_data=run is example,
-            is_pushed=run.resolved.settings.save.save_to_hf_hub and progress.state == "done" and not unpublished,
+            is_pushed=run.resolved.settings.save.save_to_hf_hub,  # by now, below, or when it has gone on to its end
             resume=None if progress.state == "done" else _resume_command(run),
         )
+        if unpublished:
+            steps += (f"publish: {_push_command(run)}",)
     return RunReport(
         progress.name, progress.env_id, progress.model, path, run.summary, progress.state,
         "; ".join(filter(None, (progress.note, unpublished))), steps,
@@ -192,6 +196,12 @@ def _report(
 def _resume_command(run: Prepared) -> str:
     config = shlex.quote(str(run.folder.config_path))
     return f"bench run {config} --resume-from {shlex.quote(str(run.folder.path))}"
+
+
+def _push_command(run: Prepared) -> str:
+    save = run.resolved.settings.save
+    repo = ["--repo", save.hf_hub_dataset_name] if save.hf_hub_dataset_name else []
+    return shlex.join(["bench", "push", str(run.folder.path), *repo, *(["--public"] if save.hf_public else [])])
 
 
 def _is_good(report: RunReport) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from harness.clients.wire import check_sampling_args
 from harness.config.resolver import ResolvedRun
 from harness.engine.plan import Plan, identity_of
 from harness.engine.progress import RunProgress
@@ -148,7 +149,8 @@ def prepare(
     loader = Loader()
     loaded = [_load(each, counters, loader, options) for each, counters in zip(runs, progress, strict=True)]
     _check_resume_from(loaded, options)
-    located = [each if isinstance(each, Failed) else _located(each, options) for each in loaded]
+    taken: set[Path] = set()
+    located = [each if isinstance(each, Failed) else _located(each, options, taken) for each in loaded]
     return [each if isinstance(each, Failed) else _open(each, options) for each in located]
 
 
@@ -164,6 +166,7 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
     try:
         environment = loader.load(resolved)
         _check_reference(resolved, environment)
+        check_sampling_args({**environment.sampling_args, **resolved.settings.model.sampling_args})
         plan = Plan(environment, resolved, identity_of(resolved, environment))
     except HarnessError as error:
         return _failed(resolved, progress, error)
@@ -192,14 +195,14 @@ def _check_resume_from(loaded: Sequence[Loaded | Failed], options: StartOptions)
         )
 
 
-def _located(loaded: Loaded, options: StartOptions) -> Located | Failed:
+def _located(loaded: Loaded, options: StartOptions, taken: set[Path]) -> Located | Failed:
     try:
-        return _locate(loaded, options)
+        return _locate(loaded, options, taken)
     except HarnessError as error:
         return _failed(loaded.resolved, loaded.progress, error)
 
 
-def _locate(loaded: Loaded, options: StartOptions) -> Located:
+def _locate(loaded: Loaded, options: StartOptions, taken: set[Path]) -> Located:
     save = loaded.resolved.settings.save
     folder = None
     if save.save_results and options.resume_from is not None:
@@ -210,6 +213,12 @@ def _locate(loaded: Loaded, options: StartOptions) -> Located:
         raise UsageError("--resume needs the journal of an earlier run, and --no-save keeps none")
     if folder is None:
         return Located(loaded, None, None, None)
+    if folder.path in taken:
+        raise ResumeRefused(
+            f"--resume: two runs called {loaded.manifest.name!r} would both go on with {folder.path}; give each a "
+            "`name`, or go on with one at a time: bench run RUN/config.toml --resume-from RUN"
+        )
+    taken.add(folder.path)
     lock = folder.lock()
     recorded = None
     try:

@@ -150,6 +150,7 @@ class Schedule:
             raise _first(group) from None
         if self._last is not None:
             await self._last
+            await asyncio.sleep(0)  # outcomes are counted by callbacks, and those of this turn may not have run
         return systemic
 
     def stop(self) -> None:

@@ -8,13 +8,14 @@ import logging
 import time
 from collections.abc import Sequence
 from itertools import count
+from typing import Literal, cast
 
 from harness.clients.pool import ClientPool
 from harness.engine.checkpoints import Checkpoints
 from harness.engine.executors.local import LocalExecutor
 from harness.engine.lanes import Lane
 from harness.engine.prepare import Prepared
-from harness.engine.progress import RunState
+from harness.engine.progress import RunProgress, RunState
 from harness.engine.scheduler import Bounds, Schedule
 from harness.engine.worklist import Stage, Worklist
 from harness.errors import HarnessError, SystemicError
@@ -90,11 +91,8 @@ class Suite:
         owner.set(run.folder.id)  # of this task and all that it starts
         try:
             systemic = await self._drive(run, pool, server)
-        except HarnessError as error:
-            state, progress.note = "failed", str(error)
-        except Exception as error:
-            logger.exception("run %s", progress.name)
-            state, progress.note = "failed", f"internal error: {type(error).__name__}: {error}"
+        except Exception as error:  # of one run: the others go on
+            state = _note_failure(progress, error)
         else:
             if systemic is not None:
                 state, progress.note = "stopped", str(systemic)
@@ -103,8 +101,8 @@ class Suite:
         progress.finished = time.monotonic()
         try:
             await asyncio.to_thread(conclude, run, "stopped" if state == "failed" else state)
-        except HarnessError as error:
-            state, progress.note = "failed", progress.note or str(error)
+        except Exception as error:  # as above
+            state = _note_failure(progress, error)
         progress.state = state
 
     async def _drive(self, run: Prepared, pool: ClientPool, server: ReferenceServer | None) -> SystemicError | None:
@@ -169,6 +167,18 @@ class Suite:
         if self._interrupted:
             schedule.stop()
         return await schedule.run()
+
+
+def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:
+    """Say in a run's counters what ended it; of two failures the first counts, since it may have caused the second."""
+    while isinstance(error, ExceptionGroup):
+        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
+    words = str(error)
+    if not isinstance(error, HarnessError):
+        logger.error("run %s", progress.name, exc_info=error)
+        words = f"internal error: {type(error).__name__}: {error}"
+    progress.note = progress.note or words
+    return "failed"
 
 
 def conclude(run: Prepared, status: RunStatus) -> None:

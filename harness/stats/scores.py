@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Required, TypedDict, Unpack
 
 from harness.types import Usage
@@ -114,19 +114,18 @@ class ScoreTable:
         """Every name that was ever added, in that order."""
         return tuple(self._metrics)
 
-    def groups(self) -> list[list[int]]:
-        """The rollouts of each example that has any outcome, as row numbers for `rewards` and `metric`."""
-        width, grid = self._width, self._grid
-        lines = ([row for row in grid[start : start + width] if row >= 0] for start in range(0, len(grid), width))
-        return [rows for rows in lines if rows]
+    def outcomes(self) -> Iterator[int]:
+        """Rollouts of each example that has any outcome, in the order of the plan."""
+        return (len(rows) for rows in self._groups())
 
-    def rewards(self, groups: list[list[int]]) -> list[list[float]]:
-        """The rewards of each group; an empty list for one without a score."""
-        return _pick(self._reward, groups)
+    def rewards(self) -> Iterator[list[float]]:
+        """The rewards of each of those examples; an empty list for one without a score. Made one by one: as a list
+        they would take more memory than the table."""
+        return self._values(self._reward)
 
-    def metric(self, name: str, groups: list[list[int]]) -> list[list[float]]:
+    def metric(self, name: str) -> Iterator[list[float]]:
         """The values of one metric, as `rewards`."""
-        return _pick(self._metrics[name], groups)
+        return self._values(self._metrics[name])
 
     def unscored(self) -> Counter[str]:
         """Reason → rollouts, the commonest first."""
@@ -146,6 +145,15 @@ class ScoreTable:
     def seconds(self) -> list[float]:
         """Generation times that are known, in no order."""
         return [value for value in self._seconds if value > 0.0]
+
+    def _groups(self) -> Iterator[list[int]]:
+        """The rows of each example that has any."""
+        width, grid = self._width, self._grid
+        lines = ([row for row in grid[start : start + width] if row >= 0] for start in range(0, len(grid), width))
+        return (rows for rows in lines if rows)
+
+    def _values(self, column: array[float]) -> Iterator[list[float]]:
+        return ([value for row in rows if (value := column[row]) == value] for rows in self._groups())
 
     def _row(self, example: int, rollout: int) -> int:
         if example < 0 or rollout < 0:
@@ -195,7 +203,3 @@ class ScoreTable:
 
 def _usable(value: float | None) -> float:
     return float(value) if value is not None and abs(value) <= LARGEST_SCORE else math.nan
-
-
-def _pick(column: array[float], groups: list[list[int]]) -> list[list[float]]:
-    return [[value for row in rows if (value := column[row]) == value] for rows in groups]

@@ -4,9 +4,10 @@ single estimate is made is in `intervals` and `passk`."""
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
 from harness.stats.passk import PassRate, pass_at_k, pass_hat_k, pass_rate, powers_of_two
@@ -190,24 +191,22 @@ def summarize(
         wall_s: Wall time in seconds.
         resumed: Outcomes that were there before that time began (0 if it is that of all attempts at the run).
     """
-    groups = table.groups()
-    rewards = table.rewards(groups)
-    reward = spread(rewards)
+    reward = spread(table.rewards())
     unscored = table.unscored()
-    passes = Counter((len(group), _passed(group, pass_threshold)) for group in rewards)
+    passes = Counter((len(group), _passed(group, pass_threshold)) for group in table.rewards())
     powers = powers_of_two(rollouts_per_example)
     return Summary(
-        num_examples=len(rewards),
+        num_examples=passes.total(),
         num_rollouts=len(table),
         planned=planned,
         scored=reward.count,
         unscored=dict(unscored),
         reward=reward,
-        metrics={name: _metric(table.metric(name, groups)) for name in table.metric_names},
+        metrics={name: _metric(table.metric(name)) for name in table.metric_names},
         pass_threshold=pass_threshold,
         pass_at_k={k: pass_rate(passes, k, pass_at_k) for k in powers},
         pass_hat_k={k: pass_rate(passes, k, pass_hat_k) for k in powers},
-        bounds=_bounds(rewards, [len(rows) for rows in groups] if unscored else None, reward, reward_range),
+        bounds=_bounds(table, reward, reward_range) if unscored else _no_bounds(reward),
         truncated=table.marked(TRUNCATED),
         empty=table.marked(EMPTY),
         refused=table.marked(REFUSED),
@@ -218,19 +217,19 @@ def summarize(
     )
 
 
-def spread(groups: list[list[float]]) -> Spread:
+def spread(groups: Iterable[list[float]]) -> Spread:
     """Reduce each example to its mean, estimate the mean over examples, and describe the single values.
 
     Args:
         groups: The values of each example; examples without any are left out.
     """
-    if all(len(group) <= 1 for group in groups):
-        means = values = [group[0] for group in groups if group]
-        single = True
-    else:
-        means = [math.fsum(group) / len(group) for group in groups if group]
-        values = list(chain.from_iterable(groups))
-        single = False
+    means, values = array("d"), array("d")
+    single = True
+    for group in groups:
+        if group:
+            means.append(group[0] if len(group) == 1 else math.fsum(group) / len(group))
+            values.extend(group)
+            single = single and len(group) == 1
     if not values:
         return Spread(Estimate())
     estimate = mean_interval(means, single_rollout=single)
@@ -246,7 +245,7 @@ def spread(groups: list[list[float]]) -> Spread:
     return Spread(estimate, std, low, high, len(values))
 
 
-def _metric(groups: list[list[float]]) -> Spread:
+def _metric(groups: Iterable[list[float]]) -> Spread:
     """As `spread`; but a metric that is always 0, or always 1, may be a count: Wilson's interval says nothing of it."""
     metric = spread(groups)
     if metric.estimate.method == "wilson" and metric.min == metric.max:
@@ -263,17 +262,18 @@ def _passed(group: list[float], threshold: float) -> int:
     return sum(reward >= threshold - THRESHOLD_SLACK for reward in group)
 
 
-def _bounds(
-    rewards: list[list[float]], outcomes: list[int] | None, reward: Spread, reward_range: tuple[float, float]
-) -> tuple[float, float] | None:
-    if outcomes is None:
-        mean = reward.estimate.mean
-        return None if mean is None else (mean, mean)
+def _no_bounds(reward: Spread) -> tuple[float, float] | None:
+    """With nothing missing, worst and best are what was measured."""
+    mean = reward.estimate.mean
+    return None if mean is None else (mean, mean)
+
+
+def _bounds(table: ScoreTable, reward: Spread, reward_range: tuple[float, float]) -> tuple[float, float] | None:
     low, high = reward_range
     if reward.min is not None and reward.max is not None:
         low, high = min(low, reward.min), max(high, reward.max)
-    groups = ((math.fsum(g), len(g), total - len(g)) for g, total in zip(rewards, outcomes, strict=True))
-    return missing_bounds(groups, low, high)
+    pairs = zip(table.rewards(), table.outcomes(), strict=True)
+    return missing_bounds(((math.fsum(group), len(group), total - len(group)) for group, total in pairs), low, high)
 
 
 def _distribution(seconds: list[float]) -> Distribution | None:

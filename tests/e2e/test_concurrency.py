@@ -53,7 +53,8 @@ def test_requests_in_flight_reach_the_gate_and_never_exceed_it(shop: Workshop, g
 def test_a_suite_shares_its_endpoints_gate(shop: Workshop) -> None:
     suite = "[model]\nmax_concurrent = 64\n[env]\nnum_examples = -1\nrollouts_per_example = 4\n"
     for number, size in enumerate((64, 48, 48)):
-        suite += f'[[eval]]\nenv.env_id = "sums"\nenv.name = "part-{number}"\nenv.env_args = {{size = {size}, first = {number * 100}}}\n'
+        suite += f'[[eval]]\nenv.env_id = "sums"\nenv.name = "part-{number}"\n'
+        suite += f"env.env_args = {{size = {size}, first = {number * 100}}}\n"
     shop.write("suite.toml", suite)
     with shop.bench_serve("--env", "sums", "-a", '{"size": 400}', "--latency", "250", "--sigma", "0.3") as server:
         done = shop.bench("run", "suite.toml", "-m", "reference/oracle", "-b", server.url, "--json", "-q")

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,18 +16,23 @@ from documented_session import Session, shape, stock
 from hub_server import HubServer
 
 EXCUSED = {
-    "make setup": "installs; .ci/run does it in a fresh virtual environment",
-    "make quickstart": "installs; .ci/run does it in a fresh virtual environment",
-    "make check": "would call this test again; .ci/run does it",
-    "make test": "would call this test; .ci/run runs `make test-all`, which is this and the slow tests",
+    "make test": "would call this test; .ci/run runs `make test-all`, which is `make test` and the slow tests",
     "pip install -e .": "installs; tests/envs/test_guide.py builds and inspects the wheel",
 }
 """Commands that are not run here, and who answers for them."""
 
+RECIPES = {"make quickstart": "bench run configs/eval/quickstart.toml"}
+"""Targets that install first, which .ci/run does in a fresh virtual environment; here only what they do then is run."""
+
 
 def doing(path: Path) -> list[Step]:
     """What the test does of a page or configuration."""
-    return [step for step in steps(path) if step.text not in EXCUSED]
+    wanted = (step for step in steps(path) if not is_excused(step))
+    return [replace(step, text=RECIPES.get(step.text, step.text)) for step in wanted]
+
+
+def is_excused(step: Step) -> bool:
+    return step.kind == "command" and step.text in EXCUSED
 
 
 def has_work(path: Path) -> bool:
@@ -66,22 +72,49 @@ def check_shown(step: Step, printed: str) -> None:
     assert not missing, f"{step.where} shows what was not printed:\n" + "\n".join(missing) + f"\n\nprinted:\n{printed}"
 
 
+def shown_error(page: str) -> str:
+    """The only error that a page shows."""
+    [text] = [s.text for s in steps(ROOT / page) if s.kind == "shown" and s.text.startswith("error: ")]
+    return shape(text)
+
+
+@pytest.mark.slow
+def test_a_refused_resume_reads_as_the_guide_shows_it(tmp_path: Path, hub: HubServer) -> None:
+    run = "bench run gsm8k -n 2 -m my-model -b http://localhost:8000/v1"
+    with Session(tmp_path, hub) as reader:
+        assert reader.type(f"{run} -T 0.7").returncode == 0
+        refused = reader.type(f"{run} -T 1.0 --resume")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert shape(refused.stderr) == shown_error("docs/guides/running.md")
+
+
+def test_an_unknown_key_reads_as_the_guide_shows_it(tmp_path: Path, hub: HubServer) -> None:
+    with Session(tmp_path, hub) as reader:
+        (reader.cwd / "suite.toml").write_text('[[eval]]\n[eval.env]\nenv_id = "gsm8k"\nnum_exmaples = 5\n')
+        refused = reader.type("bench run suite.toml -m reference/oracle")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert shape(refused.stderr) == shown_error("docs/guides/suites.md")
+
+
 def test_every_command_is_run_or_excused() -> None:
-    run = {step.where for path in BUSY for step in doing(path)}
-    strange = [f"{step.where}: {step.text}" for step in commands() if step.where not in run and not is_excused(step)]
-    assert not strange, "neither run nor excused:\n" + "\n".join(strange)
-    unknown = [step for step in commands() if not is_excused(step) and step.text.split()[0] not in ("bench", "curl")]
-    assert not unknown, f"no command of ours; run it elsewhere and say so in EXCUSED: {unknown}"
+    run = {step.where: step.text.split()[0] for path in BUSY for step in doing(path)}
+    strange = [
+        f"{step.where}: {step.text}"
+        for step in commands()
+        if not is_excused(step) and run.get(step.where) not in ("bench", "curl")
+    ]
+    assert not strange, "neither run here nor excused with a reason:\n" + "\n".join(strange)
 
 
-def is_excused(step: Step) -> bool:
-    return step.text in EXCUSED
-
-
-def test_excuses_are_not_older_than_the_commands() -> None:
-    assert {step.text for step in commands()} >= set(EXCUSED)
+def test_excuses_and_recipes_are_not_older_than_what_they_stand_for() -> None:
+    assert {step.text for step in commands()} >= {*EXCUSED, *RECIPES}
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert all(f"\nmake {target}\n" in ci for target in ("setup", "quickstart", "check", "test-all"))
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target, recipe in RECIPES.items():
+        assert re.search(
+            rf"^{target.removeprefix('make ')}:.*\n\t\$\(BIN\)/{re.escape(recipe)}\n\n", makefile, re.MULTILINE
+        )
 
 
 def test_no_command_hides_in_an_indented_block() -> None:
@@ -146,6 +179,17 @@ def test_every_page_of_docs_is_listed() -> None:
     for path in sorted((ROOT / "docs").rglob("*.md")):
         name = path.relative_to(ROOT / "docs").as_posix()
         assert name == "README.md" or f"({name})" in listed
+
+
+def test_the_architecture_names_every_room() -> None:
+    text = (ROOT / "docs" / "concepts" / "architecture.md").read_text(encoding="utf-8")
+    rooms = [
+        path
+        for path in (ROOT / "harness").iterdir()
+        if not path.name.startswith(("_", ".")) and path.suffix != ".typed"
+    ]
+    names = [f"`{path.name}/`" if path.is_dir() else f"`{path.stem}`" for path in rooms]
+    assert [name for name in names if name not in text] == []
 
 
 def test_every_checked_in_suite_is_known_to_the_tests_that_resolve_them() -> None:

@@ -117,6 +117,11 @@ def read_all(master: int) -> str:
         (("sums", "-m", "reference/oracle", "-a", '{"sise": 3}'), "did you mean 'size'?"),
         (("sums", "-m", "reference/oracle", "-x", '{"sise": 3}'), "env.extra_env_kwargs.sise"),
         (("sums", "-m", "reference/orcle"), "reference/orcle"),
+        (
+            ("sums", "-m", "reference/oracle", "-S", '{"stream": true}'),
+            "sampling_args.stream: streamed replies are not",
+        ),
+        (("sums", "-m", "reference/oracle", "-S", '{"n": 3}'), "use -r 3 for more rollouts"),
         (("sums", "-m", "reference/oracle", "-C", "reward"), "reward"),
         (("sums", "-m", "reference/oracle", "-C", "correct"), "correct"),
     ],
@@ -208,14 +213,19 @@ def test_one_environment_twice_is_two_runs_that_resume_apart(shop: Workshop) -> 
     assert len({run["path"] for run in first.runs}) == 2
 
 
-def test_runs_that_nothing_tells_apart_are_said_and_still_resume_apart(shop: Workshop) -> None:
+def test_runs_that_nothing_tells_apart_do_not_resume_into_each_other(shop: Workshop) -> None:
     args = ["run", "sums,sums", "-n", "3", "-r", "1", "-m", "reference/oracle", "--json"]
     first = shop.bench(*args)
     assert first.code == 0, first.err
     assert "2 runs are called 'sums' with model reference/oracle; give each a `name`" in first.said
     again = shop.bench(*args, "--resume")
-    assert again.code == 0, again.err
-    assert {run["path"] for run in again.runs} == {run["path"] for run in first.runs}
+    assert (again.code, again.out) == (2, "")
+    assert "two runs called 'sums' would both go on with" in again.said
+    for run in first.runs:
+        config = f"{run['path']}/config.toml"
+        one = shop.bench("run", config, "--resume-from", run["path"], "--json", "--set", "env.num_examples=4")
+        assert one.code == 0, one.err
+        assert (one.run["path"], one.run["summary"]["scored"]) == (run["path"], 4)
 
 
 # What is kept
@@ -243,8 +253,8 @@ def test_results_go_where_they_are_told(shop: Workshop) -> None:
 
 def test_a_run_is_repeated_from_its_own_config(shop: Workshop) -> None:
     first = shop.bench(
-        "run", "sums", "-n", "7", "-r", "2", "-m", "reference/noisy?accuracy=0.5&seed=9", "-a", '{"size": 20}', "-T", "0.3",
-        "--shuffle", "--shuffle-seed", "5", "-c", "3", "--timeout", "60", "--json",
+        "run", "sums", "-n", "7", "-r", "2", "-m", "reference/noisy?accuracy=0.5&seed=9", "-a", '{"size": 20}',
+        "-T", "0.3", "--shuffle", "--shuffle-seed", "5", "-c", "3", "--timeout", "60", "--json",
     )  # fmt: skip
     assert first.code == 0, first.err
     run = shop.cwd / first.run["path"]

@@ -150,7 +150,7 @@ from harness.engine.plan import Plan, identity_of
 info = {name: {"b": 1, "a": [1, {"z": None, "é": 2.5}]} for name in ("x", "y", "naïve", "😀")}
 rows = [{"question": f"q{n}", "answer": str(n), "info": {**info, "n": n}} for n in range(20)]
 environment = SingleTurnEnv(dataset=rows, sampling_args={"top_p": 1, "stop": ["a", "b"], "seed": 3})
-flags = {"model": "reference/oracle", "num_examples": -1, "shuffle": True, "env_args": '{"b": 1, "a": {"d": 1, "c": 2}}'}
+flags = {"model": "reference/oracle", "num_examples": -1, "shuffle": True, "env_args": '{"b": 1, "a": {"d": 1}}'}
 run = resolve("reverse-text", flags).runs[0]
 plan = Plan(environment, run, identity_of(run, environment))
 print(json.dumps([item.key for example in plan.examples() for item in plan.items(example)]))

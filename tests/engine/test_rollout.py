@@ -59,6 +59,10 @@ def make(environment: Environment, *replies: object, timeout: float | None = Non
     return asyncio.run(made(environment, *replies, timeout=timeout, retries=retries))
 
 
+def said(record: Generated | Failed) -> list[str]:
+    return [message["content"] for message in cast(Messages, record.completion)]
+
+
 # Generating
 
 
@@ -69,7 +73,7 @@ def test_a_rollout_is_what_was_said_what_it_cost_and_what_scoring_reads() -> Non
 
     record = make(Talk(remember), reply(), reply("more"), reply("done"))
     assert isinstance(record, Generated)
-    assert [message["content"] for message in record.completion] == ["yes", "and?", "more", "and?", "done"]
+    assert said(record) == ["yes", "and?", "more", "and?", "done"]
     assert (record.key, record.example_key, record.rollout_index) == (ITEM.key, ITEM.example.key, 0)
     assert (record.stop_condition, record.is_truncated, record.attempts) == ("max_turns_reached", False, 1)
     assert record.usage == Usage(21, 9, requests=3)
@@ -93,7 +97,7 @@ def test_a_failed_call_keeps_what_was_said_and_paid_for(error: ModelError, reaso
         "generation",
         str(error),
     )
-    assert [message["content"] for message in cast(Messages, record.completion)] == ["first", "and?"]
+    assert said(record) == ["first", "and?"]
     assert record.usage == Usage(7, 3, requests=1)
 
 
@@ -157,7 +161,7 @@ def test_a_rollout_starts_again_after_what_may_heal() -> None:
     environment = Talk()
     record = make(environment, reply("lost"), flaky, reply("a"), flaky, reply("b"), retries=2)
     assert isinstance(record, Generated)
-    assert [message["content"] for message in record.completion][0] == "b"
+    assert said(record)[0] == "b"
     assert (record.attempts, environment.cleaned) == (3, 3)
     assert record.usage.requests == 5, "what the lost attempts cost is in the bill"
 

@@ -166,15 +166,15 @@ def journals(draw: st.DrawFn) -> tuple[int, int, list[tuple[int, int, Event]]]:
     """A plan's size, and lines of any number of sessions over it, each legal after those before."""
     examples, rollouts = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     places = [(index, rollout) for index in range(examples) for rollout in range(rollouts)]
-    told: dict[tuple[int, int], str] = {}
+    told: dict[tuple[int, int], Event] = {}
     events: list[tuple[int, int, Event]] = []
     for place in draw(st.lists(st.sampled_from(places), max_size=24)):
         # A score needs something to be about; anything may be generated again, or fail when it is tried again.
-        choices = "GF" if told.get(place) != "G" else "GFSU"
+        choices: list[Event] = ["G", "F"] if told.get(place) != "G" else ["G", "F", "S", "U"]
         event = draw(st.sampled_from(choices))
-        if event in "GF":
+        if event in ("G", "F"):
             told[place] = event
-        events.append((*place, event))  # type: ignore[arg-type]
+        events.append((*place, event))
     return examples, rollouts, events
 
 
@@ -251,11 +251,12 @@ def carried_out(todos: list[Todo], *, score: bool) -> list[tuple[int, int, Event
     """What a run adds to its journal: everything generates, then everything complete is scored."""
     done: list[tuple[int, int, Event]] = []
     place = [(todo.item.example.index, todo.item.rollout_index) for todo in todos]
-    done += [(*at, "G") for at, todo in zip(place, todos, strict=True) if todo.recorded is None]
+    done += [(index, rollout, "G") for (index, rollout), todo in zip(place, todos, strict=True) if not todo.recorded]
     if not score:
         return done
     for at, todo in zip(place, todos, strict=True):
-        done.append((*at, "U" if todo.group is not None and todo.group.lost else "S"))
+        event: Event = "U" if todo.group is not None and todo.group.lost else "S"
+        done.append((*at, event))
     return done
 
 
@@ -322,7 +323,7 @@ def test_examples_that_are_gone_are_counted(tmp_path: Path) -> None:
     recorded = write(path, plan, [(0, 0, "G")])
     path.write_bytes(path.read_bytes() + encode(gone("once")) + encode(gone("upon")))
     recorded = Recorded.load(path)
-    with pytest.raises(ResumeRefused, match="2 of 3 recorded examples are gone.*; start a new run without --resume"):
+    with pytest.raises(ResumeRefused, match=r"2 of 3 recorded examples are gone.*; start a new run without --resume"):
         check_growth(plan, recorded, {"num_examples": 2, "rollouts_per_example": 1})
 
 

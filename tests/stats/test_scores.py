@@ -17,7 +17,7 @@ NOTHING = Usage()
 
 
 def rewards(table: ScoreTable) -> list[list[float]]:
-    return table.rewards(table.groups())
+    return list(table.rewards())
 
 
 def test_a_rollout_that_is_set_again_is_replaced() -> None:
@@ -28,8 +28,8 @@ def test_a_rollout_that_is_set_again_is_replaced() -> None:
     assert len(table) == 2
     assert rewards(table) == [[1.0, 0.25]]
     assert table.metric_names == ("old", "new")
-    assert table.metric("old", table.groups()) == [[2.0]]
-    assert table.metric("new", table.groups()) == [[3.0]]
+    assert list(table.metric("old")) == [[2.0]]
+    assert list(table.metric("new")) == [[3.0]]
     assert not table.unscored()
     assert table.usage() == Usage(6, 8, requests=3)
     assert (table.marked(TRUNCATED), table.marked(EMPTY), table.marked(REFUSED)) == (0, 1, 0)
@@ -66,7 +66,7 @@ def test_the_table_is_a_dict_of_the_newest_outcomes(
     assert table.unscored() == Counter(reason for reward, _, reason, _ in model.values() if reward is None)
     assert table.usage().input_tokens == sum(number for _, _, _, number in model.values())
     for name in table.metric_names:
-        flat = [value for group in table.metric(name, table.groups()) for value in group]
+        flat = [value for group in table.metric(name) for value in group]
         assert flat == [v for key in sorted(model) if (v := model[key][1].get(name)) is not None]
 
 
@@ -83,7 +83,7 @@ def test_what_is_no_usable_number_is_no_score(reward: float) -> None:
     table.add(0, 0, reward, {"m": reward}, None, usage=NOTHING)
     assert rewards(table) == [[]]
     assert table.unscored() == {UNUSABLE: 1}
-    assert table.metric("m", table.groups()) == [[]]
+    assert list(table.metric("m")) == [[]]
 
 
 def test_an_unscored_rollout_always_has_a_reason() -> None:

@@ -14,7 +14,7 @@ from harness.types import Usage
 
 
 def rewards(table: ScoreTable) -> list[list[float]]:
-    return table.rewards(table.groups())
+    return list(table.rewards())
 
 
 def tallied(path: Path, lines: list[Record]) -> ScoreTable:
@@ -38,7 +38,7 @@ def test_every_outcome_is_counted_once(tmp_path: Path) -> None:
     assert table.unscored() == {"judge timeout": 1, "rate_limit": 1, "not scored": 1}
     assert table.usage() == Usage(47, 20, requests=4)
     assert sorted(table.seconds()) == [0.5] * 4
-    assert table.metric("correct", table.groups()) == [[1.0], [0.25]]
+    assert list(table.metric("correct")) == [[1.0], [0.25]]
 
 
 def test_a_retry_replaces_what_it_retries(tmp_path: Path) -> None:

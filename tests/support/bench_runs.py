@@ -79,7 +79,9 @@ class Running:
         number = len(list(folder.iterdir()))
         self._out, self._err = folder / f"{number:03d}.out", folder / f"{number:03d}.err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(command, cwd=cwd, env=dict(environ), **{"stdout": out, "stderr": err, **more})
+            self.process = subprocess.Popen(
+                command, cwd=cwd, env=dict(environ), **{"stdout": out, "stderr": err, **more}
+            )
 
     @property
     def out(self) -> str:

@@ -47,7 +47,9 @@ configs:
 
 
 def problems() -> list[dict[str, str]]:
-    """Questions that stand in for those of `openai/gsm8k`."""
+    """The test split of `openai/gsm8k`, or what stands in for it: on the Hub and in `PATH/test.jsonl` alike."""
+    if QUESTIONS.exists():
+        return [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()]
     from gsm8k.sample import problems as sample
 
     return [{"question": str(row["question"]), "answer": str(row["answer"])} for row in sample()]
@@ -120,15 +122,22 @@ class Session:
         path = os.pathsep.join([str(Path(sys.executable).parent), environ["PATH"]])
         return {**environ, "PATH": path, "PYTHONPATH": str(self.cwd), "NO_COLOR": "1"}
 
+    def type(self, text: str) -> subprocess.CompletedProcess[str]:
+        """Type a command, as a page has it, whatever comes of it."""
+        return self._start(["bash", "-c", self._adapt(text)])
+
     def _run(self, step: Step, command: list[str]) -> None:
-        done = subprocess.run(
-            command, cwd=self.cwd, env=self.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=PATIENCE, check=False,
-        )  # fmt: skip
+        done = self._start(command)
         said = f"{done.stdout}\n{done.stderr}"
         assert done.returncode == 0, f"{step.where}: {step.text}\nexit code {done.returncode}\n{said}"
         assert "Traceback" not in said, f"{step.where}: {step.text}\n{said}"
         self.printed += said
+
+    def _start(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=self.cwd, env=self.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=PATIENCE, check=False,
+        )  # fmt: skip
 
     def _serve(self, words: list[str]) -> str:
         command = [sys.executable, "-m", "harness.cli.main", "serve", "--port", "0", *words]
@@ -141,8 +150,6 @@ class Session:
         return _RUN.sub(lambda match: match["folder"] + self._newest(match["folder"]), text)
 
     def _questions(self) -> Path:
-        if QUESTIONS.exists():
-            return QUESTIONS
         path = self._folder / "test.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in problems()))
         return path

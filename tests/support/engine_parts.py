@@ -17,6 +17,7 @@ from harness.engine.progress import RunProgress
 from harness.engine.scheduler import Bounds, Group, Schedule, Todo
 from harness.errors import SystemicError
 from harness.records import Example, Failed, Generated, Item, Record, Scored
+from harness.store.atomic import durable_sync
 from harness.store.journal import Journal, read
 
 PATIENCE = 20.0
@@ -27,7 +28,7 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
     """Return when `condition` holds."""
     try:
         async with asyncio.timeout(PATIENCE):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - any condition, also one that no event tells of
                 await asyncio.sleep(0.001)
     except TimeoutError:
         raise AssertionError(f"never came true: {what or condition}") from None
@@ -222,7 +223,7 @@ async def standing(
     path: Path, todos: Iterable[Todo], bounds: Bounds, *, score: bool = True, fsync: Callable[[int], None] | None = None
 ) -> AsyncGenerator[Stand]:
     """A schedule over `todos` that writes a real journal at `path`; the block may end while it runs."""
-    journal = Journal.open(path, **({"fsync": fsync} if fsync else {}))
+    journal = Journal.open(path, fsync=fsync or durable_sync)
     executor, progress = HeldExecutor(), RunProgress("test", "test", "model", bounds.total)
     outcomes: list[int] = []
     schedule = Schedule(
