@@ -45,6 +45,8 @@ def execute(resolution: Resolution, options: RunOptions) -> int:
     Raises:
         UsageError: nothing was started, because the request is wrong.
     """
+    # Arrow's own allocator keeps what checkpoints free, a pool for each thread; the system's gives it back.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     missing_keys(resolution, os.environ)
     _check_hub(resolution)
     suite_id = new_run_id()

@@ -191,7 +191,7 @@ def conclude(run: Prepared, status: RunStatus) -> None:
     wall = (progress.finished or progress.started) - progress.started
     try:
         run.summary = summarize(
-            tally(run.folder.journal_path),
+            tally(run.writer.catch_up() if run.writer else Recorded.load(run.folder.journal_path)),
             pass_threshold=run.resolved.settings.env.pass_threshold,
             rollouts_per_example=run.plan.rollouts_per_example,
             planned=run.plan.total,

@@ -103,6 +103,16 @@ class DatasetWriter:
                 refresh_card(self._run)
             return count
 
+    def catch_up(self) -> Recorded:
+        """What the journal holds, read to its end: shared with the writer, so that a run keeps one account of it.
+
+        Raises:
+            StoreError: the journal cannot be read.
+        """
+        with self._guard:
+            self._note_outcomes()
+            return self._recorded
+
     def finish(self) -> int:
         """Writes all rows, sorted by example and rollout, and rebuilds the card of the parent folder.
 
@@ -144,10 +154,13 @@ class DatasetWriter:
             return
         self._parts = parts
 
-    def _add(self) -> int:
+    def _note_outcomes(self) -> None:
         for number, _, document in self._recorded.advance():
             if document["type"] != "generated" and not self._has_row(number):
                 self._due.add(number)
+
+    def _add(self) -> int:
+        self._note_outcomes()
         fresh = sorted(filter(self._recorded.is_done, self._due), key=self._recorded.place)
         if not fresh:
             return 0

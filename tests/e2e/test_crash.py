@@ -145,3 +145,22 @@ def tear(run: Path) -> bytes:
     last = whole.splitlines(keepends=True)[-1]
     journal.write_bytes(whole + last[: len(last) // 2])
     return whole
+
+
+def test_the_dataset_of_a_killed_run_lags_no_more_than_was_asked_for(shop: Workshop) -> None:
+    with shop.serving(args={"size": 60}, latency=0.1) as server:
+        args = [*command(server, "sums", 60, 2), "-c", "2", "-f", "5"]
+        running = shop.start(*args)
+        running.until(lambda: any(count(path.parent, "scored") >= 40 for path in shop.run_dirs()), "40 are scored")
+        kill(running)
+    run = shop.run_dir()
+    table, scored = rows(run), count(run, "scored")
+    # Five that wait, five that are being written, and what comes to its outcome meanwhile.
+    assert scored - len(table) <= 15
+    on_disk = {line["key"]: line for line in lines(run) if line["type"] == "generated"}
+    assert len({(row["example_id"], row["rollout_index"]) for row in table}) == len(table) <= len(on_disk)
+    loaded = shop.python(LOADED, str(run.parent), run.name)
+    assert loaded == len(table), "what is there can be used"
+
+
+LOADED = "import sys; from datasets import load_dataset; print(load_dataset(*sys.argv[1:], split='train').num_rows)"

@@ -497,10 +497,11 @@ GROW = (
 import sys
 from pathlib import Path
 from harness.store.dataset import DatasetWriter
+from harness.store.recorded import Recorded
 from harness.store.rows import Columns
 from harness.store.tally import tally
 run = Path(sys.argv[1])
-table = tally(run / "journal.jsonl")
+table = tally(Recorded.load(run / "journal.jsonl"))
 assert len(table) == int(sys.argv[2])
 writer = DatasetWriter(run, Columns("sums", "m", ("correct",), ("turn",)))
 writer.checkpoint()

@@ -8,7 +8,7 @@ from store_samples import example, failed, generated, rollouts, scored, write
 
 from harness.records import Example, Record
 from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
-from harness.store import tally as tally_module
+from harness.store.recorded import Recorded
 from harness.store.tally import tally
 from harness.types import Usage
 
@@ -19,7 +19,7 @@ def rewards(table: ScoreTable) -> list[list[float]]:
 
 def tallied(path: Path, lines: list[Record]) -> ScoreTable:
     write(path, lines)
-    return tally(path)
+    return tally(Recorded.load(path))
 
 
 def test_every_outcome_is_counted_once(tmp_path: Path) -> None:
@@ -50,8 +50,8 @@ def test_a_retry_replaces_what_it_retries(tmp_path: Path) -> None:
 
 
 def test_a_score_long_after_its_rollout_is_joined(tmp_path: Path) -> None:
-    """Scoring after all generation: more wait than are remembered, so the early ones are read back."""
-    count = tally_module.WAITING + 500
+    """Scoring after all generation."""
+    count = 500
     lines = sorted(rollouts(count), key=lambda record: record.kind == "scored")
     lines[-1] = scored(count - 1, reward=None, reasons={"*": "group incomplete"})
     table = tallied(tmp_path / "journal.jsonl", lines[:-2] + lines[-1:])

@@ -1,0 +1,149 @@
+"""Runs side by side in one process: what they share, how they are stopped, and that none can end another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from engine_parts import until
+
+from harness.config.resolver import resolve
+from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
+from harness.engine.suite import Suite
+
+HELD = """
+import asyncio
+from harness import Rubric, SingleTurnEnv, teardown
+
+class Held(SingleTurnEnv):
+    waiting = 0
+    torn_down = 0
+    release = None
+
+    async def setup_state(self, state):
+        if state["answer"] == "hold":
+            Held.waiting += 1
+            await asyncio.Event().wait()
+
+    def reference_reply(self, example, messages):
+        return "yes"
+
+    @teardown
+    async def count(self):
+        Held.torn_down += 1
+
+class Broken(Rubric):
+    @property
+    def needs_live_state(self):
+        return 1 / 0
+
+async def fine():
+    return 1.0
+
+def load_environment(answers=("a", "b", "c"), broken=False):
+    rows = [{"question": f"{n}", "answer": answer} for n, answer in enumerate(answers)]
+    return Held(dataset=rows, rubric=(Broken if broken else Rubric)([fine]))
+"""
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Prepared]]:
+    """Runs of `held_<n>` modules that exist for this test alone, one for each given set of arguments."""
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "modules").mkdir()
+    name = f"held_{abs(hash(tmp_path)) % 10**12}"
+    (tmp_path / "modules" / f"{name}.py").write_text(HELD)
+
+    def make(*args: dict[str, object], **options: object) -> list[Prepared]:
+        suite = "".join(f'[[eval]]\nenv_id = "{name}"\nname = "run-{n}"\n' for n, _ in enumerate(args))
+        for number, each in enumerate(args):
+            text = ", ".join(f"{key} = {json.dumps(value)}" for key, value in each.items())
+            suite = suite.replace(f'name = "run-{number}"\n', f'name = "run-{number}"\nenv_args = {{ {text} }}\n')
+        (tmp_path / "suite.toml").write_text(suite)
+        flags = {"model": "reference/oracle", "num_examples": -1, "rollouts_per_example": 1, **options}
+        resolution = resolve("suite.toml", flags)
+        runs = prepare(resolution.runs, [progress_of(run) for run in resolution.runs], StartOptions())
+        assert not [run.error for run in runs if isinstance(run, Failed)]
+        return [run for run in runs if isinstance(run, Prepared)]
+
+    return make
+
+
+def status(run: Prepared) -> str:
+    return json.loads(run.folder.manifest_path.read_text())["status"]
+
+
+def test_what_does_not_finish_within_the_drain_is_given_up(prepared: Callable[..., list[Prepared]]) -> None:
+    quick, held = prepared({}, {"answers": ["a", "hold", "hold"]})
+
+    async def main() -> None:
+        suite = Suite([quick, held], drain=0.1)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(suite.run())
+            await until(lambda: held.environment.waiting == 2 and held.progress.scored == 1)  # type: ignore[attr-defined]
+            await until(lambda: quick.progress.state == "done")
+            suite.interrupt()
+            suite.interrupt()
+
+    asyncio.run(main())
+    assert (quick.progress.state, held.progress.state) == ("done", "interrupted")
+    assert (status(quick), status(held)) == ("done", "interrupted")
+    assert held.summary is not None
+    assert (held.summary.scored, held.summary.unscored, held.summary.not_run) == (1, {}, 2)
+    assert held.progress.generating == 0
+
+
+def test_runs_of_one_environment_share_it_and_it_is_torn_down_once(prepared: Callable[..., list[Prepared]]) -> None:
+    first, second, other = prepared({}, {}, {"answers": ["z"]})
+    assert first.environment is second.environment
+    assert first.environment is not other.environment
+    asyncio.run(Suite([first, second, other]).run())
+    assert [run.progress.state for run in (first, second, other)] == ["done"] * 3
+    assert type(first.environment).torn_down == 2  # type: ignore[attr-defined]
+
+
+def test_a_bug_in_one_run_is_noted_there_and_ends_no_other(
+    prepared: Callable[..., list[Prepared]], caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = prepared({}, {"broken": True})
+    asyncio.run(Suite([good, bad]).run())
+    assert (good.progress.state, bad.progress.state) == ("done", "failed")
+    assert bad.progress.note == "internal error: ZeroDivisionError: division by zero"
+    assert status(bad) == "stopped"
+    assert [record.message for record in caplog.records] == ["run run-1"]
+    assert type(good.environment).torn_down == 2  # type: ignore[attr-defined]
+
+
+def test_a_folder_that_vanishes_ends_its_run_alone(prepared: Callable[..., list[Prepared]]) -> None:
+    good, lost = prepared({}, {"answers": ["a", "hold"]})
+
+    async def main() -> None:
+        suite = Suite([good, lost], drain=0.1)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(suite.run())
+            await until(lambda: lost.progress.scored == 1 and good.progress.state == "done")
+            await asyncio.to_thread(shutil.rmtree, lost.folder.path)
+            suite.interrupt()
+
+    asyncio.run(main())
+    assert (good.progress.state, lost.progress.state) == ("done", "failed")
+    assert str(lost.folder.path) in lost.progress.note
+    assert good.summary is not None and good.summary.scored == 3
+
+
+def test_an_interrupt_before_the_first_rollout_starts_none(prepared: Callable[..., list[Prepared]]) -> None:
+    [run] = prepared({"answers": ["hold"] * 3})
+
+    async def main() -> None:
+        suite = Suite([run])
+        suite.interrupt()
+        await suite.run()
+
+    asyncio.run(main())
+    assert (run.progress.state, run.environment.waiting) == ("interrupted", 0)  # type: ignore[attr-defined]
+    assert run.summary is not None and run.summary.not_run == 3
