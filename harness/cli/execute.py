@@ -152,6 +152,7 @@ def _record_suite(resolution: Resolution, options: RunOptions, suite_id: str, ru
 def _push(runs: Sequence[Prepared], display: Display) -> list[tuple[Prepared, PublishError]]:
     """Publish the runs that ask for it; returns those that could not be."""
     failures: list[tuple[Prepared, PublishError]] = []
+    display.tick()  # how the runs ended comes before what became of them
     for run in runs:
         save = run.resolved.settings.save
         if not save.save_to_hf_hub or run.progress.state != "done":
@@ -185,7 +186,7 @@ def _report(
             path,
             has_data=run is example,
             is_pushed=run.resolved.settings.save.save_to_hf_hub,  # by now, below, or when it has gone on to its end
-            resume=None if progress.state == "done" else _resume_command(run),
+            resume=_resume_command(run),
         )
         if unpublished:
             steps += (f"publish: {_push_command(run)}",)
@@ -195,9 +196,14 @@ def _report(
     )  # fmt: skip
 
 
-def _resume_command(run: Prepared) -> str:
+def _resume_command(run: Prepared) -> str | None:
+    """What makes up for what is missing; None if nothing is."""
+    is_done = run.progress.state == "done"
+    if is_done and not run.progress.unscored:
+        return None
+    again = " --retry-failed" if is_done else ""
     config = shlex.quote(str(run.folder.config_path))
-    return f"bench run {config} --resume-from {shlex.quote(str(run.folder.path))}"
+    return f"bench run {config} --resume-from {shlex.quote(str(run.folder.path))}{again}"
 
 
 def _push_command(run: Prepared) -> str:

@@ -47,7 +47,7 @@ class LazyCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Import the command, and let it take over."""
-        app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         app.command(name=self.name)(getattr(importlib.import_module(self._entry.module), self._entry.function))
         return typer.main.get_command(app).make_context(info_name, args, parent, **extra)
 
@@ -64,7 +64,8 @@ app = typer.Typer(
     cls=LazyGroup,
     add_completion=False,
     no_args_is_help=True,
-    rich_markup_mode=None,  # importing rich for one page of help would cost as much as everything else
+    # rich's help would cost as much as everything else, and at 80 columns it cuts the names of flags.
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )

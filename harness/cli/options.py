@@ -13,9 +13,6 @@ import typer
 from harness.config.checks import NONE_WORD
 from harness.config.schema import SETTINGS, SHORTCUTS, Kind, Setting, Shortcut
 
-_PANELS = {"env": "Environment", "model": "Model", "save": "Results"}
-_RUN_PANEL = "This invocation"
-
 _TYPES: Mapping[Kind, Any] = {
     "string": str,
     "integer": str,
@@ -105,7 +102,6 @@ def _setting_parameter(setting: Setting) -> inspect.Parameter:
         *names,
         help=f"{setting.doc} [{_built_in(setting)}]",
         metavar=_METAVARS[door.kind],
-        rich_help_panel=_PANELS[setting.group],
         show_default=False,
     )
     return _parameter(setting.key, Annotated[_TYPES[door.kind] | None, option], None)
@@ -122,19 +118,15 @@ def _built_in(setting: Setting) -> str:
 
 
 def _shortcut_parameter(shortcut: Shortcut) -> inspect.Parameter:
-    group = shortcut.path[0] if shortcut.path else "model"
     option = typer.Option(
         *shortcut.flags,
         help=shortcut.doc,
         metavar=_METAVARS[shortcut.kind],
-        rich_help_panel=_PANELS[group],
         show_default=False,
     )
     return _parameter(shortcut.key, Annotated[_TYPES[shortcut.kind] | None, option], None)
 
 
 def _invocation_parameter(name: str, kind: Any, flags: tuple[str, ...], doc: str) -> inspect.Parameter:
-    option = typer.Option(
-        *flags, help=doc, metavar=_INVOCATION_METAVARS.get(name), rich_help_panel=_RUN_PANEL, show_default=False
-    )
+    option = typer.Option(*flags, help=doc, metavar=_INVOCATION_METAVARS.get(name), show_default=False)
     return _parameter(name, Annotated[kind if kind is bool else kind | None, option], False if kind is bool else None)

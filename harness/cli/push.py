@@ -48,6 +48,8 @@ def push(
         typer.echo(json.dumps(dataclasses.asdict(result)))
         return
     typer.echo(f"{result.url} ({'private' if result.private else 'public'}, commit {result.commit[:8]})")
+    if public and result.private:
+        typer.echo("note: the repository is a private one and stays so; --public is for a new one", err=True)
     typer.echo(f'Load it: datasets.load_dataset("{result.repo}", "{result.config}", split="train")', err=True)
 
 

@@ -228,7 +228,11 @@ def _pass_meaning(results: Sequence[RunReport]) -> list[str]:
     thresholds = sorted({summary.pass_threshold for summary in summaries if summary.pass_at_k})
     if not thresholds:
         return []
-    return [f"pass@k, pass^k: a rollout passes with a reward of at least {', '.join(f'{t:g}' for t in thresholds)}"]
+    words = "pass@k, pass^k: a rollout passes with a reward of at least"
+    if len(thresholds) == 1:
+        return [f"{words} {thresholds[0]:g}"]
+    named = dict.fromkeys((clean(r.name, 80), r.summary.pass_threshold) for r in results if r.summary is not None)
+    return [f"{words} {', '.join(f'{threshold:g} ({name})' for name, threshold in named)}"]
 
 
 def _interval_meaning(labels: Sequence[str], results: Sequence[RunReport]) -> list[str]:
@@ -244,7 +248,7 @@ def _remarks(result: RunReport) -> list[str]:
     """What the numbers alone would hide."""
     remarks: list[str] = []
     if result.state != "done" or result.note:
-        note = clean(result.note)
+        note = clean(result.note, 2000)
         remarks.append(f"{result.state}: {note}" if note and result.state != "done" else note or result.state)
     summary = result.summary
     if summary is None:

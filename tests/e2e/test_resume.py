@@ -62,6 +62,7 @@ def contents(run: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
+@pytest.mark.slow
 def test_growing_n_and_r_asks_only_for_what_is_new(shop: Workshop) -> None:
     model = "reference/noisy?accuracy=0.5&seed=2"
     with shop.serving() as server:

@@ -129,6 +129,7 @@ def test_a_signal_while_an_environment_loads(shop: Workshop) -> None:
     assert shop.run_dirs() == [], "no run has begun"
 
 
+@pytest.mark.slow
 def test_a_suite_is_interrupted_as_a_whole(shop: Workshop) -> None:
     shop.write(
         "suite.toml",
