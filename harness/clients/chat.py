@@ -133,7 +133,7 @@ class ChatClient:
         """
         request = build_request(call)
         headers = self._headers_of(call)
-        transport = self._transport or self._open()
+        transport = self._transport or self.open()
         limiter, health, clock = self.limiter, self.health, self._clock
         tokens = 0
         if limiter.counts_tokens:
@@ -239,12 +239,15 @@ class ChatClient:
             return {name: value for name, value in headers.items() if name.lower() != ROLLOUT_HEADER.lower()}
         return headers
 
-    def _open(self) -> Transport:
-        """Connect lazily: aiohttp is imported, and a session belongs to a loop, only when there is something to ask."""
+    def open(self) -> Transport:
+        """Make ready for the first request, unless that was done: aiohttp is imported late, and a session is a loop's.
+        Nothing is sent."""
         from harness.clients.transport import Transport
 
         if self._closed:
             raise RuntimeError(f"the client of {self.target.label} is closed")
+        if self._transport is not None:
+            return self._transport
         headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
         if self.target.key:
             headers["Authorization"] = f"Bearer {self.target.key}"

@@ -126,6 +126,11 @@ class ClientPool:
             raise ConfigError("a model needs at least one endpoint")
         return members[0][0] if len(members) == 1 else Replicas(members)
 
+    def open(self) -> None:
+        """Make every client ready, so that what is imported late is no part of the first rollouts. Sends nothing."""
+        for client in self._clients.values():
+            client.open()
+
     async def close(self) -> None:
         """Close every client; idempotent."""
         while self._clients:

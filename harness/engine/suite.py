@@ -120,6 +120,7 @@ class Suite:
         try:
             if run.is_saved:
                 run.writer = await asyncio.to_thread(DatasetWriter, run.folder.path, Columns.of(run.manifest))
+            pool.open()
             run.progress.started = time.monotonic()
             async with Checkpoints(run.writer, run.resolved.settings.save.save_every) as checkpoints:
                 systemic = await self._passes(run, executor, journal, checkpoints)

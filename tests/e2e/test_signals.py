@@ -37,6 +37,20 @@ def load_environment():
 """
 
 
+BLOCKING = """
+import pathlib, time
+from harness import Rubric, SingleTurnEnv
+
+class Blocking(SingleTurnEnv):
+    async def setup_state(self, state):
+        pathlib.Path("blocked").touch()
+        time.sleep(600)
+
+def load_environment():
+    return Blocking(dataset=[{"question": "q", "answer": "a"}], rubric=Rubric())
+"""
+
+
 def started(shop: Workshop, server: Server, *more: str) -> Running:
     return shop.start(
         "run", "sums", "-n", "20", "-r", "2", "-c", "4", "-m", "reference/noisy?accuracy=0.5&seed=1", "-b", server.url,
@@ -111,6 +125,18 @@ def test_a_third_signal_leaves_even_a_cleanup_that_hangs(shop: Workshop) -> None
     running.says("stopping")
     running.send(signal.SIGTERM)
     # Nothing can be seen of the second: it waits for the cleanup, as it should.
+    insist(running)
+
+
+def test_a_third_signal_leaves_even_code_that_blocks_the_event_loop(shop: Workshop) -> None:
+    shop.environment("blocking", BLOCKING)
+    running = shop.start("run", "blocking", "-m", "null", "-b", "http://127.0.0.1:9/v1")
+    running.until(lambda: (shop.cwd / "blocked").exists(), "it blocks")
+    insist(running)
+
+
+def insist(running: Running) -> None:
+    """Press Ctrl-C again and again, as people do: signals that come too fast are one."""
     deadline = time.monotonic() + 30
     while running.process.poll() is None and time.monotonic() < deadline:
         running.send(signal.SIGINT)

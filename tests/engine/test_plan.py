@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import Rubric, SingleTurnEnv
@@ -25,12 +25,12 @@ def rows(count: int) -> list[dict[str, Any]]:
     return [{"question": f"question {index}", "answer": str(index)} for index in range(count)]
 
 
-def settings(**flags: object) -> ResolvedRun:
+def resolved(**flags: object) -> ResolvedRun:
     return resolve("reverse-text", {"model": "reference/oracle", **flags}).runs[0]
 
 
 def plan_of(dataset: list[dict[str, Any]], **flags: object) -> Plan:
-    return Plan(SingleTurnEnv(dataset=dataset), settings(**flags), IDENTITY)
+    return Plan(SingleTurnEnv(dataset=dataset), resolved(**flags), IDENTITY)
 
 
 def asked(plan: Plan) -> list[str]:
@@ -70,9 +70,10 @@ def test_only_group_rewards_make_groups() -> None:
         return [1.0 for _ in completions]
 
     assert not plan_of(rows(1)).is_group
-    assert Plan(SingleTurnEnv(dataset=rows(1), rubric=Rubric([spread])), settings(), IDENTITY).is_group
+    assert Plan(SingleTurnEnv(dataset=rows(1), rubric=Rubric([spread])), resolved(), IDENTITY).is_group
 
 
+@settings(max_examples=50, deadline=None)
 @given(count=st.integers(1, 60), seed=st.integers(0, 10**9), sizes=st.tuples(st.integers(1, 60), st.integers(1, 60)))
 def test_a_larger_shuffled_plan_begins_with_the_smaller_one(count: int, seed: int, sizes: tuple[int, int]) -> None:
     small, large = sorted(sizes)
@@ -110,14 +111,14 @@ def test_equal_rows_are_told_apart_and_keep_their_number() -> None:
 )
 def test_keys_cover_environment_and_model(other: dict[str, Any]) -> None:
     environment = SingleTurnEnv(dataset=rows(2))
-    assert not set(keys(Plan(environment, settings(), IDENTITY))) & set(keys(Plan(environment, settings(), other)))
+    assert not set(keys(Plan(environment, resolved(), IDENTITY))) & set(keys(Plan(environment, resolved(), other)))
 
 
 def test_identity_names_what_changes_results_and_nothing_else() -> None:
     environment = SingleTurnEnv(dataset=rows(2), sampling_args={"temperature": 0.5, "top_p": 1})
 
     def identity(**flags: object) -> dict[str, Any]:
-        return identity_of(settings(**flags), environment)
+        return identity_of(resolved(**flags), environment)
 
     same: list[dict[str, object]] = [
         {"max_concurrent": 3}, {"request_retries": 1}, {"request_timeout": 5}, {"num_examples": 50}, {"rpm": 7},
@@ -137,8 +138,8 @@ def test_identity_names_what_changes_results_and_nothing_else() -> None:
 
 def test_the_embedded_servers_address_is_nobodys_identity() -> None:
     environment = SingleTurnEnv(dataset=rows(1))
-    assert identity_of(settings(), environment)["model"]["urls"] == []
-    elsewhere = settings(model="m", api_base_url="http://127.0.0.1:9/v1/")
+    assert identity_of(resolved(), environment)["model"]["urls"] == []
+    elsewhere = resolved(model="m", api_base_url="http://127.0.0.1:9/v1/")
     assert identity_of(elsewhere, environment)["model"]["urls"] == ["http://127.0.0.1:9/v1"]
 
 
