@@ -11,6 +11,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Generator, Sequence
+from types import FrameType
 
 import uvloop
 
@@ -18,7 +19,7 @@ from harness.cli.options import RunOptions
 from harness.config.resolver import Resolution, missing_keys
 from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import DRAIN_SECONDS, Suite
-from harness.errors import PublishError
+from harness.errors import PublishError, StoreError
 from harness.redact import redactor
 from harness.report.advice import next_steps
 from harness.report.live import Display, open_display
@@ -56,19 +57,26 @@ def execute(resolution: Resolution, options: RunOptions) -> int:
     with _results_alone_on_stdout(), display, _logging_to(display, verbose=options.verbose):
         runs = prepare(resolution.runs, progress, start)
         ready = [run for run in runs if isinstance(run, Prepared)]
-        _say_what_is_less(ready, display)
+        _say_what_differs(ready, display)
         _record_suite(resolution, options, suite_id, ready)
         interrupted = _drive(ready, display)
-        failures = [] if interrupted else _push(ready, display)
+        failures = _left_unpublished(ready) if interrupted else _push(ready, display)
     example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
     reports = [_report(run, failures, example) for run in runs]
-    if options.json:
-        sys.stdout.buffer.write(result_json(reports))
-        sys.stdout.flush()
-    final_table(reports, make_console(stderr=options.json))
+    _show(reports, as_json=options.json)
     if interrupted:
         return INTERRUPTED
     return 1 if failures or not all(map(_is_good, reports)) else 0
+
+
+def _show(reports: Sequence[RunReport], *, as_json: bool) -> None:
+    try:
+        if as_json:
+            sys.stdout.buffer.write(result_json(reports))
+            sys.stdout.flush()
+        final_table(reports, make_console(stderr=as_json))
+    except OSError as error:  # a full disk behind stdout, say: the results themselves are kept
+        raise StoreError(f"cannot write to the terminal or file that shows the results: {error.strerror}") from error
 
 
 @contextlib.contextmanager
@@ -85,11 +93,16 @@ def _results_alone_on_stdout() -> Generator[None]:
         os.close(kept)
 
 
-def _say_what_is_less(runs: Sequence[Prepared], display: Display) -> None:
+def _say_what_differs(runs: Sequence[Prepared], display: Display) -> None:
+    """Where an environment makes a run other than it was asked for."""
     for run in runs:
-        asked, there = run.plan.asked_examples, run.plan.num_examples
+        name, asked, there = run.progress.name, run.plan.asked_examples, run.plan.num_examples
         if asked > there:
-            display.say(f"note: {run.progress.name}: -n {asked} asks for more than the {there} examples of its dataset")
+            display.say(f"note: {name}: -n {asked} asks for more than the {there} examples of its dataset")
+        if run.environment.rubric.needs_live_state and not run.resolved.settings.env.interleave_scoring:
+            display.say(
+                f"note: {name}: -N has no effect: its rubric needs live state, which later scoring would not have"
+            )
 
 
 def _check_hub(resolution: Resolution) -> None:
@@ -114,20 +127,28 @@ def _drive(runs: Sequence[Prepared], display: Display) -> bool:
         whole = asyncio.current_task()
         assert whole is not None
 
-        def on_signal() -> None:
-            nonlocal signals
-            signals += 1
-            if signals == 1:
+        def end(how_often: int) -> None:
+            if how_often == 1:
                 display.say(f"stopping: rollouts in flight get {DRAIN_SECONDS:g} s; press Ctrl-C again to quit now")
                 suite.interrupt()
-            elif signals == 2:
-                whole.cancel()
             else:
-                os._exit(INTERRUPTED)  # the journal is on disk; something here ignores being cancelled
+                display.say("quitting; once more leaves behind whatever is still being cleaned up")
+                whole.cancel()
 
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, on_signal)
-        await suite.run()
+        def on_signal(_number: int, _frame: FrameType | None) -> None:
+            nonlocal signals
+            signals += 1
+            if signals > 2:
+                os._exit(INTERRUPTED)  # the journal is on disk; something here ignores being cancelled
+            loop.call_soon_threadsafe(end, signals)
+
+        # Handlers of the interpreter and not of the loop: the third signal must reach code that blocks the loop, too.
+        before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+        try:
+            await suite.run()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, contextlib.suppress(asyncio.CancelledError):
         runner.run(main())
@@ -147,6 +168,13 @@ def _record_suite(resolution: Resolution, options: RunOptions, suite_id: str, ru
             command=options.command,
             runs=[(run.folder, run.manifest) for run in saved],
         )
+
+
+def _left_unpublished(runs: Sequence[Prepared]) -> list[tuple[Prepared, PublishError]]:
+    """Runs that came to their end although the user ended the invocation; those that did not are pushed on resume."""
+    error = PublishError("not published, because it was interrupted")
+    wanted = [run for run in runs if run.resolved.settings.save.save_to_hf_hub]
+    return [(run, error) for run in wanted if run.progress.state == "done"]
 
 
 def _push(runs: Sequence[Prepared], display: Display) -> list[tuple[Prepared, PublishError]]:

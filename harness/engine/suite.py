@@ -97,7 +97,7 @@ class Suite:
             if systemic is not None:
                 state, progress.note = "stopped", str(systemic)
             else:
-                state = "interrupted" if self._interrupted else "done"
+                state = "interrupted" if self._interrupted and progress.done < progress.total else "done"
         progress.finished = time.monotonic()
         try:
             await asyncio.to_thread(conclude, run, "stopped" if state == "failed" else state)

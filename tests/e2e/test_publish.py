@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -92,3 +93,19 @@ def test_a_run_that_stopped_early_is_not_published(shop: Workshop, hub: HubServe
     assert done.code == 1
     assert hub.hub.repos == {}
     assert "bench push" not in done.out, "there is nothing to publish"
+
+
+def test_a_run_that_ends_while_it_is_interrupted_says_how_to_publish_it(shop: Workshop, hub: HubServer) -> None:
+    with shop.bench_serve("--env", "sums", "--latency", "1500") as server:
+        args = ["run", "sums", "-n", "2", "-r", "1", "-m", "reference/oracle", "-b", server.url, "-H", "-D", "acme/two"]
+        running = shop.start(*args, env=login(hub))
+        running.until(lambda: server.stats()["in_flight"] == 2, "everything is in flight")
+        running.send(signal.SIGINT)
+        done = running.wait()
+    assert done.code == 130, done.err
+    run = shop.run_dir()
+    assert (summary(run)["scored"], json.loads((run / "run.json").read_text())["status"]) == (2, "done")
+    assert hub.requests == []
+    assert "not published, because it was interrupted" in done.out
+    assert f"publish: bench push {run.relative_to(shop.cwd)} --repo acme/two" in done.out
+    assert "--resume" not in done.out, "nothing is left to do"

@@ -175,6 +175,7 @@ def test_live_state_is_scored_at_once_and_after_a_crash_it_is_lost(shop: Worksho
     numbers = done.run["summary"]
     assert (numbers["scored"], numbers["unscored"]) == (1, {"state lost": 5})
     assert numbers["reward"]["mean"] == 1.0, "lost is not wrong"
+    assert "note: live: -N has no effect: its rubric needs live state" in done.said
     assert numbers["bounds"] == [pytest.approx(1 / 6), 1.0]
     assert done.code == 0, done.err
 

@@ -124,7 +124,7 @@ def test_a_third_signal_leaves_even_a_cleanup_that_hangs(shop: Workshop) -> None
     running.send(signal.SIGINT)
     running.says("stopping")
     running.send(signal.SIGTERM)
-    # Nothing can be seen of the second: it waits for the cleanup, as it should.
+    running.says("quitting; once more leaves behind whatever is still being cleaned up")
     insist(running)
 
 

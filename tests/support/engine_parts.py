@@ -134,8 +134,6 @@ class HeldExecutor:
     def forget(self, key: str) -> None:
         self.forgotten.append(key)
 
-    async def close(self) -> None: ...
-
 
 class HastyExecutor:
     """Carries out whatever comes, each call after its own number of turns of the loop.
@@ -170,8 +168,6 @@ class HastyExecutor:
 
     def forget(self, key: str) -> None:
         self.forgotten.append(key)
-
-    async def close(self) -> None: ...
 
     async def _work(self, stage: str, number: int, turns: int) -> None:
         self.now[stage] += number

@@ -36,7 +36,3 @@ class Executor(Protocol):
     def forget(self, key: str) -> None:
         """Drop what is kept in memory for a rollout that will be scored from the journal."""
         ...
-
-    async def close(self) -> None:
-        """Release the environment; idempotent."""
-        ...

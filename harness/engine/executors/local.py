@@ -19,7 +19,7 @@ class LocalExecutor:
     """Runs one environment here.
 
     Args:
-        environment: Loaded, and shared with nobody who closes it.
+        environment: Loaded; runs may share it.
         lane: The run's way to its model.
         timeout: Seconds for one attempt at a rollout; None for no bound.
         max_retries: Further attempts at a rollout after a failure that may heal.
@@ -84,11 +84,6 @@ class LocalExecutor:
     def forget(self, key: str) -> None:
         """Drop a live state."""
         self._live.pop(key, None)
-
-    async def close(self) -> None:
-        """Run the environment's teardown."""
-        self._live.clear()
-        await self._environment.teardown()
 
     def _state(self, finished: Finished) -> State:
         live = self._live.pop(finished.record.key, None)
