@@ -64,6 +64,8 @@ class Timing:
     """Wall time from start to last message."""
     model: float = 0.0
     """Part of `generation` spent inside model requests; retries and waiting for a slot are not in it."""
+    waiting: float = 0.0
+    """Part of `generation` in which a request waited for a slot, for pacing or for a back-off: our time, not its."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,9 @@ class Generated:
         last = next((m for m in reversed(self.completion) if m.get("role") == "assistant"), None)
         return last is not None and bool(last.get("refusal"))
 
+
+STATE_LOST = "state lost"
+"""How the reason begins when scoring would read what no journal holds: only a new rollout can be scored."""
 
 OutcomeName: TypeAlias = Literal["scored", "unscored"]
 

@@ -14,8 +14,8 @@ HOUSE = ROOT / "harness"
 MODULES = sorted(HOUSE.rglob("*.py"))
 
 RANKS = {
-    "errors": 0.0, "types": 0.0, "loopback": 0.0, "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1,
-    "keys": 0.2, "state": 0.2,
+    "errors": 0.0, "types": 0.0, "deadline": 0.0, "loopback": 0.0,
+    "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1, "keys": 0.2, "state": 0.2,
     "config": 1, "stats": 1,
     "parsers": 2, "rubrics": 2, "envs": 2, "clients": 2, "reference": 2, "store": 2,
     "engine": 3,

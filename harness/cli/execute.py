@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import shlex
 import signal
 import sys
@@ -48,6 +49,7 @@ def execute(resolution: Resolution, options: RunOptions) -> int:
     """
     # Arrow's own allocator keeps what checkpoints free, a pool for each thread; the system's gives it back.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    _allow_connections()
     missing_keys(resolution, os.environ)
     _check_hub(resolution)
     suite_id = new_run_id()
@@ -67,6 +69,13 @@ def execute(resolution: Resolution, options: RunOptions) -> int:
     if interrupted:
         return INTERRUPTED
     return 1 if failures or not all(map(_is_good, reports)) else 0
+
+
+def _allow_connections() -> None:
+    """Raise the soft limit of open files to the hard one: each request in flight is a connection, and 256 is common."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"; what there is has to do
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _show(reports: Sequence[RunReport], *, as_json: bool) -> None:
@@ -155,6 +164,8 @@ def _drive(runs: Sequence[Prepared], display: Display) -> bool:
     for run in runs:
         if run.progress.finished is None:  # cut off by the second signal, without a word of its own
             run.progress.state = "interrupted"
+            with contextlib.suppress(StoreError):  # the journal has everything; this only says how it ended
+                run.folder.write_manifest(run.manifest.ended("interrupted"))
     return signals > 0
 
 

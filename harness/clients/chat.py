@@ -16,6 +16,7 @@ from harness.clients.health import Health
 from harness.clients.limits import Limiter
 from harness.clients.retry import BAD_REPLY_RETRIES, RetryPolicy, read_retry_after
 from harness.clients.wire import Request, asked_output_tokens, build_request, estimate_prompt_tokens, read_reply
+from harness.deadline import waiting
 from harness.errors import ConfigError
 from harness.loopback import is_loopback
 from harness.redact import redactor
@@ -140,12 +141,12 @@ class ChatClient:
             tokens = limiter.estimate(estimate_prompt_tokens(call.prompt), asked_output_tokens(call))
         progress = _Progress()
         while True:
-            if health.blocked:
-                await health.admit(call.model, transport.probe)
-            await limiter.acquire(call.lane, call.urgent, tokens)
-            if health.blocked and not health.admits(
-                call.model
-            ):  # the verdict fell while this call was waiting for its slot
+            with waiting():
+                if health.blocked:
+                    await health.admit(call.model, transport.probe)
+                await limiter.acquire(call.lane, call.urgent, tokens)
+            # The verdict may have fallen while this call was waiting for its slot.
+            if health.blocked and not health.admits(call.model):
                 limiter.withdraw(tokens)
                 continue
             sent_at = clock.now()
@@ -162,7 +163,7 @@ class ChatClient:
                 return replace(outcome, seconds=clock.now() - sent_at, attempts=progress.attempts + 1)
             delay = self._settle(call, outcome, progress, sent_at, tokens)
             if delay > 0.0:
-                with limiter.sleeping(outcome.reason):
+                with limiter.sleeping(outcome.reason), waiting():
                     await clock.sleep(delay)
 
     async def close(self) -> None:

@@ -101,7 +101,7 @@ def load_registry(path: Path | None, cwd: Path) -> Registry:
 def _read(path: Path, cwd: Path) -> Registry:
     file = shown_path(path, cwd)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{file}: cannot be read: {exc}") from None
     if path.suffix == ".py":

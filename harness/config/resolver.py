@@ -183,10 +183,14 @@ class _Job:
         return {**cli, **entry_for(OUTPUT_DIR, str(inside / "outputs"), Origin("cli", f"-p {folder}"))}, []
 
     def _idle_flags(self, runs: Sequence[ResolvedRun]) -> list[str]:
+        notices: list[str] = []
         named = self.flags.get("hf_hub_dataset_name")
         if named and not any(run.settings.save.save_to_hf_hub for run in runs):
-            return [f"-D {named} has no effect: nothing is pushed without -H"]
-        return []
+            notices.append(f"-D {named} has no effect: nothing is pushed without -H")
+        seed = self.flags.get("shuffle_seed")
+        if seed is not None and not any(run.settings.env.shuffle for run in runs):
+            notices.append(f"--shuffle-seed {seed} has no effect: examples are taken in order without --shuffle")
+        return notices
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def read_target(target: str, cwd: Path) -> Suite:
 def _read_file(path: Path, cwd: Path) -> Suite:
     file = shown_path(path, cwd)
     try:
-        document: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"{file}: no such file{_similar_file(path, cwd)}") from None
     except (OSError, UnicodeDecodeError) as exc:

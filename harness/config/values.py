@@ -140,10 +140,16 @@ def key_path(text: str, where: str) -> KeyPath:
 
 
 def toml_or_text(text: str) -> object:
-    """`text` as a TOML value where it is one, else as it stands. Dates stay text: JSON has none."""
+    """`text` as a TOML value where it is one, else as it stands. Dates stay text: JSON has none.
+
+    Raises:
+        ConfigError: it begins like a list and is none.
+    """
     try:
         parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
+        if text.lstrip().startswith("["):
+            raise ConfigError(f"{text}: begins like a list, but is no TOML value; texts in it need quotes") from None
         return text
     value: object = parsed["value"]
     return text if len(parsed) > 1 or isinstance(value, datetime | date | time) else value

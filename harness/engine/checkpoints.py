@@ -63,5 +63,4 @@ class Checkpoints:
                 await asyncio.to_thread(writer.checkpoint)
             except StoreError as error:
                 # The journal has everything: the dataset is rebuilt from it when the run ends, or fails to be, aloud.
-                logger.warning("the dataset is not kept up to date: %s", error)
-                return
+                logger.warning("the dataset on disk is behind; the next checkpoint tries again: %s", error)

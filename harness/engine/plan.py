@@ -51,6 +51,15 @@ class Plan:
         for index, row in enumerate(self._order):
             yield keys.example(self._environment.row(row), index)
 
+    def check(self) -> None:
+        """Look at every row of the plan once: a bad one must show before the first request is paid for.
+
+        Raises:
+            EnvironmentFault: names the row.
+        """
+        for _ in self.examples():
+            pass
+
     def items(self, example: Example) -> list[Item]:
         """The attempts at one example."""
         return [self._keys.item(example, index) for index in range(self.rollouts_per_example)]
@@ -89,4 +98,6 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
         },
         "order": {"shuffle": env.shuffle, "shuffle_seed": env.shuffle_seed if env.shuffle else None},
         "timeout": env.timeout,
+        # As they may be recorded: a header can choose another model, a key in one may change.
+        "extra_headers": resolved.described()["model.extra_headers"]["value"],
     }

@@ -168,6 +168,7 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
         _check_reference(resolved, environment)
         check_sampling_args({**environment.sampling_args, **resolved.settings.model.sampling_args})
         plan = Plan(environment, resolved, identity_of(resolved, environment))
+        plan.check()
     except HarnessError as error:
         return _failed(resolved, progress, error)
     manifest = _manifest(resolved, environment, plan, options)
@@ -222,6 +223,11 @@ def _locate(loaded: Loaded, options: StartOptions, taken: set[Path]) -> Located:
     lock = folder.lock()
     recorded = None
     try:
+        if not folder.journal_path.exists() and (folder.has_data() or folder.read_summary() is not None):
+            raise ResumeRefused(
+                f"{folder.path} has results but no journal.jsonl, so nothing says what was done; restore the journal "
+                "from a copy, or start a new run"
+            )
         if folder.journal_path.exists():
             recorded = Recorded.load(folder.journal_path)
             check_growth(loaded.plan, recorded, folder.read_manifest().planned)

@@ -90,4 +90,4 @@ class RunProgress:
         self.scored += 1
         self.rewards.add(index, scored.reward)
         self.truncated += record.is_truncated
-        self.empty += record.is_empty
+        self.empty += record.is_empty and not record.is_refusal

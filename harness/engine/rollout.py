@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.deadline import Deadline
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentFault, ModelError, SystemicError, ThreadsHung
 from harness.records import Failed, Generated, Item, Score, Timing
@@ -103,8 +104,10 @@ async def _attempt(
     state = State.begin(item.example, item.rollout_index, meter.model, sampling_args)
     started_at, started = time.time(), time.monotonic()
 
+    deadline = Deadline(timeout)
+
     def timing() -> Timing:
-        return Timing(started_at, time.monotonic() - started, meter.seconds)
+        return Timing(started_at, time.monotonic() - started, meter.seconds, deadline.waited)
 
     def failed(reason: str, error: str, *, retryable: bool) -> Attempt:
         completion = state.get("completion") or ""
@@ -116,16 +119,15 @@ async def _attempt(
             ),
         )  # fmt: skip
 
-    bound = asyncio.timeout(timeout)
     try:
-        async with bound:
+        async with deadline:
             await environment.rollout(state, meter)
     except (SystemicError, ThreadsHung):
         raise
     except ModelError as error:
         return failed(error.reason, str(error), retryable=error.retryable)
     except TimeoutError as error:
-        if bound.expired():
+        if deadline.expired():
             return failed("timeout", f"the rollout took longer than {timeout:g} s", retryable=True)
         return failed("environment_error", describe(error), retryable=False)
     except (Exception, SystemExit) as error:

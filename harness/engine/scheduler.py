@@ -193,10 +193,8 @@ class Schedule:
             if isinstance(record, Failed):
                 acknowledged.add_done_callback(partial(self._count_failed, record))
                 await self._close_out(todo.group, lost=1)
-            elif self._score:
-                await self._admit(todo, record, acknowledged)
             else:
-                self._executor.forget(todo.item.key)
+                await self._admit(todo, record, acknowledged)
 
     async def _generate(self, item: Item) -> Generated | Failed:
         self._progress.generating += 1
@@ -206,19 +204,28 @@ class Schedule:
             self._progress.generating -= 1
 
     async def _admit(self, todo: Todo, record: Generated, acknowledged: Future[int] | None) -> None:
-        """Pass a generated rollout on; waits while the backlog is full."""
+        """Pass a generated rollout on; waits while the backlog is full.
+
+        Where scoring is left to a later pass, a rollout whose state no journal can hold is scored at once all the same.
+        """
         finished = Finished(todo.item.example, record)
-        if todo.group is None:
-            await self._enqueue([(finished, acknowledged)])
-        else:
+        if todo.group is not None:
             todo.group.finished.append(finished)
             await self._close_out(todo.group)
+        elif self._score or record.lost:
+            await self._enqueue([(finished, acknowledged)])
+        else:
+            self._executor.forget(record.key)
 
     async def _close_out(self, group: Group | None, *, lost: int = 0) -> None:
         if group is None:
             return
         group.lost += lost
-        if not group.is_closed or not group.finished or not self._score:
+        if not group.is_closed or not group.finished:
+            return
+        if not self._score and (group.lost or not any(finished.record.lost for finished in group.finished)):
+            for finished in group.finished:
+                self._executor.forget(finished.record.key)
             return
         if group.lost:
             for finished in group.finished:

@@ -20,12 +20,13 @@ from harness.engine.scheduler import Bounds, Schedule
 from harness.engine.worklist import Stage, Worklist
 from harness.errors import HarnessError, SystemicError
 from harness.offload import owner
+from harness.records import Generated, Scored
 from harness.reference.server import ReferenceServer
 from harness.stats.summary import summarize
 from harness.store.dataset import DatasetWriter
-from harness.store.journal import Journal
+from harness.store.journal import Journal, JournalReader
 from harness.store.manifest import RunStatus
-from harness.store.recorded import Recorded
+from harness.store.recorded import NOWHERE, Recorded
 from harness.store.rows import Columns
 from harness.store.tally import tally
 
@@ -34,6 +35,9 @@ logger = logging.getLogger(__name__)
 DRAIN_SECONDS = 10.0
 """After the first interrupt: how long rollouts in flight may still finish. They are paid for, but whoever pressed
 Ctrl-C is waiting."""
+
+COLUMN_SAMPLE = 50
+"""Rollouts that are searched for a state column before it is called empty."""
 
 
 class Suite:
@@ -189,23 +193,48 @@ def conclude(run: Prepared, status: RunStatus) -> None:
         StoreError: the folder cannot be written.
     """
     progress, manifest = run.progress, run.manifest
-    wall = (progress.finished or progress.started) - progress.started
+    wall, resumed = (progress.finished or progress.started) - progress.started, progress.resumed
+    earlier = run.folder.read_summary() if run.recorded is not None else None
+    if earlier is not None and resumed == progress.done:
+        wall, resumed = earlier["wall_s"], earlier["resumed"]  # nothing was left to do: the time is that of the work
     try:
+        recorded = run.writer.catch_up() if run.writer else Recorded.load(run.folder.journal_path)
         run.summary = summarize(
-            tally(run.writer.catch_up() if run.writer else Recorded.load(run.folder.journal_path)),
+            tally(recorded),
             pass_threshold=run.resolved.settings.env.pass_threshold,
             rollouts_per_example=run.plan.rollouts_per_example,
             planned=run.plan.total,
             reward_range=manifest.reward_range,
             wall_s=wall,
-            resumed=progress.resumed,
+            resumed=resumed,
         )
         if run.is_saved:
             run.folder.write_summary(run.summary.to_json())
             run.folder.write_manifest(manifest.ended(status))
             writer = run.writer or DatasetWriter(run.folder.path, Columns.of(manifest))
             writer.finish()
+            progress.note = progress.note or _absent_columns(recorded, manifest.state_columns)
     finally:
         run.lock.release()
         if run.scratch is not None:
             run.scratch.cleanup()
+
+
+def _absent_columns(recorded: Recorded, names: Sequence[str]) -> str:
+    """Says which state columns hold nothing; "" if all hold something. Looks at a few rollouts only."""
+    looked_at = range(min(len(recorded), COLUMN_SAMPLE)) if names else range(0)
+    held: set[str] = set()
+    with JournalReader(recorded.path) as reader:
+        for lines in map(recorded.lines, looked_at):
+            base = reader.record(lines.base)
+            held.update(base.state if isinstance(base, Generated) else ())
+            if lines.score != NOWHERE:
+                held.update(cast(Scored, reader.record(lines.score)).extra)
+    absent = [name for name in names if name not in held]
+    if not absent or not looked_at:
+        return ""
+    known = f"they hold {', '.join(sorted(held))}" if held else "they hold nothing else"
+    return (
+        f"state column{'s' if len(absent) > 1 else ''} {', '.join(absent)}: empty, since the states of the first "
+        f"{len(looked_at)} rollouts have no JSON value of that name ({known})"
+    )

@@ -10,7 +10,7 @@ from harness.engine.plan import Plan
 from harness.engine.progress import RunProgress
 from harness.engine.scheduler import Group, Todo
 from harness.errors import ResumeRefused
-from harness.records import Example, Failed, Generated, Item, Scored
+from harness.records import STATE_LOST, Example, Failed, Generated, Item, Scored
 from harness.store.journal import JournalReader
 from harness.store.recorded import Recorded
 
@@ -41,7 +41,7 @@ class Worklist:
     def todos(self, stage: Stage) -> Iterator[Todo]:
         """The work, lazily and in the plan's order."""
         if self._recorded is None:
-            yield from self._fresh(grouped=self._plan.is_group and stage == "both")
+            yield from self._fresh(grouped=self._plan.is_group)
             return
         with JournalReader(self._recorded.path) as reader:
             for example in self._plan.examples():
@@ -55,7 +55,7 @@ class Worklist:
 
     def _remaining(self, recorded: Recorded, reader: JournalReader, example: Example, stage: Stage) -> Iterator[Todo]:
         items = self._plan.items(example)
-        needs = [self._need(recorded, item, stage) for item in items]
+        needs = [self._need(recorded, reader, item, stage) for item in items]
         group = None
         if self._plan.is_group and (any(needs) or _is_stale(recorded, items)):
             # A group that lacks anything is scored anew as a whole: its rewards are about each other.
@@ -76,12 +76,15 @@ class Worklist:
             elif need is None:
                 self._count(recorded, reader, item)
 
-    def _need(self, recorded: Recorded, item: Item, stage: Stage) -> Need:
+    def _need(self, recorded: Recorded, reader: JournalReader, item: Item, stage: Stage) -> Need:
         status = recorded.status(item.key)
         if status is None:
             return "generate"
         if status == "failed":
             return "generate" if self._retry_failed and stage != "score" else None
+        if status == "unscored" and self._retry_failed and stage != "score":
+            # What scoring would read is gone for good: only a new rollout can be scored.
+            return "generate" if _has_lost_state(recorded, reader, item) else "score"
         if status == "generated" or (status == "unscored" and self._retry_failed):
             return "score"
         return None
@@ -120,6 +123,14 @@ def _is_stale(recorded: Recorded, items: Sequence[Item]) -> bool:
             if offset is not None:
                 found.append(offset)
     return bool(scores) and min(scores) < max(members)
+
+
+def _has_lost_state(recorded: Recorded, reader: JournalReader, item: Item) -> bool:
+    offset = recorded.scored_at(item.key)
+    if offset is None:
+        return False
+    scored = cast(Scored, reader.record(offset))
+    return any(words.startswith(STATE_LOST) for words in scored.reasons.values())
 
 
 def _generated(recorded: Recorded, reader: JournalReader, item: Item) -> Generated:

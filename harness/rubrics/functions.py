@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from harness.errors import EnvironmentFault, StateLost
-from harness.records import FIXED_COLUMNS
+from harness.records import FIXED_COLUMNS, STATE_LOST
 
 RewardFunc: TypeAlias = Callable[..., Any]
 """Returns a number (one rollout) or a list of numbers (a group), or an awaitable of it."""
@@ -107,7 +107,7 @@ def read_group(value: object, size: int) -> list[Value]:
 def raised(error: Exception) -> str:
     """Why a function that raised gave no value. Up to the first colon it is short and stable enough to be counted."""
     if isinstance(error, StateLost):
-        return f"state lost: {error}"
+        return f"{STATE_LOST}: {error}"
     return f"raised {type(error).__name__}: {error}"
 
 

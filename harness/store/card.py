@@ -160,8 +160,7 @@ def fenced(text: str, language: str) -> str:
 
 
 def _parent_body(parent: Path, runs: list[RunDir]) -> str:
-    # Relative to the place that every run of this project has: a card names no folder of this machine.
-    source = "/".join(parent.parts[-3:])
+    source = "."  # a card names no folder of this machine
     lines = [f"# {escape(parent.name)}", ""]
     lines += ["Written by `bench` from the run folders beside it, and again with every run: edits here are lost.", ""]
     lines += ["One row is one rollout. Each run with rows is a config; without a config name the newest is loaded.", ""]
@@ -219,7 +218,12 @@ def _results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, st
     results = [("mean reward", _number(reward.get("mean"))), ("95 % interval", _interval(reward))]
     results += [("standard deviation", _number(reward.get("std"))), ("scored", _coverage(summary))]
     for label, key in (("pass@{}", "pass_at_k"), ("pass^{}", "pass_hat_k")):
-        results += [(label.format(k), _number(v)) for k, v in _table(summary.get(key)).items() if k != "1"]
+        results += [
+            (label.format(k), _number(v))
+            for k, v in _table(summary.get(key)).items()
+            if (k, key) != ("1", "pass_hat_k")
+        ]
+    results += _doubts(summary)
     for name, metric in _table(summary.get("metrics")).items():
         if name in manifest.metric_names:
             results.append((escape(f"mean {name}"), _number(_table(metric).get("mean"))))
@@ -230,9 +234,29 @@ def _results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, st
 
 
 def _coverage(summary: Mapping[str, object]) -> str:
-    text = f"{summary.get('scored', 0)} of {summary.get('num_rollouts', 0)}"
+    planned = max(_count(summary, "planned"), _count(summary, "num_rollouts"))
+    text = f"{_count(summary, 'scored')} of {planned}"
     reasons = ", ".join(f"{count} {reason}" for reason, count in _table(summary.get("unscored")).items())
-    return f"{text}, unscored: {reasons}" if reasons else text
+    text = f"{text}, unscored: {reasons}" if reasons else text
+    return f"{text}, not run: {missing}" if (missing := _count(summary, "not_run")) else text
+
+
+def _doubts(summary: JsonDict) -> list[tuple[str, str]]:
+    """What the mean alone would hide."""
+    results: list[tuple[str, str]] = []
+    bounds = summary.get("bounds")
+    if summary.get("unscored") and isinstance(bounds, list | tuple):
+        low, high = (_number(bound) for bound in cast("list[object]", bounds))
+        results.append(("mean if the unscored were worst, or best", f"{low}, or {high}"))
+    for key, label in (("truncated", "answers cut short"), ("empty", "empty answers"), ("refused", "refusals")):
+        if number := _count(summary, key):
+            results.append((label, f"{number} of {_count(summary, 'scored')}"))
+    return results
+
+
+def _count(summary: Mapping[str, object], key: str) -> int:
+    value = summary.get(key)
+    return value if isinstance(value, int) else 0
 
 
 def _interval(reward: Mapping[str, object]) -> str:
@@ -256,7 +280,8 @@ def _planned(manifest: Manifest) -> str:
     planned = manifest.planned
     if not planned:
         return ""
-    return f"{planned.get('num_examples', '?')} examples × {planned.get('rollouts_per_example', '?')} rollouts"
+    examples, rollouts = planned.get("num_examples", "?"), planned.get("rollouts_per_example", "?")
+    return f"{examples} example{'' if examples == 1 else 's'} × {rollouts} rollout{'' if rollouts == 1 else 's'}"
 
 
 def _commit(manifest: Manifest) -> str:

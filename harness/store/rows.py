@@ -319,5 +319,10 @@ def _error(base: Generated | Failed, score: Scored | None) -> str | None:
 
 def _timing(base: Generated | Failed, score: Scored | None) -> str:
     timing = base.timing
-    spent = {"started_at": timing.started_at, "generation": timing.generation, "model": timing.model}
+    spent = {
+        "started_at": timing.started_at,
+        "generation": timing.generation,
+        "model": timing.model,
+        "waiting": timing.waiting,
+    }
     return to_text({**spent, "scoring": 0.0 if score is None else score.seconds})

@@ -43,9 +43,9 @@ def tally(recorded: Recorded) -> ScoreTable:
 
 
 def _details(record: Generated | Failed) -> Details:
-    details: Details = {"usage": record.usage, "seconds": record.timing.generation}
+    details: Details = {"usage": record.usage, "seconds": max(0.0, record.timing.generation - record.timing.waiting)}
     if isinstance(record, Generated):
         details["truncated"] = record.is_truncated
-        details["empty"] = record.is_empty
+        details["empty"] = record.is_empty and not record.is_refusal
         details["refused"] = record.is_refusal
     return details

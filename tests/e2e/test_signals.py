@@ -30,7 +30,11 @@ class Stubborn(SingleTurnEnv):
 
     @cleanup
     async def never(self, state):
-        await asyncio.sleep(600)
+        while True:
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                pass
 
 def load_environment():
     return Stubborn(dataset=[{"question": "q", "answer": "a"}], rubric=Rubric())
@@ -117,7 +121,7 @@ def test_two_signals_end_it_now(shop: Workshop) -> None:
     assert shop.run_dir() == run, "but the run is the same"
 
 
-def test_a_third_signal_leaves_even_a_cleanup_that_hangs(shop: Workshop) -> None:
+def test_a_third_signal_leaves_even_a_cleanup_that_will_not_be_cancelled(shop: Workshop) -> None:
     shop.environment("stubborn", STUBBORN)
     running = shop.start("run", "stubborn", "-r", "1", "-m", "reference/oracle")
     running.until(lambda: any(count(path.parent, "example") for path in shop.run_dirs()), "a rollout has begun")

@@ -129,6 +129,7 @@ def test_identity_names_what_changes_results_and_nothing_else() -> None:
     different: list[dict[str, object]] = [
         {"env_args": '{"split": "other"}'}, {"extra_env_kwargs": '{"max_turns": 1}'}, {"model": "reference/null"},
         {"sampling_args": '{"temperature": 1}'}, {"shuffle": True}, {"timeout": 5}, {"max_tokens": 7},
+        {"extra_headers": ["X-Beta: 1"]},
     ]  # fmt: skip
     assert len({json.dumps(identity(**flags), sort_keys=True) for flags in [{}, *different]}) == len(different) + 1
     assert identity(sampling_args='{"temperature": 1}')["model"]["sampling_args"] == {"temperature": 1, "top_p": 1}

@@ -10,7 +10,7 @@ from harness.engine import rollout
 from harness.engine.executors import Finished
 from harness.engine.lanes import Lane
 from harness.envs.environment import Environment
-from harness.records import Failed, Generated, Item, Scored
+from harness.records import STATE_LOST, Failed, Generated, Item, Scored
 from harness.state import State
 from harness.types import JsonDict
 
@@ -62,7 +62,7 @@ class LocalExecutor:
     async def score(self, rollouts: Sequence[Finished]) -> list[Scored]:
         """Score from the live states, or from what the journal holds of rollouts made by an earlier process."""
         if self._environment.rubric.needs_live_state and any(f.record.key not in self._live for f in rollouts):
-            return [Scored(f.record.key, "unscored", None, {}, {"*": "state lost"}) for f in rollouts]
+            return [Scored(f.record.key, "unscored", None, {}, {"*": STATE_LOST}) for f in rollouts]
         states = [self._state(finished) for finished in rollouts]
         known = [set(state) for state in states]
         started = time.monotonic()

@@ -1,0 +1,97 @@
+"""A rollout's time does not run while its requests wait in our own queues."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from harness.deadline import Deadline, waiting
+
+
+def test_without_waiting_time_is_up_when_it_is_up() -> None:
+    async def main() -> Deadline:
+        deadline = Deadline(0.01)
+        with pytest.raises(TimeoutError):
+            async with deadline:
+                await asyncio.Event().wait()
+        return deadline
+
+    deadline = asyncio.run(main())
+    assert deadline.expired()
+    assert deadline.waited == 0.0
+
+
+def test_waiting_does_not_count() -> None:
+    async def main() -> Deadline:
+        deadline = Deadline(0.05)
+        async with deadline:
+            with waiting():
+                await asyncio.sleep(0.2)
+        return deadline
+
+    deadline = asyncio.run(main())
+    assert not deadline.expired()
+    assert deadline.waited >= 0.2
+
+
+def test_after_waiting_what_is_left_is_left() -> None:
+    async def main() -> Deadline:
+        deadline = Deadline(0.05)
+        with pytest.raises(TimeoutError):
+            async with deadline:
+                with waiting():
+                    await asyncio.sleep(0.1)
+                await asyncio.Event().wait()
+        return deadline
+
+    assert asyncio.run(main()).expired()
+
+
+def test_the_clock_goes_on_when_the_last_of_several_has_waited() -> None:
+    async def main() -> Deadline:
+        deadline = Deadline(0.05)
+        first, second = asyncio.Event(), asyncio.Event()
+
+        async def wait(event: asyncio.Event) -> None:
+            with waiting():
+                await event.wait()
+
+        async with deadline, asyncio.TaskGroup() as tasks:
+            tasks.create_task(wait(first))
+            tasks.create_task(wait(second))
+            await asyncio.sleep(0)
+            first.set()
+            with waiting():
+                await asyncio.sleep(0.1)
+            second.set()
+        return deadline
+
+    assert not asyncio.run(main()).expired()
+
+
+def test_a_task_that_outlives_its_rollout_may_wait_on() -> None:
+    async def main() -> float:
+        deadline, event = Deadline(5.0), asyncio.Event()
+
+        async def wait() -> None:
+            with waiting():
+                await event.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+            async with deadline:
+                tasks.create_task(wait())
+                await asyncio.sleep(0)
+            event.set()
+        return deadline.waited
+
+    assert asyncio.run(main()) >= 0.0
+
+
+def test_outside_of_a_rollout_waiting_is_nothing() -> None:
+    async def main() -> str:
+        with waiting():
+            await asyncio.sleep(0)
+        return "done"
+
+    assert asyncio.run(main()) == "done"
