@@ -195,7 +195,7 @@ class Environment(ABC):
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook(state)
-            except Exception as error:  # one hook's bug must not keep the others from running
+            except (Exception, SystemExit) as error:  # one hook's bug must not keep the others from running
                 fault = self._fault(f"@cleanup {hook.name}", error)
                 first = first or fault
         return first
@@ -206,10 +206,10 @@ class Environment(ABC):
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook()
-            except Exception as error:  # as in `_clean_up`
+            except (Exception, SystemExit) as error:  # as in `_clean_up`
                 self._fault(f"@teardown {hook.name}", error)
 
-    def _fault(self, where: str, error: Exception) -> EnvironmentFault:
+    def _fault(self, where: str, error: BaseException) -> EnvironmentFault:
         words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         fault = EnvironmentFault(f"{type(self).__name__} {where} raised {words}")
         fault.__cause__ = error

@@ -104,7 +104,7 @@ def read_group(value: object, size: int) -> list[Value]:
     return [read(item) for item in items]
 
 
-def raised(error: Exception) -> str:
+def raised(error: BaseException) -> str:
     """Why a function that raised gave no value. Up to the first colon it is short and stable enough to be counted."""
     if isinstance(error, StateLost):
         return f"{STATE_LOST}: {error}"

@@ -28,7 +28,7 @@ class _Call:
         self.index = index
         """Which rollout; None for the group."""
         self.value: Any = None
-        self.error: Exception | None = None
+        self.error: Exception | SystemExit | None = None
 
 
 class Scoring:
@@ -64,7 +64,10 @@ class Scoring:
         try:
             arguments = self._group_arguments(planned) if index is None else self._arguments(planned, index)
             call.value = planned.function(**arguments)
-        except Exception as error:  # the boundary around reward functions: a failed one is a reason, not an end
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # the boundary around reward functions: a failed one is a reason, not an end
             call.error = error
 
     def _calls(self, planned: Planned) -> list[_Call]:
@@ -98,7 +101,7 @@ class Scoring:
                 call.value = await cast("Awaitable[object]", call.value)
             except ThreadsHung:
                 raise
-            except Exception as error:  # as in `invoke`
+            except (Exception, SystemExit) as error:  # as in `invoke`
                 call.error = error
         name, error = call.planned.name, call.error
         if call.index is not None:

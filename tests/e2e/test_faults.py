@@ -37,15 +37,21 @@ def load_environment():
     "bad_row": BASE
     + """
 class Lazy:
+    reads = 0
+
     def __len__(self):
         return 9
 
     def __getitem__(self, index):
         if index == 4:
-            raise OSError("the shard is truncated")
+            Lazy.reads += 1
+            if Lazy.reads > ALLOWED:
+                raise OSError("the shard is truncated")
         return {"question": f"question {index}", "answer": str(index)}
 
-def load_environment():
+def load_environment(allowed):
+    global ALLOWED
+    ALLOWED = allowed
     return Good(dataset=Lazy(), rubric=Rubric([fine]))
 """,
     "bad_turn": BASE
@@ -208,9 +214,32 @@ def test_nothing_scored_is_no_success(broken: Workshop) -> None:
     assert "0.000" not in said.partition("4 unscored")[0], "no score is not a score of 0"
 
 
-def test_a_row_that_is_broken_ends_its_run_and_keeps_what_is_done(broken: Workshop) -> None:
-    args = ["run", suite(broken, "bad_row", "sums"), "-r", "1", "-c", "1", "-m", "reference/oracle", "--json"]
+def test_a_broken_row_is_found_before_anything_is_paid_for(broken: Workshop) -> None:
+    args = ["run", "bad-row", "-r", "1", "-m", "reference/oracle", "-a", '{"allowed": 0}', "--json"]
     done = broken.bench(*args, "-n", "-1")
+    assert done.code == 1, done.err
+    assert (done.run["state"], done.run["path"]) == ("failed", None)
+    assert "row 4 cannot be read: OSError: the shard is truncated" in done.run["note"]
+    without = broken.bench(*args, "-n", "4")
+    assert without.code == 0, "a row that is not asked for is not missed"
+
+
+def test_a_row_that_breaks_later_ends_its_run_and_keeps_what_is_done(broken: Workshop) -> None:
+    broken.write(
+        "suite.toml",
+        """
+        num_examples = -1
+        rollouts_per_example = 1
+        max_concurrent = 1
+        [[eval]]
+        env_id = "bad-row"
+        args = { allowed = 1 }
+        [[eval]]
+        env_id = "sums"
+        """,
+    )
+    args = ["run", "suite.toml", "-m", "reference/oracle", "--json"]
+    done = broken.bench(*args)
     assert done.code == 1, done.err
     bad, good = done.runs
     assert (bad["state"], good["state"]) == ("failed", "done")
@@ -219,10 +248,10 @@ def test_a_row_that_is_broken_ends_its_run_and_keeps_what_is_done(broken: Worksh
     kept = broken.cwd / bad["path"]
     assert count(kept, "generated") == bad["summary"]["num_rollouts"]
     assert bad["summary"]["not_run"] == 9 - bad["summary"]["num_rollouts"]
-    # The broken row is still there: the run fails the same way, and again alone.
-    again = broken.bench(*args, "-n", "-1", "--resume")
-    assert [run["state"] for run in again.runs] == ["failed", "done"], again.err
-    assert again.code == 1
+    # A resume reads the rows again to see whether they are still there, and is no more than a failed run either.
+    again = broken.bench(*args, "--resume")
+    assert again.code == 1, again.err
+    assert [run["state"] for run in again.runs] == ["failed", "done"]
     assert "row 4" in again.runs[0]["note"]
 
 

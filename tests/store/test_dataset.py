@@ -76,7 +76,9 @@ def test_columns_stand_in_the_order_of_the_contract(tmp_path: Path) -> None:
         "lab/m-1", "sums", "sums", "scored", None,
     )  # fmt: skip
     assert json.loads(row["usage"])["input_tokens"] == 10
-    assert json.loads(row["timing"]) == {"started_at": 1.79e9, "generation": 0.5, "model": 0.25, "scoring": 0.01}
+    assert json.loads(row["timing"]) == {
+        "started_at": 1.79e9, "generation": 0.5, "model": 0.25, "waiting": 0.0, "scoring": 0.01
+    }  # fmt: skip
     assert json.loads(row["info"]) == {"n": 1}
 
 
