@@ -82,7 +82,7 @@ class EnvSettings(BaseModel):
     ] = ()
     """State values to save as columns; on the command line separated by commas."""
     timeout: Annotated[_OptionalSeconds, Door("number", ("--timeout",))] = None
-    """Seconds that one rollout may take to generate; "none" is no limit."""
+    """Seconds that one rollout may take to generate, not counting waits for a slot or a retry; "none" is no limit."""
     scoring_timeout: Annotated[_OptionalSeconds, Door("number", ("--scoring-timeout",))] = 300.0
     """Seconds that scoring one rollout (or one group) may take; "none" is no limit."""
     max_retries: Annotated[int, AfterValidator(checks.not_negative), Door("integer", ("--max-retries",))] = 0
