@@ -369,8 +369,10 @@ def test_a_withdrawn_request_costs_nothing() -> None:
         limiter = Limiter(5, rpm=60, clock=clock)
         await limiter.acquire()
         limiter.withdraw(0)
+        assert limiter.in_flight == 0
         async with asyncio.timeout(1):
             await limiter.acquire()
+        assert limiter.in_flight == 1
 
     asyncio.run(main())
 

@@ -243,6 +243,7 @@ def test_a_closed_stream_is_no_error() -> None:
         file.close()
         display.tick()
         display.say("more")
+    assert file.closed, "and leaving it raised nothing"
 
 
 def test_the_clock_ends_with_the_display() -> None:

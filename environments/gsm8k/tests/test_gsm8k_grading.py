@@ -186,9 +186,8 @@ def test_every_way_to_write_a_number_has_its_value(value: object) -> None:
 @settings(deadline=None)
 @given(st.text("1289,. $\\{}#boxedor-\n/%<think>", max_size=300))
 def test_no_reply_breaks_the_grader(reply: str) -> None:
-    final_answer(reply)
-    final_answer(f"\\boxed{{{reply}}}")
-    final_answer(f"#### {reply}")
+    for text in (reply, f"\\boxed{{{reply}}}", f"#### {reply}"):
+        assert isinstance(final_answer(text), Fraction | None)
 
 
 @pytest.mark.parametrize(
@@ -196,4 +195,4 @@ def test_no_reply_breaks_the_grader(reply: str) -> None:
 )
 def test_a_long_reply_takes_no_long_time(part: str) -> None:
     # quadratic time would be minutes here, and the suite's patience is the bound
-    final_answer(part * 100_000)
+    assert isinstance(final_answer(part * 100_000), Fraction | None)
