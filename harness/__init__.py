@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from harness.envs.environment import Environment
     from harness.envs.hooks import cleanup, stop, teardown
-    from harness.envs.loader import load_environment
     from harness.envs.multi_turn import MultiTurnEnv
     from harness.envs.single_turn import SingleTurnEnv
     from harness.errors import EnvironmentFault, HarnessError, ModelError, StateLost
+    from harness.loader import load_environment
     from harness.parsers.extract import extract_boxed_answer, extract_hash_answer
     from harness.parsers.parser import Parser
     from harness.parsers.think import MaybeThinkParser, ThinkParser
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _HOMES: dict[str, tuple[str, ...]] = {
     "harness.envs.environment": ("Environment",),
     "harness.envs.hooks": ("cleanup", "stop", "teardown"),
-    "harness.envs.loader": ("load_environment",),
+    "harness.loader": ("load_environment",),
     "harness.envs.multi_turn": ("MultiTurnEnv",),
     "harness.envs.single_turn": ("SingleTurnEnv",),
     "harness.errors": ("EnvironmentFault", "HarnessError", "ModelError", "StateLost"),

@@ -16,10 +16,11 @@ MODULES = sorted(HOUSE.rglob("*.py"))
 RANKS = {
     "errors": 0.0, "types": 0.0, "deadline": 0.0, "loopback": 0.0,
     "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1, "keys": 0.2, "state": 0.2,
-    "config": 1, "stats": 1,
-    "parsers": 2, "rubrics": 2, "envs": 2, "clients": 2, "reference": 2, "store": 2,
+    "config": 1, "stats": 1, "tools": 1,
+    "parsers": 2, "rubrics": 2, "envs": 2, "clients": 2, "reference": 2, "sandbox": 2, "store": 2,
+    "compat": 2.4, "loader": 2.5,
     "engine": 3,
-    "report": 4,
+    "report": 4, "authoring": 4,
     "cli": 5, "__init__": 5,
 }  # fmt: skip
 """Rank 0 is the ground that all stand on; its decimals say that even there the arrows point one way."""
@@ -36,7 +37,23 @@ LONG_SIGNATURES = {
     "harness/cli/serve.py:serve",
 }
 
-HEAVY = {"aiohttp", "datasets", "pandas", "pyarrow", "numpy", "scipy", "huggingface_hub", "openai", "litellm", "ray"}
+HEAVY = {
+    "aiohttp",
+    "datasets",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "scipy",
+    "huggingface_hub",
+    "openai",
+    "litellm",
+    "ray",
+    "fastmcp",
+    "mcp",
+    "math_verify",
+    "sympy",
+    "httpx",
+}
 
 DOORS = {
     # A package that is itself imported only when it is needed may import its library at the top.

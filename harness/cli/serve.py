@@ -82,7 +82,7 @@ def _load_players(env: str | None, env_args: str | None) -> dict[str, Player]:
         raise ConfigError("-a/--env-args has no effect without --env")
     if not names:
         return {}
-    from harness.envs.loader import load_environment
+    from harness.loader import load_environment
 
     players: dict[str, Player] = {}
     # What an environment prints must not stand before the URL, which is the first line for whoever reads stdout.

@@ -20,9 +20,9 @@ from harness.engine.plan import Plan, identity_of
 from harness.engine.progress import RunProgress
 from harness.engine.worklist import check_growth
 from harness.envs.environment import Environment
-from harness.envs.loader import load_environment
 from harness.errors import ConfigError, HarnessError, ResumeRefused, UsageError
 from harness.keys import digest
+from harness.loader import load_environment
 from harness.reference.policies import parse_model
 from harness.stats.summary import Summary
 from harness.store.dataset import DatasetWriter

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from harness.envs.environment import Environment
 from harness.envs.hooks import cleanup, stop, teardown
-from harness.envs.loader import load_environment
 from harness.envs.multi_turn import MultiTurnEnv
 from harness.envs.single_turn import SingleTurnEnv
 
-__all__ = ["Environment", "MultiTurnEnv", "SingleTurnEnv", "cleanup", "load_environment", "stop", "teardown"]
+__all__ = ["Environment", "MultiTurnEnv", "SingleTurnEnv", "cleanup", "stop", "teardown"]

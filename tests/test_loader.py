@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from harness import load_environment
-from harness.envs.loader import module_name
 from harness.errors import EnvironmentFault, EnvironmentLoadError, EnvironmentNotFound
+from harness.loader import module_name
 
 GOOD = """
 from harness import SingleTurnEnv
