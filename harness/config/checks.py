@@ -8,6 +8,7 @@ import re
 from typing import cast
 from urllib.parse import urlsplit
 
+from harness.config.paths import looks_like_path
 from harness.records import FIXED_COLUMNS
 from harness.types import JsonDict
 
@@ -89,9 +90,11 @@ def printable(value: str) -> str:
 
 
 def env_id(value: str) -> str:
-    """A name whose last part can be a module."""
+    """A name whose last part can be a module, or a path."""
+    if looks_like_path(value):
+        return printable(value)
     if not _ENV_ID.fullmatch(value):
-        raise ValueError('must be an environment\'s name, such as "gsm8k" or "alphabet-sort"')
+        raise ValueError('must be an environment\'s name, such as "gsm8k" or "alphabet-sort", or a path: "./my_env.py"')
     return value
 
 

@@ -22,14 +22,17 @@ def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
     """The environment called `env_id`.
 
     Args:
-        env_id: Its name.
+        env_id: Its name or path.
         where: The flag or file with key path that names it.
-        cwd: Where `./environments` is looked for.
+        cwd: Where relative paths begin, and `./environments` is looked for.
 
     Raises:
         EnvironmentNotFound: nothing of that name can be imported; says what to install.
     """
-    found = find_environment(env_id)
+    try:
+        found = find_environment(env_id, cwd)
+    except EnvironmentNotFound as error:
+        raise EnvironmentNotFound(f"{where}: {error}") from None
     if found is not None:
         return found
     module = module_name(env_id)

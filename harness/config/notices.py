@@ -106,7 +106,7 @@ def refuse_hub_clashes(runs: Sequence[ResolvedRun], places: Mapping[int, str]) -
         if not run.settings.save.save_to_hf_hub:
             continue
         env, model = run.settings.env, run.settings.model.model
-        repository = run.settings.save.hf_hub_dataset_name or f"{env.env_id}_{model}"
+        repository = run.settings.save.hf_hub_dataset_name or f"{run.env_id}_{model}"
         first = taken.setdefault((repository.casefold(), env.name), index)
         if first != index:
             raise ConfigError(

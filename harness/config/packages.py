@@ -18,6 +18,8 @@ from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from harness.config.paths import environment_path, main_file
+
 ENTRY_POINT_GROUP = "harness.environments"
 TABLES = ("harness", "verifiers")
 """`[tool.<name>.eval]`, in the order in which they count."""
@@ -42,26 +44,33 @@ class FoundEnvironment:
     """File and table of the defaults."""
     notice: str | None = None
     """Why defaults that should be there were not taken."""
+    path: Path | None = None
+    """The file or folder by which the environment was named; None if it was named by its name."""
 
 
 def module_name(env_id: str) -> str:
-    """The module that an environment's name stands for: `org/my-env` is `my_env`."""
-    return env_id.rsplit("/", 1)[-1].replace("-", "_")
+    """The module that an environment's name or path stands for: `org/my-env` and `./my_env.py` are `my_env`."""
+    return env_id.rstrip("/").rsplit("/", 1)[-1].removesuffix(".py").replace("-", "_")
 
 
-def find_environment(env_id: str) -> FoundEnvironment | None:
+def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment | None:
     """Look `env_id` up among what could be imported.
 
     Args:
-        env_id: The environment's name, with or without an organisation in front.
+        env_id: The environment's name, with or without an organisation in front, or the path of its file or folder.
+        cwd: Where a relative path begins; the working directory by default.
 
     Returns:
         What is known of it; None when no module of that name can be imported.
+
+    Raises:
+        EnvironmentNotFound: a path leads nowhere, or to a folder without an environment.
     """
-    module = module_name(env_id)
-    source = _module_file(module)
+    path = environment_path(env_id, cwd or Path())
+    source = main_file(path) if path else _module_file(module_name(env_id))
     if source is None:
         return None
+    module = _code_root(source).stem if path else module_name(env_id)
     dist = _distribution_of(module, source)
     pyproject, notice = _pyproject_of(module, source, dist)
     defaults, table = _defaults(pyproject)
@@ -73,6 +82,7 @@ def find_environment(env_id: str) -> FoundEnvironment | None:
         defaults,
         f"{pyproject} [{table}]" if table else None,
         notice,
+        path,
     )
 
 

@@ -16,6 +16,7 @@ from harness.config.layers import Entry, KeyPath, Layer, LayerName, Origin, belo
 from harness.config.lookup import require_environment
 from harness.config.notices import Shadows, alike, not_used, refuse_hub_clashes, shadowed
 from harness.config.packages import FoundEnvironment
+from harness.config.paths import path_name
 from harness.config.runs import Resolution, ResolvedRun
 from harness.config.schema import BY_PATH, GROUPS, SETTINGS, RunSettings
 from harness.config.sections import Place, Rules, builtins, entry_for, read_section
@@ -160,7 +161,7 @@ class _Job:
         override = merge(*(each.layer for each in self._overrides_for(asked)))
         layers = Layers(builtins(), package, cli, suite.defaults, entry.layer, override)
         served = serve(layers, registry)
-        run = _run(_derive(served.merged, entry), served, found)
+        run = _run(_derive(served.merged, entry, found), served, found)
         name = run.settings.env.name
         notices += [
             *([found.notice] if found.notice else []),
@@ -214,13 +215,14 @@ def _package_layer(found: FoundEnvironment, cwd: Path) -> Layer:
     return read_section(found.defaults, Place(shown_path(Path(path), cwd), table.rstrip("]")), _PACKAGE)
 
 
-def _derive(merged: Layer, entry: SuiteEntry) -> Layer:
+def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
     """Put in the settings whose built-in is another setting."""
     derived: dict[KeyPath, Entry] = dict(merged)
     env_id = merged[ENV_ID.path]
     name = merged.get(NAME.path)
     if name is None:
-        name = Entry(NAME.path, env_id.value, Origin("builtin", "env.env_id"))
+        called = path_name(found.path) if found.path else env_id.value
+        name = Entry(NAME.path, called, Origin("builtin", "env.env_id"))
     if entry.label:
         name = Entry(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))
     derived[NAME.path] = name

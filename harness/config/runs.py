@@ -13,6 +13,7 @@ from harness.config.checks import NONE_WORD
 from harness.config.endpoints import Endpoint
 from harness.config.layers import Origin, dotted
 from harness.config.packages import FoundEnvironment
+from harness.config.paths import path_name
 from harness.config.schema import GROUPS, SETTINGS, RunSettings, Setting
 from harness.config.serving import is_reference
 from harness.config.wording import MASK, is_secret_header
@@ -34,6 +35,12 @@ class ResolvedRun:
     alias: str | None = None
     """The alias that led to the endpoints, if the registry knows one."""
     found: FoundEnvironment | None = None
+
+    @property
+    def env_id(self) -> str:
+        """What folders, tables and datasets call the environment: its id, or of a path the last part."""
+        path = None if self.found is None else self.found.path
+        return self.settings.env.env_id if path is None else path_name(path)
 
     @property
     def is_reference(self) -> bool:

@@ -53,7 +53,8 @@ class EnvSettings(BaseModel):
     model_config = _CONFIG
 
     env_id: Annotated[str, AfterValidator(checks.env_id), Door("string", aliases=("id",))]
-    """The environment's name; its module is the part after the last `/`, with `-` read as `_`."""
+    """The environment's name (its module is the part after the last `/`, with `-` read as `_`), or the path of its file
+    or folder, such as `./my_env.py`."""
     name: Annotated[str, AfterValidator(checks.printable), Door("string", ("--name",), derived="env_id")]
     """What tables call the run, so that one environment can run twice in a suite."""
     env_args: Annotated[_Table, Door("table", ("--env-args", "-a"), aliases=("args",))] = {}

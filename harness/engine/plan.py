@@ -30,7 +30,7 @@ class Plan:
         settings = resolved.settings.env
         rows = environment.row_count
         if rows == 0:
-            raise EnvironmentFault(f"{settings.env_id}: the dataset is empty")
+            raise EnvironmentFault(f"{resolved.env_id}: the dataset is empty")
         wanted = rows if settings.num_examples == -1 else min(settings.num_examples, rows)
         self.asked_examples = settings.num_examples
         self.num_examples = wanted
@@ -84,7 +84,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
     found = resolved.found
     return {
         "env": {
-            "env_id": env.env_id,
+            "env_id": resolved.env_id,
             "env_args": env.env_args,
             "extra_env_kwargs": env.extra_env_kwargs,
             "distribution": None if found is None else f"{found.dist_name} {found.dist_version}",

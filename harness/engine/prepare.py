@@ -104,7 +104,7 @@ class Loader:
 def progress_of(resolved: ResolvedRun) -> RunProgress:
     """Empty counters for a run."""
     settings = resolved.settings
-    return RunProgress(settings.env.name, settings.env.env_id, settings.model.model)
+    return RunProgress(settings.env.name, resolved.env_id, settings.model.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def _check_reference(resolved: ResolvedRun, environment: Environment) -> None:
     model = resolved.endpoints[0].model
     if parse_model(model).name in {"oracle", "noisy"} and not environment.has_reference:
         raise ConfigError(
-            f"{resolved.settings.env.env_id} has no reference policy, so {model} cannot play it; "
+            f"{resolved.env_id} has no reference policy, so {model} cannot play it; "
             "implement reference_reply, or use reference/null, reference/echo or a model at an endpoint (-b)"
         )
 
@@ -244,7 +244,7 @@ def _open(located: Located, options: StartOptions) -> Prepared:
     folder, lock = located.folder, located.lock
     if folder is None or lock is None:
         output_dir = settings.save.output_dir if scratch is None else scratch.name
-        folder = RunDir.create(output_dir, settings.env.env_id, settings.model.model)
+        folder = RunDir.create(output_dir, loaded.resolved.env_id, settings.model.model)
         lock = folder.lock()
     else:
         earlier = folder.read_manifest()
@@ -286,7 +286,7 @@ def _manifest(resolved: ResolvedRun, environment: Environment, plan: Plan, optio
     rubric = environment.rubric
     return Manifest(
         id="",
-        env_id=settings.env.env_id,
+        env_id=resolved.env_id,
         model=settings.model.model,
         name=settings.env.name,
         created=timestamp(),

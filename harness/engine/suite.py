@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 from typing import Literal, cast
 
 from harness.clients.pool import ClientPool
@@ -17,6 +18,7 @@ from harness.engine.lanes import Lane
 from harness.engine.prepare import Prepared
 from harness.engine.progress import RunProgress, RunState
 from harness.engine.scheduler import Bounds, Schedule
+from harness.engine.watchdog import Watchdog
 from harness.engine.worklist import Stage, Worklist
 from harness.errors import HarnessError, SystemicError
 from harness.offload import owner
@@ -65,9 +67,10 @@ class Suite:
         try:
             if server is not None:
                 await server.start()
-            async with asyncio.TaskGroup() as tasks:
-                for run in self._runs:
-                    tasks.create_task(self._contain(run, pool, server if run.resolved.is_reference else None))
+            with Watchdog(_sources(self._runs)):
+                async with asyncio.TaskGroup() as tasks:
+                    for run in self._runs:
+                        tasks.create_task(self._contain(run, pool, server if run.resolved.is_reference else None))
         finally:
             await pool.close()
             if server is not None:
@@ -172,6 +175,12 @@ class Suite:
         if self._interrupted:
             schedule.stop()
         return await schedule.run()
+
+
+def _sources(runs: Sequence[Prepared]) -> dict[Path, str]:
+    """The files of the environments, each with the name of a run that it belongs to."""
+    found = [(run.resolved.found, run.progress.name) for run in runs]
+    return {path: name for facts, name in found if facts is not None for path in facts.source_files}
 
 
 def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:

@@ -257,7 +257,7 @@ class Environment(ABC):
             self.extra_env_kwargs[name] = value
 
     def _set(self, name: str, value: object, where: str) -> None:
-        settable = self._settable()
+        settable = self.settable()
         if name not in settable:
             raise ConfigError(unknown_name(f"{where} ({type(self).__name__})", name, settable))
         words = option_fault(name, value)
@@ -270,8 +270,8 @@ class Environment(ABC):
             raise ConfigError(f"{where} {words}")
         setattr(self, name, value)
 
-    def _settable(self) -> set[str]:
-        """Public attributes that hold a value, by name, and what has a `set_<name>`."""
+    def settable(self) -> set[str]:
+        """What `set_kwargs` can change: public attributes that hold a value, by name, and what has a `set_<name>`."""
         names = set(vars(self))
         for base in type(self).__mro__:
             for name, value in vars(base).items():

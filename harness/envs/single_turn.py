@@ -36,6 +36,10 @@ class SingleTurnEnv(MultiTurnEnv):
             raise EnvironmentFault(f"a single-turn environment has one turn, not {max_turns!r}")
         super().set_max_turns(max_turns)
 
+    def settable(self) -> set[str]:
+        """As everywhere, except for the number of turns."""
+        return super().settable() - {"max_turns"}
+
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
         """Never called: the rollout ends with the model's first reply."""
         raise EnvironmentFault("a single-turn environment has no answer to give")

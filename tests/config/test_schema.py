@@ -113,7 +113,7 @@ def test_builtins_pass_their_own_checks() -> None:
         ("env.env_args", "text", "must be a table"),
         ("env.env_args", {"a": float("inf")}, "JSON cannot hold"),
         ("env.env_id", "", "must not be empty"),
-        ("env.env_id", "../up", "must be an environment's name"),
+        ("env.env_id", "./a\x1b.py", "must not hold control characters"),
         ("env.env_id", "a.b", "must be an environment's name"),
         ("model.model", "", "must not be empty"),
         ("model.model", 5, "must be a string"),

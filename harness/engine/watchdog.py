@@ -1,0 +1,133 @@
+"""Watches the event loop from a thread and names the environment whose code holds it up. Owns the measurement and the
+message; stops nothing, since code that blocks cannot be interrupted from outside.
+
+Every rollout of every run waits while one `async def` blocks: it is the most expensive mistake an environment can make,
+and nothing else shows it. A heartbeat on the loop says when it last ran; when it is late, the thread looks at what the
+loop's thread is executing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+logger = logging.getLogger(__name__)
+
+THRESHOLD = 0.5
+"""Seconds that one call may hold the loop unnoticed. A full loop iteration at 512 in flight takes a good part of it."""
+
+_PERIOD = 0.05
+"""Seconds between looks; the heartbeat's period, too."""
+
+
+@dataclass(slots=True)
+class Blocked:
+    """One function that has held up the loop."""
+
+    name: str
+    """The run whose environment it belongs to."""
+    where: str
+    """`function (file:line)`."""
+    times: int = 0
+    seconds: float = 0.0
+    """In all of these times together."""
+
+
+class Watchdog:
+    """Names what blocks the running loop, while it is entered.
+
+    Args:
+        sources: Files of environments, each with the name of the run that it belongs to.
+        threshold: Seconds from which on a call counts as blocking.
+    """
+
+    def __init__(self, sources: Mapping[Path, str], *, threshold: float = THRESHOLD) -> None:
+        self._names = {str(path): name for path, name in sources.items()}
+        self._threshold = threshold
+        self._found: dict[tuple[str, str], Blocked] = {}
+        self._beat = 0.0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def found(self) -> tuple[Blocked, ...]:
+        """What has blocked the loop so far."""
+        return tuple(self._found.values())
+
+    def __enter__(self) -> Watchdog:
+        """Start watching the running loop, which must be that of this thread."""
+        if self._names:
+            self._on_beat(asyncio.get_running_loop())
+            watched = threading.get_ident()
+            self._thread = threading.Thread(target=self._watch, args=(watched,), name="bench-watchdog", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop, and say how much there was of what happened more than once."""
+        self._stop.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._thread is not None:
+            self._thread.join()
+        for each in self.found:
+            if each.times > 1:
+                logger.warning(
+                    "%s: %s blocked the event loop %d times, %.1f s in all",
+                    each.name, each.where, each.times, each.seconds,
+                )  # fmt: skip
+
+    def _on_beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._beat = time.monotonic()
+        self._timer = loop.call_later(_PERIOD, self._on_beat, loop)
+
+    def _watch(self, watched: int) -> None:
+        suspect: FrameType | None = None
+        looked = time.monotonic()
+        while not self._stop.wait(_PERIOD):
+            now, beat = time.monotonic(), self._beat
+            # Native code that keeps the interpreter lock keeps this thread from looking, too: it comes late itself,
+            # and then what it sees at last is what has held it up.
+            was_locked_out = now - looked > self._threshold
+            looked = now
+            if now - beat < self._threshold:
+                suspect = None
+                continue
+            frame = self._environment_frame(sys._current_frames().get(watched))  # pyright: ignore[reportPrivateUsage]  # the only way
+            if frame is not None and (frame is suspect or was_locked_out):
+                self._note(frame, beat)
+                frame = None
+                looked = time.monotonic()
+            # A first sight proves nothing: a loop with much to do is late as well. The same call, still there, does.
+            suspect = frame
+
+    def _environment_frame(self, frame: FrameType | None) -> FrameType | None:
+        """The innermost frame of an environment's own code."""
+        while frame is not None and frame.f_code.co_filename not in self._names:
+            frame = frame.f_back
+        return frame
+
+    def _note(self, frame: FrameType, beat: float) -> None:
+        """Say at once what blocks, then wait for the heartbeat to learn for how long."""
+        code = frame.f_code
+        name = self._names[code.co_filename]
+        where = f"{code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})"
+        del frame  # it holds the author's local values
+        each = self._found.setdefault((name, code.co_name), Blocked(name, where))
+        each.times += 1
+        if each.times == 1:
+            logger.warning(
+                "%s: %s blocks the event loop, and with it every rollout of every run: make it a plain def, which runs "
+                "in a thread, or await what it waits for",
+                name, where,
+            )  # fmt: skip
+        while self._beat == beat and not self._stop.wait(_PERIOD):
+            pass
+        each.seconds += (self._beat if self._beat != beat else time.monotonic()) - beat

@@ -1,0 +1,101 @@
+"""Environments that are not what the other tests use: named by a path, in a group, or blocking the event loop."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from bench_runs import SUMS, Workshop, rows
+
+WORDS = """
+from harness import MultiTurnEnv, Rubric
+
+def right(completion, answer):
+    return float(completion[-1]["content"] == answer)
+
+class Words(MultiTurnEnv):
+    async def env_response(self, messages, state, **kwargs):
+        return [{"role": "user", "content": "once more"}]
+
+    def reference_reply(self, example, messages):
+        return example.answer
+
+def load_environment():
+    rows = [{"question": f"say {word}", "answer": word} for word in ("one", "two", "three", "four")]
+    return Words(dataset=rows, rubric=Rubric([right]), max_turns=2)
+"""
+
+BOTH = """
+from harness import EnvGroup, load_environment as load
+
+def load_environment():
+    return EnvGroup([load("sums", size=6), load("words")])
+"""
+
+BLOCKING = """
+import time
+from harness import Rubric, SingleTurnEnv
+
+async def slow_judge(completion):
+    time.sleep(0.8)
+    return 1.0
+
+class Blocking(SingleTurnEnv):
+    def reference_reply(self, example, messages):
+        return "x"
+
+def load_environment():
+    return Blocking(dataset=[{"question": "?"}], rubric=Rubric([slow_judge]))
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
+
+
+def test_an_environment_by_path_runs_resumes_and_repeats(shop: Workshop) -> None:
+    shop.write("my envs/adding.py", SUMS)
+    command = ["run", "./my envs/adding.py", "-m", "reference/oracle", "-r", "2", "--json"]
+    done = shop.bench(*command, "-n", "3")
+    assert done.code == 0, done.err
+    assert (done.run["name"], done.run["env_id"], done.run["summary"]["reward"]["mean"]) == ("adding", "adding", 1.0)
+    assert Path(done.run["path"]).parent.name == "adding--reference--oracle"
+    assert {row["env_id"] for row in rows(shop.cwd / done.run["path"])} == {"adding"}
+    grown = shop.bench(*command, "-n", "5", "--resume")
+    assert (grown.run["path"], grown.run["summary"]["resumed"]) == (done.run["path"], 6)
+    repeated = shop.bench("run", f"{done.run['path']}/config.toml", "--json")
+    assert (repeated.code, repeated.run["env_id"], repeated.run["summary"]["scored"]) == (0, "adding", 10)
+    shutil.rmtree(shop.cwd / "my envs")
+    gone = shop.bench(*command)
+    assert (gone.code, gone.out) == (2, "")
+    assert "bench run: no environment at ./my envs/adding.py: there is no such file or folder" in gone.said
+
+
+def test_a_group_is_one_run_with_a_mean_a_metric_for_each_environment(shop: Workshop) -> None:
+    shop.environment("words", WORDS)
+    shop.environment("both", BOTH)
+    done = shop.bench(
+        "run", "both", "-m", "reference/oracle", "-n", "-1", "-r", "1", "--no-interleave-scoring", "--json"
+    )
+    assert done.code == 0, done.err
+    summary = done.run["summary"]
+    assert (summary["scored"], summary["reward"]["mean"]) == (10, 1.0)
+    means = {name: metric["mean"] for name, metric in summary["metrics"].items()}
+    assert means == {"correct": 1.0, "said": pytest.approx(7 / 6), "right": 1.0, "num_turns": 2.0}
+    table = rows(shop.cwd / done.run["path"])
+    assert [row["task"] for row in table] == ["sums"] * 6 + ["words"] * 4
+    assert [row["right"] for row in table] == [None] * 6 + [1.0] * 4
+    null = shop.bench("run", "both", "-m", "reference/null", "-n", "-1", "-r", "1", "--json")
+    assert null.run["summary"]["reward"]["mean"] == 0.0
+
+
+def test_an_environment_that_blocks_the_loop_is_named_on_stderr(shop: Workshop) -> None:
+    shop.environment("blocking", BLOCKING)
+    done = shop.bench("run", "blocking,sums", "-m", "reference/oracle", "-n", "4", "-r", "2", "--json")
+    assert done.code == 0, done.err
+    assert [run["summary"]["reward"]["mean"] for run in done.runs] == [1.0, 1.0]
+    assert "blocking: slow_judge (blocking.py:6) blocks the event loop, and with it every rollout" in done.said
+    assert json.loads(done.out)["runs"], "nothing of it is on stdout"

@@ -1,0 +1,102 @@
+"""The watchdog: what it names, what it leaves alone, and what it costs nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from harness.engine.watchdog import Blocked, Watchdog
+
+CODE = """
+    import re, threading, time
+
+    def wait(event, seconds):
+        event.wait(seconds)
+
+    async def sleeps(event):
+        wait(event, 0.6)
+
+    async def in_native_code():
+        re.match(r"(a+)+$", "a" * PATIENCE + "b")  # keeps the interpreter lock
+
+    async def many_short_ones():
+        for _ in range(40):
+            time.sleep(0.001)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> ModuleType:
+    path = tmp_path / "slow_env.py"
+    path.write_text(textwrap.dedent(CODE))
+    spec = importlib.util.spec_from_file_location("slow_env", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def watch(module: ModuleType, *calls: Callable[[], object], threshold: float = 0.2) -> Watchdog:
+    async def main() -> Watchdog:
+        with Watchdog({Path(str(module.__file__)): "slow"}, threshold=threshold) as watchdog:
+            for call in calls:
+                await call()  # type: ignore[misc]
+                await asyncio.sleep(0.1)  # lets the loop beat between two calls
+        return watchdog
+
+    return asyncio.run(main())
+
+
+def test_a_call_that_blocks_is_named_at_once_with_its_line_and_counted(
+    module: ModuleType, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    never = threading.Event()
+    watchdog = watch(module, lambda: module.sleeps(never), lambda: module.sleeps(never))
+    (blocked,) = watchdog.found
+    assert (blocked.name, blocked.where, blocked.times) == ("slow", "wait (slow_env.py:5)", 2)
+    assert 1.0 < blocked.seconds < 20.0
+    first, last = caplog.messages
+    assert first.startswith("slow: wait (slow_env.py:5) blocks the event loop, and with it every rollout")
+    assert last.startswith("slow: wait (slow_env.py:5) blocked the event loop 2 times, ")
+    assert not [thread for thread in threading.enumerate() if thread.name == "bench-watchdog"]
+
+
+def test_native_code_that_keeps_the_interpreter_lock_is_named_as_well(module: ModuleType) -> None:
+    found: tuple[Blocked, ...] = ()
+    for size in range(20, 40):  # until it takes long enough on this machine
+        module.PATIENCE = size  # type: ignore[attr-defined]
+        found = watch(module, module.in_native_code).found
+        if found:
+            break
+    assert len(found) == 1
+    assert found[0].where == "in_native_code (slow_env.py:11)"
+
+
+def test_short_calls_and_a_busy_loop_are_left_alone(module: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+    assert watch(module, module.many_short_ones, threshold=5.0).found == ()
+    assert caplog.messages == []
+
+
+def test_threads_of_the_environment_are_its_own_business(module: ModuleType) -> None:
+    async def in_a_thread() -> None:
+        await asyncio.to_thread(module.wait, threading.Event(), 0.6)
+
+    assert watch(module, in_a_thread).found == ()
+
+
+def test_without_files_to_look_for_there_is_no_thread() -> None:
+    async def main() -> int:
+        before = threading.active_count()
+        with Watchdog({}):
+            return threading.active_count() - before
+
+    assert asyncio.run(main()) == 0
