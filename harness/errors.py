@@ -7,11 +7,18 @@
     ├── EnvironmentFault           the environment's own code is at fault
     │   ├── EnvironmentNotFound    no such environment (says how to install it)
     │   ├── EnvironmentLoadError   importing or constructing it failed
+    │   ├── SandboxMissing         it needs a sandbox and there is none (says what to install)
     │   └── ThreadsHung            too many calls of its blocking code never return: the run stops
     ├── ModelError                 one model call failed for good; `retryable` says whether time may heal it
     │   ├── ContextLengthError     the prompt no longer fits: a property of the model, not a fault
     │   ├── ResponseError          the endpoint answered, but not with a reply that can be read
     │   └── SystemicError          the endpoint as a whole is unusable: the run stops
+    ├── ToolError                  a tool call came to nothing: told to the model, unless `stop_errors` ends the rollout
+    │   ├── ToolParseError         its arguments are no JSON object
+    │   └── ToolCallError          it names no tool or passes wrong arguments, or the tool raised
+    ├── SandboxError               the sandbox itself failed: says nothing about the code that was to run in it
+    ├── VerificationError          a math answer could not be compared: no verdict, never a wrong answer
+    ├── JudgeError                 a judge gave no verdict: the rollout is unscored, never wrong
     ├── StateLost                  scoring reads a state value that no journal can hold
     ├── StoreError                 the run folder cannot be read or written: the run stops
     │   ├── JournalDamaged         a line in the middle of a journal cannot be read
@@ -59,6 +66,12 @@ class EnvironmentLoadError(EnvironmentFault):
     """Importing the environment or calling its `load_environment` failed."""
 
 
+class SandboxMissing(EnvironmentFault):
+    """Model-written code is to run, and nothing on this machine can contain it."""
+
+    exit_code = 2
+
+
 class ThreadsHung(EnvironmentFault):
     """Blocking environment code hangs in so many threads that every further call would hang too."""
 
@@ -93,6 +106,40 @@ class ResponseError(ModelError):
 
 class SystemicError(ModelError):
     """Every further call would fail the same way: bad key, unknown model, dead endpoint."""
+
+
+class ToolError(HarnessError):
+    """A tool call of the model's came to nothing. The model is told, unless the environment's `stop_errors` ends the
+    rollout with it."""
+
+
+class ToolParseError(ToolError):
+    """The arguments of a tool call are not a JSON object."""
+
+
+class ToolCallError(ToolError):
+    """A tool call names no tool that is offered or passes arguments that do not fit, or the tool itself raised."""
+
+
+class SandboxError(HarnessError):
+    """A sandbox failed before or beside the program in it, which is therefore neither right nor wrong."""
+
+
+class VerificationError(HarnessError):
+    """A mathematical answer could not be compared with the expected one; says nothing about whether it is right."""
+
+
+class JudgeError(HarnessError):
+    """A judge gave no verdict that can be read: its call failed, or it refused, said nothing, was cut short or rambled.
+
+    Args:
+        reason: Short and stable, for tables: `judge refused`, `no verdict`, `judge rate_limit`, …
+        detail: What it said, or what failed.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
 
 
 class StateLost(HarnessError):

@@ -1,0 +1,175 @@
+"""Tools from MCP servers. Owns when servers are opened and closed and which of their tools a rollout offers; how they
+are reached is in `harness.tools.mcp` and `mcp_host`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import weakref
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from harness.envs.hooks import cleanup, teardown
+from harness.envs.tool_env import ToolEnv, tool_message
+from harness.errors import EnvironmentFault
+from harness.offload import offload
+from harness.state import State
+from harness.tools.mcp import ServerSettings, ServerTool, check_installed, read_servers, tool_name
+from harness.tools.mcp_host import MCPHost, MCPSession
+from harness.types import Chat, JsonDict, Message
+
+logger = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 15.0
+"""How long a closing server is waited for. A client terminates a process that does not end by itself after two seconds,
+and kills it two seconds later."""
+
+_rollout: contextvars.ContextVar[str] = contextvars.ContextVar("mcp_rollout", default="")
+"""The `trajectory_id` of the rollout that the current task plays."""
+
+
+class MCPEnv(ToolEnv):
+    """A `ToolEnv` whose tools come from MCP servers.
+
+    Args:
+        mcp_servers: The servers: a list of dicts with `name` and either `command`, `args`, `env`, `cwd` (stdio) or
+            `url`, `headers` (streamable HTTP); or a mapping of such dicts by name, as in an `mcpServers` file. A
+            FastMCP object, or a function that makes one, is a server in this process.
+        scope: `rollout` opens every server for each rollout and closes it after; `shared` opens them once, for all.
+        prefix_tools: Whether models call a tool `server_tool`. Without it, two servers may not offer tools of one name.
+        allowed_tools: The tools that are offered, by the name that models call them; all by default. Naming them also
+            gives each a metric of its own.
+        startup_timeout: Seconds that one server may take to be open.
+        **options: See `ToolEnv`; Python functions in `tools` are offered as well.
+
+    Raises:
+        EnvironmentFault: see `ToolEnv`; or `fastmcp` is not installed, or a server is described wrongly.
+    """
+
+    def __init__(
+        self,
+        mcp_servers: ServerSettings,
+        *,
+        scope: Literal["rollout", "shared"] = "rollout",
+        prefix_tools: bool = False,
+        allowed_tools: Sequence[str] | None = None,
+        startup_timeout: float = 30.0,
+        **options: Any,
+    ) -> None:
+        where = type(self).__name__
+        if scope not in ("rollout", "shared"):
+            raise EnvironmentFault(f"{where}(scope=…) must be 'rollout' or 'shared', not {scope!r}")
+        if isinstance(allowed_tools, str):
+            raise EnvironmentFault(f"{where}(allowed_tools=…) must be a list of names, not {allowed_tools!r}")
+        if not startup_timeout > 0:
+            raise EnvironmentFault(f"{where}(startup_timeout=…) must be above 0, not {startup_timeout!r}")
+        servers = read_servers(mcp_servers)
+        check_installed()
+        super().__init__(**options)
+        self._scope = scope
+        self._prefix_tools = prefix_tools
+        self._allowed = None if allowed_tools is None else tuple(allowed_tools)
+        self._sessions: dict[str, MCPSession] = {}
+        self._shared: MCPSession | None = None
+        self._host = MCPHost(servers, startup_timeout)
+        weakref.finalize(self, self._host.close, CLOSE_SECONDS)  # for whoever never calls teardown
+        for name in self._allowed or ():
+            self._count_calls(name)
+
+    async def rollout(self, state: State, chat: Chat) -> None:
+        """As in `Environment`; what runs in it finds the rollout's servers."""
+        token = _rollout.set(state["trajectory_id"])
+        try:
+            await super().rollout(state, chat)
+        finally:
+            _rollout.reset(token)
+
+    async def play(self, state: State) -> None:
+        """Open the servers, offer their tools, and go on as any environment with tools."""
+        session = self._session()
+        self._sessions[state["trajectory_id"]] = session
+        await session.ready()
+        tools = self._named(session)
+        if not any(state["info"].get(key) for key in ("tool_defs", "oai_tools")):
+            state["tools"] = [*self.tool_defs, *(_definition(name, tool) for name, tool in tools.items())]
+        await super().play(state)
+
+    async def call_tool(self, tool_name: str, tool_args: JsonDict, tool_call_id: str, **kwargs: Any) -> Message:
+        """As in `ToolEnv`; a tool of a server is called there.
+
+        Raises:
+            ToolCallError: the tool failed, or refused its arguments.
+            EnvironmentFault: the server failed, or the rollout is over.
+        """
+        if tool_name in self.tool_map:
+            return await super().call_tool(tool_name, tool_args, tool_call_id, **kwargs)
+        session = self._sessions.get(_rollout.get())
+        if session is None:
+            raise EnvironmentFault(f"{type(self).__name__}: tools of MCP servers can only be called in a rollout")
+        tool = self._named(session).get(tool_name)
+        if tool is None:
+            raise EnvironmentFault(f"{type(self).__name__}: a row offers a tool {tool_name!r}, but there is none")
+        content = await session.call(tool, tool_args)
+        return tool_message(self.format_result(tool_name, content), tool_call_id)
+
+    @cleanup(priority=-100)
+    async def close_mcp_session(self, state: State) -> None:
+        """Close the rollout's servers, after every other `@cleanup` method."""
+        session = self._sessions.pop(state["trajectory_id"], None)
+        if session is None or session is self._shared:
+            return
+        session.leave()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await session.closed()
+        except TimeoutError:  # the rollout is sound; what became of its servers is not its score's business
+            logger.warning("%s: an MCP server is not closed after %g s", type(self).__name__, CLOSE_SECONDS)
+
+    @teardown(priority=-100)
+    async def close_mcp_servers(self) -> None:
+        """Close every server and end the thread that they were open in."""
+        self._shared = None
+        if not await offload.run(self._host.close, CLOSE_SECONDS):
+            logger.warning("%s: an MCP server is not closed after %g s", type(self).__name__, CLOSE_SECONDS)
+
+    def _session(self) -> MCPSession:
+        """A session of the rollout's own, or the one that all share; one that failed is replaced."""
+        if self._scope == "rollout":
+            return self._host.open()
+        if self._shared is None or self._shared.is_broken:
+            if self._shared is not None:
+                self._shared.leave()
+            self._shared = self._host.open()
+        return self._shared
+
+    def _named(self, session: MCPSession) -> dict[str, ServerTool]:
+        """The tools that are offered, by the name that models call them. Read once a session."""
+        if session.named is None:
+            session.named = self._checked_tools(session.tools)
+        return session.named
+
+    def _checked_tools(self, tools: Sequence[ServerTool]) -> dict[str, ServerTool]:
+        where = type(self).__name__
+        named: dict[str, ServerTool] = {}
+        for tool in tools:
+            name = tool_name(tool, with_prefix=self._prefix_tools)
+            if self._allowed is not None and name not in self._allowed:
+                continue
+            if name in named or name in self.tool_map:
+                owner = f"MCP server {named[name].server!r}" if name in named else "a Python function"
+                raise EnvironmentFault(
+                    f"{where}: MCP server {tool.server!r} and {owner} both offer a tool {name!r}; pass "
+                    "prefix_tools=True, or choose with allowed_tools=[…]"
+                )
+            named[name] = tool
+        missing = [name for name in self._allowed or () if name not in named and name not in self.tool_map]
+        if missing:
+            offered = ", ".join(tool_name(tool, with_prefix=self._prefix_tools) for tool in tools) or "nothing"
+            raise EnvironmentFault(f"{where}: no MCP server offers {missing[0]!r}, only {offered}")
+        return named
+
+
+def _definition(name: str, tool: ServerTool) -> JsonDict:
+    function = {"name": name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}

@@ -1,0 +1,9 @@
+"""Tools: functions that models may call. Owns how they are described, how their arguments are read and what becomes of
+their results; `envs.tool_env` owns the conversation around them."""
+
+from __future__ import annotations
+
+from harness.tools.results import MAX_OUTPUT_CHARS, to_content
+from harness.tools.tool import Tool, call_tool, parse_arguments, read_tool
+
+__all__ = ["MAX_OUTPUT_CHARS", "Tool", "call_tool", "parse_arguments", "read_tool", "to_content"]

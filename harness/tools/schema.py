@@ -1,0 +1,249 @@
+"""A function's parameters as a JSON schema, and the reading of arguments against it. Owns what pydantic is told and
+what is taken out of its schema; the types, the coercion and the checks are pydantic's."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_jsonable_python
+
+from harness.errors import EnvironmentFault, ToolCallError
+from harness.tools.annotations import optional, own_description, read_annotations
+from harness.types import JsonDict
+
+_FAULTS_SHOWN = 5
+"""Wrong arguments that one message lists; a model mends the first ones first."""
+
+_SHOWN = 80
+"""Characters of a wrong value that a message repeats."""
+
+_BY_NAME = ("properties", "patternProperties", "$defs", "dependentSchemas")
+"""Schema keywords whose keys are names and not keywords."""
+
+_LITERAL = ("const", "default", "enum", "example", "examples")
+"""Schema keywords whose values are data and not schemas."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentReader:
+    """The parameters of one function, read once."""
+
+    tool: str
+    model: type[BaseModel]
+    """One field a parameter. Fields have names of our own and the parameters' as aliases: a parameter may be called
+    `schema` or `copy`, which a model's field may not."""
+    fields: Mapping[str, str]
+    """Parameter by field."""
+    parameters: JsonDict
+    """The JSON schema."""
+    always: frozenset[str]
+    """Parameters that are passed even if the model left them out: their default stands in a pydantic `Field`."""
+
+    def read(self, arguments: JsonDict) -> JsonDict:
+        """What the function is called with: values of the annotated types. What the model left out is left out.
+
+        Raises:
+            ToolCallError: an argument is unknown, missing or of the wrong type; says which, in words for the model.
+        """
+        try:
+            values = self.model.model_validate(arguments)
+        except ValidationError as error:
+            raise ToolCallError(self._words(error)) from error
+        given = values.model_fields_set
+        read = {
+            name: getattr(values, field) for field, name in self.fields.items() if field in given or name in self.always
+        }
+        return {**read, **values.model_extra} if values.model_extra else read
+
+    def _words(self, error: ValidationError) -> str:
+        faults = error.errors(include_url=False, include_context=False)
+        words = [self._fault(fault) for fault in faults[:_FAULTS_SHOWN]]
+        if len(faults) > _FAULTS_SHOWN:
+            words.append(f"and {len(faults) - _FAULTS_SHOWN} more")
+        return f"{self.tool}: {'; '.join(words)}"
+
+    def _fault(self, fault: ErrorDetails) -> str:
+        place = fault["loc"]
+        if len(place) == 1 and fault["type"] == "missing":
+            return f"argument {place[0]!r} is missing"
+        if len(place) == 1 and fault["type"] == "extra_forbidden":
+            return unknown_argument(str(place[0]), self.fields.values())
+        where = "".join(f"[{part!r}]" for part in place[1:])
+        told = f"argument {str(place[0])!r}{where}: {fault['msg']}" if place else fault["msg"]
+        return told if fault["type"] == "missing" else f"{told}, not {_short(fault['input'])}"
+
+
+def unknown_argument(name: str, known: Collection[str]) -> str:
+    """The words for an argument that the tool does not take."""
+    near = difflib.get_close_matches(name, known, 1, 0.6)
+    takes = f"it takes {', '.join(known)}" if known else "it takes no arguments"
+    return f"unknown argument {name!r}{f' (did you mean {near[0]!r}?)' if near else ''}; {takes}"
+
+
+def read_parameters(
+    tool: str,
+    function: Callable[..., Any],
+    parameters: Sequence[inspect.Parameter],
+    descriptions: Mapping[str, str],
+) -> ArgumentReader:
+    """Describe a function's parameters.
+
+    Args:
+        tool: The tool's name, for messages.
+        function: The function that the annotations stand at, for the names in them.
+        parameters: Those that the model may fill.
+        descriptions: What the docstring says, by parameter; an annotation's own description wins.
+
+    Raises:
+        EnvironmentFault: an annotation cannot be resolved or has no JSON form.
+    """
+    hints = read_annotations(tool, function, parameters)
+    definitions: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    rest: object = None
+    for number, parameter in enumerate(parameters):
+        annotation = hints.get(parameter.name, Any)
+        if parameter.kind is parameter.VAR_KEYWORD:
+            rest = annotation
+            continue
+        names[f"field{number}"] = parameter.name
+        definitions[f"field{number}"] = _definition(parameter, annotation, descriptions.get(parameter.name))
+    try:
+        model = create_model("Arguments", __base__=_base(rest), **definitions)
+        schema = plain(model.model_json_schema())
+    except (PydanticUserError, TypeError) as error:
+        raise _no_json_form(tool, hints, error) from error
+    always = frozenset(p.name for p in parameters if isinstance(p.default, FieldInfo))
+    return ArgumentReader(tool, model, names, schema, always)
+
+
+def plain(schema: JsonDict) -> JsonDict:
+    """A schema without pydantic's titles, and with its definitions put where they are used: not every endpoint follows
+    `$ref`. Definitions that refer to themselves stay."""
+    definitions = cast("dict[str, JsonDict]", schema.get("$defs", {}))
+    recursive = {name for name in definitions if name in _reached(name, definitions)}
+    cleaned = cast(JsonDict, _cleaned({k: v for k, v in schema.items() if k != "$defs"}, definitions, recursive))
+    needed = {name for name in recursive if name in _names_in(cleaned)}
+    for name in list(needed):
+        needed |= _reached(name, definitions) & recursive
+    if needed:
+        cleaned["$defs"] = {name: _cleaned(definitions[name], definitions, recursive) for name in sorted(needed)}
+    return cleaned
+
+
+def _cleaned(schema: object, definitions: Mapping[str, JsonDict], recursive: Collection[str]) -> object:
+    if isinstance(schema, list):
+        return [_cleaned(part, definitions, recursive) for part in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast(JsonDict, schema)
+    name = _definition_name(fields)
+    if name in definitions and name not in recursive:
+        fields = {**definitions[name], **{key: value for key, value in fields.items() if key != "$ref"}}
+    result: JsonDict = {}
+    for key, value in fields.items():
+        if key in _LITERAL:
+            result[key] = value
+        elif key in _BY_NAME and isinstance(value, dict):
+            parts = cast(JsonDict, value)
+            result[key] = {part: _cleaned(inner, definitions, recursive) for part, inner in parts.items()}
+        elif key != "title":
+            result[key] = _cleaned(value, definitions, recursive)
+    return result
+
+
+def _definition_name(fields: JsonDict) -> str:
+    reference: object = fields.get("$ref")
+    return reference.removeprefix("#/$defs/") if isinstance(reference, str) else ""
+
+
+def _names_in(schema: object) -> Iterator[str]:
+    """The definitions that a schema refers to."""
+    if isinstance(schema, dict):
+        fields = cast(JsonDict, schema)
+        if name := _definition_name(fields):
+            yield name
+        for value in fields.values():
+            yield from _names_in(value)
+    elif isinstance(schema, list):
+        for part in cast("list[object]", schema):
+            yield from _names_in(part)
+
+
+def _reached(name: str, definitions: Mapping[str, JsonDict]) -> set[str]:
+    """The definitions that one leads to, itself only if it leads back."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        for other in _names_in(definitions.get(waiting.pop(), {})):
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return found
+
+
+def _definition(parameter: inspect.Parameter, annotation: Any, described: str | None) -> tuple[Any, Any]:
+    """A field for `create_model`."""
+    default: Any = parameter.default
+    told = own_description(annotation)
+    more: dict[str, Any] = {"alias": parameter.name}
+    if isinstance(default, FieldInfo):
+        if described and not default.description:
+            more["description"] = described
+        return Annotated[annotation, default], Field(**more)
+    if told or described:
+        more["description"] = told or described
+    if default is None and annotation is not Any:
+        annotation = optional(annotation)
+    if default is parameter.empty:
+        return annotation, Field(**more)
+    try:
+        to_jsonable_python(default)
+    except (PydanticSerializationError, ValueError):
+        return annotation, Field(default_factory=lambda: default, **more)  # a value that no schema can show
+    return annotation, Field(default, **more)
+
+
+def _base(rest: object) -> type[BaseModel]:
+    """The model to build on: closed, or open for a function with `**kwargs`."""
+    if rest is None:
+        return _Closed
+    if rest is Any:
+        return _Open
+    annotations = {"__pydantic_extra__": dict[str, rest]}
+    made = types.new_class("Open", (_Open,), exec_body=lambda body: body.update(__annotations__=annotations))
+    return cast("type[BaseModel]", made)
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+class _Open(BaseModel):
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+
+def _no_json_form(tool: str, hints: Mapping[str, Any], error: Exception) -> EnvironmentFault:
+    """Say which parameter it is."""
+    for name, annotation in hints.items():
+        try:
+            TypeAdapter(annotation).json_schema()
+        except (PydanticUserError, TypeError) as own:
+            return EnvironmentFault(
+                f"tool {tool!r}, parameter {name!r} has no JSON form ({str(own).splitlines()[0]}); annotate it with a "
+                "type that has one, or hide it from the model (StatefulToolEnv.add_tool(…, args_to_skip=[…]))"
+            )
+    return EnvironmentFault(f"tool {tool!r}: its parameters have no JSON schema: {error}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
