@@ -1,0 +1,154 @@
+"""Which choice a reply commits to: strictly, leniently, and not at all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from multiple_choice.extraction import LETTERS, lenient_choice, strict_choice
+
+CITIES = ["Paris", "London", "Rome", "New York"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "letter"),
+    [
+        ("Answer: B", "B"),
+        ("Let me think.\n\nAnswer: D", "D"),
+        ("Answer: B\nAnswer: B", "B"),
+        ("<think>Answer: A</think>\nAnswer: C", "C"),
+        ("Answer: B  \n", "B"),
+        ("Answer: B.", None),
+        ("**Answer: B**", None),
+        ("Answer: (B)", None),
+        ("answer: B", None),
+        ("Answer: b", None),
+        ("Answer: B) London", None),
+        ("The answer is B", None),
+        ("B", None),
+        ("Answer: B\nI am sure.", None),
+        ("Answer: A\nAnswer: B", None),
+        ("Answer: E", None),  # there are four choices
+        ("<think>Answer: B", None),
+        ("Answer: B</think>", None),
+        ("", None),
+    ],
+)
+def test_strict_is_the_format_and_nothing_else(reply: str, letter: str | None) -> None:
+    assert strict_choice(reply, 4) == (None if letter is None else LETTERS.index(letter))
+
+
+@pytest.mark.parametrize(
+    ("reply", "letter"),
+    [
+        ("Answer: B", "B"),
+        ("**Answer:** B", "B"),
+        ("**Answer: (B) London**", "B"),
+        ("The answer is B.", "B"),
+        ("The answer is **B**: London", "B"),
+        ("So the correct option is (C).", "C"),
+        ("the best choice would be: D", "D"),
+        (r"Therefore \boxed{B}.", "B"),
+        (r"\boxed{\text{B}}", "B"),
+        (r"$\boxed{\textbf{(B)}\ London}$", "B"),
+        ("B", "B"),
+        ("(B)", "B"),
+        ("b", None),
+        ("Reasoning first.\nB.", "B"),
+        ("I choose option C because it is in Italy.", "C"),
+        ("I'd say B is correct.", "B"),
+        ("B) London", "B"),
+        ("B. London", "B"),
+        ("Option B fits.", "B"),
+        ("London", "B"),
+        ("It must be london.", "B"),
+        ("It must be New York!", "D"),
+        # the last statement counts
+        ("The answer is A. No, wait: the answer is B.", "B"),
+        ("Answer: A\nOn reflection, that was too quick.\nAnswer: C", "C"),
+        ("A) is in France\nB) is in England\nThe answer is B.", "B"),
+        ("The answer is B.\nA) would be France.\nC) would be Italy.", "B"),
+        ("Answer: B, since option A is in France.", "B"),
+        ("The answer is A because of the river.", "A"),
+        # denials say nothing
+        ("The answer is B. Option C is wrong.", "B"),
+        ("The answer is not A. The answer is B.", "B"),
+        ("The incorrect answer is A.", None),
+        ("The answer is not B.", None),
+        ("Option B is not right.", None),
+        ("It is not Paris.", None),
+        # several letters commit to none of them
+        ("The answer is A or B.", None),
+        ("Answer: B, C", None),
+        ("Answer: A and D", None),
+        ("Answer: A/B", None),
+        ("A) Paris\nB) London\nC) Rome\nD) New York", None),
+        ("Option A or option B.", None),
+        ("Paris or London", None),
+        # a letter in prose is nothing
+        ("A good question, I think.", None),
+        ("I am not able to say.", None),
+        ("A dog in Berlin", None),
+        ("The answer is A dog.", None),
+        ("I do not know.", None),
+        ("Answer: E", None),
+        ("Answer: Because", None),
+        ("", None),
+        ("<think>The answer is B.", None),
+        ("<think>The answer is A.</think> The answer is C.", "C"),
+    ],
+)
+def test_lenient_is_the_last_clear_statement(reply: str, letter: str | None) -> None:
+    assert lenient_choice(reply, CITIES) == (None if letter is None else LETTERS.index(letter))
+
+
+@pytest.mark.parametrize(
+    ("reply", "choices", "index"),
+    [
+        ("It is 1.", ["1", "10", "1.5"], 0),
+        ("It is 1.5", ["1", "10", "1.5"], 2),
+        ("It is 10.", ["1", "10", "1.5"], 1),
+        ("1 and 2", ["1", "1 and 2"], 1),
+        ("Neither of them", ["Both of them", "Neither of them"], 1),
+        ("-5", ["5", "-5"], 1),
+        ("the whale, of course", ["whale", "sperm whale"], 0),
+        ("the sperm whale", ["whale", "sperm whale"], 1),
+        ("the letter i", ["the letter i", "the letter a"], 0),
+        ("I is the answer", [str(n) for n in range(10)], None),
+        ("Answer: I", [str(n) for n in range(10)], 8),
+        ("3", ["3", "4", "3"], None),
+    ],
+)
+def test_a_choice_may_be_named_by_its_text_if_it_is_one(reply: str, choices: list[str], index: int | None) -> None:
+    assert lenient_choice(reply, choices) == index
+
+
+PIECES = st.sampled_from(
+    ["Answer: A", "Answer: B", "Answer: C", "The answer is not B.", "\n", " ", "option A", "(C)", "A or B",
+     "\\boxed{A}", "Paris", "London", "</think>", "<think>", "**", "I think", "wrong"]
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(PIECES, max_size=12).map("".join))
+def test_what_is_right_strictly_is_right_leniently(reply: str) -> None:
+    strict = strict_choice(reply, 4)
+    if strict is not None:
+        assert lenient_choice(reply, CITIES) == strict
+
+
+@settings(deadline=None)
+@given(st.text("ABCI().:* \nanswerio\\{}not", max_size=200))
+def test_no_reply_breaks_the_reading(reply: str) -> None:
+    assert lenient_choice(reply, CITIES) in (None, 0, 1, 2, 3)
+    assert strict_choice(reply, 4) in (None, 0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "part", ["Answer: A ", "A) ", "the answer is ", "option A or ", "London. ", "\\boxed{", "A\n", "  "]
+)
+def test_a_long_reply_takes_no_long_time(part: str) -> None:
+    # quadratic time would be minutes here, and the suite's patience is the bound
+    assert strict_choice(part * 100_000, 4) in (None, 0, 1)
+    assert lenient_choice(part * 100_000, CITIES) in (None, 0, 1)

@@ -1,0 +1,320 @@
+"""The processes that compare mathematical answers: how many, when they start and end, and what becomes of a check whose
+process dies. Owns threads and pipes; what counts as equal is in `math_worker`, which runs in the processes.
+
+All rubrics of this process share them. A check waits for its turn as long as it must: only the CPU time that it uses
+itself is bounded, so a busy machine or a late event loop costs patience and never a verdict. Each process has a thread
+that talks to it, so nothing here belongs to an event loop, and starting one holds nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, cast
+
+from harness.errors import VerificationError
+
+PROGRAM = Path(__file__).with_name("math_worker.py")
+
+IDLE_SECONDS = 30.0
+"""A process that has had nothing to do for so long ends; each holds about 90 MB."""
+
+WALL_SECONDS = 600.0
+"""Backstop for one exchange, of real time: a process that was stopped, or a machine that swaps. No verdict hangs on
+it, so it may be generous."""
+
+ATTEMPTS = 2
+"""A process that was killed from outside says nothing about the answer; the second time it may well be the answer."""
+
+_KEPT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+"""What a process sees of our environment variables: no keys."""
+
+
+@dataclass(slots=True)
+class _Check:
+    answer: str
+    gold: str
+    cpu_seconds: float
+    future: Future[bool] = field(default_factory=Future[bool])
+
+
+class _Gone(Exception):
+    """The process cannot be talked to any more."""
+
+
+class _Lost(Exception):
+    """The check was lost, but the process is there for another."""
+
+
+class _Process:
+    """One worker program, with the pipes to it."""
+
+    def __init__(self) -> None:
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        self._popen = subprocess.Popen(
+            # -P: beside the program lie modules whose names the standard library needs
+            [sys.executable, "-P", str(PROGRAM)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env={**environment, "PYTHONHASHSEED": "0"},
+            start_new_session=True,  # an interrupt from the terminal is ours, and its whole group can be ended at once
+        )
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        self.pid = self._popen.pid
+        self._stdin, self._stdout = self._popen.stdin.fileno(), self._popen.stdout.fileno()
+        os.set_blocking(self._stdin, False)
+        self._rest = b""
+        self._number = 0
+
+    def wait_until_ready(self) -> None:
+        """Wait until the library is loaded.
+
+        Raises:
+            VerificationError: it cannot be.
+            _Gone: the process ended without a word.
+        """
+        reply = self._reply(time.monotonic() + WALL_SECONDS)
+        if not reply.get("ready"):
+            raise VerificationError(
+                f"math-verify cannot be used ({reply.get('error')}); pip install -U 'bench-harness[math]'"
+            )
+
+    def check(self, check: _Check) -> bool:
+        """Ask for one verdict.
+
+        Raises:
+            VerificationError: there is none, and asking again would not help.
+            _Lost: the child that worked on it was killed.
+            _Gone: the process was.
+        """
+        self._number += 1
+        request: dict[str, object] = {
+            "id": self._number, "answer": check.answer, "gold": check.gold, "cpu_seconds": check.cpu_seconds,
+        }  # fmt: skip
+        until = time.monotonic() + WALL_SECONDS
+        self._send(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace") + b"\n", until)
+        while True:
+            reply = self._reply(until)
+            died = reply.get("died")
+            if died == signal.SIGPROF:
+                raise VerificationError(
+                    f"comparing {_shorten(check.answer)} with {_shorten(check.gold)} was cut after "
+                    f"{check.cpu_seconds:g} s of CPU time, so it is neither right nor wrong; raise timeout_seconds"
+                )
+            if died is not None:
+                raise _Lost(f"signal {died}")
+            if reply.get("id") == self._number:
+                break
+        if "error" in reply:
+            raise VerificationError(f"comparing {_shorten(check.answer)} with {_shorten(check.gold)}: {reply['error']}")
+        return bool(reply["right"])
+
+    def kill(self) -> None:
+        """End the process and its child."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            self._popen.kill()
+        self._popen.wait()
+
+    def end(self) -> None:
+        """End the process and its child, and close the pipes; only for the thread that uses them."""
+        self.kill()
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def disown(self) -> None:
+        """Let go of the parent's process, in a fork of it: our ends of the pipes would keep it alive."""
+        self._popen.returncode = 0
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _send(self, data: bytes, until: float) -> None:
+        poll = select.poll()
+        poll.register(self._stdin, select.POLLOUT)
+        while data:
+            self._wait(poll, until)
+            try:
+                data = data[os.write(self._stdin, data) :]
+            except OSError as error:
+                raise _Gone(str(error)) from error
+
+    def _reply(self, until: float) -> Mapping[str, Any]:
+        poll = select.poll()
+        poll.register(self._stdout, select.POLLIN)
+        while b"\n" not in self._rest:
+            self._wait(poll, until)
+            part = os.read(self._stdout, 1 << 16)
+            if not part:
+                raise _Gone("its pipe closed")
+            self._rest += part
+        line, _, self._rest = self._rest.partition(b"\n")
+        return cast("dict[str, Any]", json.loads(line))
+
+    def _wait(self, poll: select.poll, until: float) -> None:
+        if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+            raise _Gone(f"no sign of life for {WALL_SECONDS:g} s")
+
+
+class MathPool:
+    """Checks, and the processes that answer them.
+
+    Args:
+        max_workers: Processes at once; never more than the machine has cores.
+        idle_seconds: After so long without work a process ends.
+    """
+
+    def __init__(self, max_workers: int = 1, idle_seconds: float = IDLE_SECONDS) -> None:
+        self.max_workers = max_workers
+        self.idle_seconds = idle_seconds
+        self._forget()
+
+    def _forget(self) -> None:
+        """Start with no processes; a forked child does not share its parent's."""
+        for process in getattr(self, "_processes", set[_Process]()):
+            process.disown()
+        self._lock = threading.Lock()
+        self._queue: SimpleQueue[_Check] = SimpleQueue()
+        self._processes: set[_Process] = set()
+        self._threads = 0
+        self._demand = 0
+        self._closed = False
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes there are now."""
+        with self._lock:
+            return tuple(sorted(process.pid for process in self._processes))
+
+    def reserve(self, max_workers: int) -> None:
+        """Let `max_workers` processes be at work at once, if there are as many cores."""
+        self.max_workers = max(self.max_workers, min(max_workers, cores()))
+
+    async def check(self, answer: str, gold: str, cpu_seconds: float) -> bool:
+        """Whether `answer` says what `gold` says.
+
+        Args:
+            answer: The content of a box.
+            gold: The expected answer.
+            cpu_seconds: CPU time that the comparison may use.
+
+        Raises:
+            VerificationError: there is no verdict; says why.
+        """
+        check = _Check(answer, gold, cpu_seconds)
+        with self._lock:
+            self._demand += 1
+            grow = self._demand > self._threads and self._threads < self.max_workers
+            self._threads += grow
+            self._queue.put(check)
+        if grow:
+            threading.Thread(target=self._work, name="bench-math", daemon=True).start()
+        return await asyncio.wrap_future(check.future)
+
+    def close(self) -> None:
+        """End every process. What is still asked for gets no verdict."""
+        with self._lock:
+            self._closed = True
+            processes = list(self._processes)
+        for process in processes:
+            process.kill()  # its thread sees the end of the pipe
+
+    def _work(self) -> None:
+        """A thread's life: check after check with one process, until there is nothing to do."""
+        process: _Process | None = None
+        while True:
+            try:
+                check = self._queue.get(timeout=self.idle_seconds)
+            except Empty:
+                with self._lock:
+                    if not self._queue.empty():
+                        continue
+                    self._threads -= 1
+                if process is not None:
+                    self._end(process)
+                return
+            if check.future.set_running_or_notify_cancel():
+                process = self._answer(check, process)
+            with self._lock:
+                self._demand -= 1
+            del check  # a waiting thread must not keep an answer alive
+
+    def _answer(self, check: _Check, process: _Process | None) -> _Process | None:
+        """Give `check` its verdict; the process to go on with."""
+        causes: list[str] = []
+        try:
+            while len(causes) < ATTEMPTS:
+                try:
+                    process = process or self._start()
+                    check.future.set_result(process.check(check))
+                    return process
+                except _Lost as lost:
+                    causes.append(str(lost))
+                except _Gone as gone:
+                    causes.append(str(gone))
+                    if process is not None:
+                        self._end(process)
+                    process = None
+            check.future.set_exception(
+                VerificationError(
+                    f"the process that compared {_shorten(check.answer)} with {_shorten(check.gold)} died "
+                    f"{len(causes)} times ({'; '.join(causes)})"
+                )
+            )
+        except Exception as error:  # the thread's boundary: whatever it is goes to whoever awaits
+            check.future.set_exception(error)
+        return process
+
+    def _start(self) -> _Process:
+        if self._closed:
+            raise VerificationError("the program is ending")
+        try:
+            process = _Process()
+        except OSError as error:
+            raise VerificationError(f"a process for comparing answers cannot be started: {error}") from error
+        with self._lock:
+            self._processes.add(process)
+        try:
+            process.wait_until_ready()
+        except (VerificationError, _Gone):
+            self._end(process)
+            raise
+        return process
+
+    def _end(self, process: _Process) -> None:
+        process.end()
+        with self._lock:
+            self._processes.discard(process)
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:79] + "…")
+
+
+math_pool = MathPool()
+"""The processes of this process."""
+
+atexit.register(math_pool.close)
+os.register_at_fork(after_in_child=math_pool._forget)  # pyright: ignore[reportPrivateUsage]
