@@ -26,6 +26,12 @@ FIXED_KEYS: frozenset[str] = frozenset(INPUT_KEYS) | {
 }  # fmt: skip
 """Keys with a meaning of their own. They are recorded elsewhere or not at all, so an export leaves them out."""
 
+_STEPS = "trajectory"
+"""Under this key an export holds what authors noted in steps; the steps themselves are rebuilt from the completion."""
+
+_STEP_KEYS = frozenset({"prompt", "completion", "response", "tokens", "is_truncated", "trajectory_id"})
+"""Of a step: what the loop puts there."""
+
 # Values that orjson would turn into another type (a dataclass into a dict) do not come back as they were.
 _FAITHFUL = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
@@ -149,6 +155,7 @@ class State(dict[str, Any]):
         state = cls.begin(example, generated.rollout_index, model, sampling_args)
         author = {name: value for name, value in generated.state.items() if name not in generated.lost}
         changed: JsonDict = author.pop("input", {})
+        notes: list[JsonDict] = author.pop(_STEPS, [])
         state["input"].update(changed)
         state.update(
             author,
@@ -166,17 +173,21 @@ class State(dict[str, Any]):
         for name in state.lost.intersection(INPUT_KEYS):
             state["input"].pop(name, None)  # what the example says is not what the rollout had
         _rebuild_trajectory(state, generated.completion)
+        _annotate(state["trajectory"], notes, is_lost=_STEPS in generated.lost)
         return state
 
     def export(self) -> tuple[JsonDict, tuple[str, ...]]:
         """What a journal must hold beside the transcript so that the rollout can be scored later.
 
         Returns:
-            The author's JSON-able values (and, under `input`, the input fields that the environment changed), and the
-            names of the values that would not come back as they were. Such a value is still rendered where JSON can
-            show it, for state columns.
+            The author's JSON-able values (under `input` also the input fields that the environment changed, under
+            `trajectory` what it noted in its steps), and the names of the values that would not come back as they
+            were. Such a value is still rendered where JSON can show it, for state columns.
         """
         author = {name: value for name, value in self.items() if name not in FIXED_KEYS}
+        notes = _notes(self["trajectory"])
+        if notes:
+            author[_STEPS] = notes
         changed = self._changed_input()
         if not author and not changed:
             return {}, ()
@@ -252,6 +263,45 @@ def step(state: State, prompt: Prompt | Prefix, completion: Prompt, response: Mo
         "trajectory_id": state["trajectory_id"],
         "extras": {},
     }
+
+
+def _notes(trajectory: Sequence[JsonDict]) -> list[JsonDict]:
+    """What authors put into the steps: `extras`, `reward`, `advantage`, and keys of their own. Empty if nothing."""
+    notes: list[JsonDict] = []
+    found = False
+    for each in trajectory:
+        note = {name: value for name, value in each.items() if name not in _STEP_KEYS and _says_something(value)}
+        found = found or bool(note)
+        notes.append(note)
+    return notes if found else []
+
+
+def _says_something(value: object) -> bool:
+    return value is not None and not (isinstance(value, dict) and not value)
+
+
+def _annotate(trajectory: Sequence[JsonDict], notes: Sequence[JsonDict], *, is_lost: bool) -> None:
+    """Put notes back into steps that were rebuilt; without a note for each step, reading extras raises `StateLost`."""
+    if is_lost or (notes and len(notes) != len(trajectory)):
+        for each in trajectory:
+            each["extras"] = LostExtras()
+        return
+    for each, note in zip(trajectory, notes, strict=False):
+        each.update(note)
+
+
+class LostExtras(dict[str, Any]):
+    """Stands for the `extras` of a step that no journal could hold."""
+
+    def __missing__(self, name: str) -> Any:
+        raise StateLost(
+            f"state['trajectory'][…]['extras'][{name!r}] was not a JSON value, so the journal does not hold it; "
+            "keep JSON values in steps, or let the rubric declare needs_live_state"
+        )
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Raises `StateLost`."""
+        return self[name]
 
 
 def own(value: Any) -> Any:

@@ -203,3 +203,41 @@ def test_a_step_has_the_classic_keys() -> None:
     assert set(turn) == {
         "prompt", "completion", "response", "tokens", "reward", "advantage", "is_truncated", "trajectory_id", "extras",
     }  # fmt: skip
+
+
+def with_steps(*extras: dict[str, object]) -> State:
+    messages = [{"role": "assistant", "content": str(number)} for number, _ in enumerate(extras)]
+    state = state_of(messages)
+    state["trajectory"] = [step(state, [], [message], None) for message in messages]
+    for each, extra in zip(state["trajectory"], extras, strict=True):
+        each["extras"].update(extra)
+    return state
+
+
+def test_what_an_author_noted_in_steps_comes_back() -> None:
+    state = with_steps({"move": "e4", "score": [1, 2]}, {}, {"move": "d5"})
+    state["trajectory"][1]["reward"] = 0.5
+    exported, lost = state.export()
+    assert (exported, lost) == (
+        {"trajectory": [{"extras": {"move": "e4", "score": [1, 2]}}, {"reward": 0.5}, {"extras": {"move": "d5"}}]},
+        (),
+    )
+    again = through_the_journal(state)
+    assert [each["extras"] for each in again["trajectory"]] == [{"move": "e4", "score": [1, 2]}, {}, {"move": "d5"}]
+    assert [each["reward"] for each in again["trajectory"]] == [None, 0.5, None]
+
+
+def test_notes_that_are_no_json_are_lost_and_not_silently_empty() -> None:
+    again = through_the_journal(with_steps({"board": object()}, {}))
+    with pytest.raises(StateLost, match=r"\['extras'\]\['board'\] was not a JSON value"):
+        _ = again["trajectory"][0]["extras"]["board"]
+    with pytest.raises(StateLost):
+        again["trajectory"][1]["extras"].get("board")
+    assert len(again["trajectory"]) == 2, "turns can still be counted"
+
+
+def test_notes_of_steps_that_are_no_replies_are_lost() -> None:
+    state = with_steps({"move": 1}, {"move": 2})
+    state["completion"] = state["completion"][:1]
+    with pytest.raises(StateLost):
+        _ = through_the_journal(state)["trajectory"][0]["extras"]["move"]
