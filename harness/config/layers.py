@@ -83,7 +83,7 @@ def _over(low: Layer, high: Layer) -> dict[KeyPath, Entry]:
     cutting = {path for path, entry in high.items() if entry.cuts}
     result = {path: entry for path, entry in low.items() if not any(above in cutting for above in _above(path))}
     for path, entry in high.items():
-        below = low.get(path)
+        below = result.get(path)  # not of `low`: what is cut anyway hides nothing
         hides = below is not None and below.cuts and not entry.cuts
         result[path] = replace(entry, cuts=True) if hides else entry
     return result

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.config.layers import Layer, Origin, below, dotted, flatten, fold, merge, value_at
@@ -45,6 +45,7 @@ def test_merging_is_what_people_think_of(low: object, middle: object, high: obje
 
 
 @given(tables, tables, tables)
+@example({"a": {"a": 0}}, {"a": 0}, {"a": {"a": {}}})
 def test_merging_is_associative(low: object, middle: object, high: object) -> None:
     a, b, c = layer(low, "cli"), layer(middle, "defaults"), layer(high, "eval")
     assert merge(merge(a, b), c) == merge(a, b, c)
