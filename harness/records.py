@@ -113,6 +113,9 @@ class Generated:
 STATE_LOST = "state lost"
 """How the reason begins when scoring would read what no journal holds: only a new rollout can be scored."""
 
+JUDGEMENTS = "judgements"
+"""State key that holds every reply of a judge about the rollout: a list of `{model, prompt, text, label, …, usage}`."""
+
 OutcomeName: TypeAlias = Literal["scored", "unscored"]
 
 

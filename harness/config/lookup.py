@@ -39,7 +39,7 @@ def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
     local = {module_name(name): (name, path) for name, path in local_environments(cwd / LOCAL_FOLDER).items()}
     if module in local:
         path = shown_path(local[module][1], cwd)
-        raise EnvironmentNotFound(f"{where}: environment {env_id!r} is not installed; run: pip install -e {path}")
+        raise EnvironmentNotFound(f"{where}: environment {env_id!r} is not installed; run: bench env install {path}")
     names = list(dict.fromkeys([*installed_environments(), *(name for name, _ in local.values())]))
     package = env_id.rsplit("/", 1)[-1]
     close = nearest(package, names)
@@ -47,5 +47,5 @@ def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
     known = f" Known here: {', '.join(names)}." if names else ""
     raise EnvironmentNotFound(
         f"{where}: no environment {env_id!r} is installed{meant} "
-        f"Install it with `pip install {package}`, or from a checkout with `pip install -e PATH`.{known}"
+        f"Install it with `bench env install {package}`, or from a checkout with `bench env install PATH`.{known}"
     )

@@ -67,10 +67,14 @@ def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment |
         EnvironmentNotFound: a path leads nowhere, or to a folder without an environment.
     """
     path = environment_path(env_id, cwd or Path())
-    source = main_file(path) if path else _module_file(module_name(env_id))
+    named = module_name(env_id)
+    source = main_file(path) if path else _module_file(named)
+    if source is None:
+        named = declared_module(env_id)
+        source = _module_file(named)
     if source is None:
         return None
-    module = _code_root(source).stem if path else module_name(env_id)
+    module = _code_root(source).stem if path else named
     dist = _distribution_of(module, source)
     pyproject, notice = _pyproject_of(module, source, dist)
     defaults, table = _defaults(pyproject)
@@ -84,6 +88,13 @@ def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment |
         notice,
         path,
     )
+
+
+def declared_module(env_id: str) -> str:
+    """The top-level module of the entry point that answers to `env_id`; "" if there is none."""
+    names = {env_id, module_name(env_id), module_name(env_id).replace("_", "-")}
+    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return next((point.module.partition(".")[0] for point in points if point.name in names), "")
 
 
 def installed_environments() -> tuple[str, ...]:
@@ -124,12 +135,17 @@ def _source_files(source: Path) -> tuple[Path, ...]:
 
 def _distribution_of(module: str, source: Path) -> Distribution | None:
     """The distribution that put `source` there. Likely names first: asking all of them reads every file list."""
-    declared = (point.dist for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP) if
-                point.value.partition(":")[0].partition(".")[0] == module)  # fmt: skip
-    for dist in (_by_name(module), *declared):
+    for dist in _likely(module):
         if dist is not None and _owns(dist, module, source):
             return dist
     return next((dist for dist in importlib.metadata.distributions() if _owns(dist, module, source)), None)
+
+
+def _likely(module: str) -> Iterator[Distribution | None]:
+    yield _by_name(module)
+    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):  # reads the list of every distribution
+        if point.value.partition(":")[0].partition(".")[0] == module:
+            yield point.dist
 
 
 def _by_name(module: str) -> Distribution | None:
@@ -206,7 +222,7 @@ def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple
     name = _normal(dist.name if dist else module)
     listed = _recorded(dist, ("pyproject.toml",)) if dist else ()
     shipped = [path for _, path in listed if path.name == "pyproject.toml"]
-    project = _editable_project(dist)
+    project = editable_project(dist)
     # An editable install may leave a copy of the file in site-packages, which is as old as the install.
     edited = [] if project is None else [project / "pyproject.toml"]
     for path in (*edited, *shipped, *_beside(source)):
@@ -227,8 +243,8 @@ def _beside(source: Path) -> Iterator[Path]:
         folder = folder.parent
 
 
-def _editable_project(dist: Distribution | None) -> Path | None:
-    """The folder that an editable install was made from (PEP 610)."""
+def editable_project(dist: Distribution | None) -> Path | None:
+    """The folder that an editable install was made from (PEP 610); None for any other install."""
     try:
         record: object = json.loads((dist.read_text("direct_url.json") if dist else None) or "null")
     except ValueError:

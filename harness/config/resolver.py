@@ -161,7 +161,7 @@ class _Job:
         override = merge(*(each.layer for each in self._overrides_for(asked)))
         layers = Layers(builtins(), package, cli, suite.defaults, entry.layer, override)
         served = serve(layers, registry)
-        run = _run(_derive(served.merged, entry, found), served, found)
+        run = _run(_derive(served.merged, entry, found), served, found, registry)
         name = run.settings.env.name
         notices += [
             *([found.notice] if found.notice else []),
@@ -233,7 +233,7 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
     return derived
 
 
-def _run(merged: Layer, served: Served, found: FoundEnvironment) -> ResolvedRun:
+def _run(merged: Layer, served: Served, found: FoundEnvironment, registry: Registry) -> ResolvedRun:
     tables: dict[str, dict[str, object]] = {group: {} for group in GROUPS}
     origins: dict[str, Origin] = {}
     for setting in SETTINGS:
@@ -250,4 +250,4 @@ def _run(merged: Layer, served: Served, found: FoundEnvironment) -> ResolvedRun:
     if settings.save.save_to_hf_hub and not settings.save.save_results:
         push, keep = origins["save.save_to_hf_hub"].source, origins["save.save_results"].source
         raise ConfigError(f"{push} pushes what {keep} does not keep; leave one of them out")
-    return ResolvedRun(settings, origins, served.endpoints, served.alias, found)
+    return ResolvedRun(settings, origins, served.endpoints, served.alias, found, registry)

@@ -4,13 +4,13 @@ be written down; owns no resolution."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from harness.config.checks import NONE_WORD
-from harness.config.endpoints import Endpoint
+from harness.config.endpoints import Endpoint, Registry
 from harness.config.layers import Origin, dotted
 from harness.config.packages import FoundEnvironment
 from harness.config.paths import path_name
@@ -35,6 +35,8 @@ class ResolvedRun:
     alias: str | None = None
     """The alias that led to the endpoints, if the registry knows one."""
     found: FoundEnvironment | None = None
+    registry: Registry = field(default_factory=Registry)
+    """What `-m` may name, and so may the judge of an environment."""
 
     @property
     def env_id(self) -> str:
@@ -68,10 +70,13 @@ class ResolvedRun:
         origin = self.origins[path]
         return {"value": value, "origin": origin.layer, "source": origin.source}
 
-    def to_toml(self) -> str:
+    def to_toml(self, judges: Mapping[str, Sequence[Endpoint]] | None = None) -> str:
         """The run as a suite file: `bench run` on it repeats the run with the same settings.
 
         Headers that may be credentials are left out, with a comment that says so.
+
+        Args:
+            judges: Endpoints of further aliases that the run asks, as judges.
         """
         import tomli_w
 
@@ -79,8 +84,9 @@ class ResolvedRun:
         comments = ["# One run, resolved: `bench run` on this file repeats it."]
         dropped = [name for name in self.settings.model.extra_headers if is_secret_header(name)]
         comments += [f"# header {name}: not recorded; give it again with --header" for name in dropped]
-        if self.alias is not None:
-            document["endpoint"] = [_endpoint_table(self.alias, endpoint) for endpoint in self.endpoints]
+        aliases = {**(judges or {}), **({self.alias: self.endpoints} if self.alias is not None else {})}
+        if aliases:
+            document["endpoint"] = [_endpoint_table(name, each) for name, found in aliases.items() for each in found]
         entry: dict[str, dict[str, object]] = {group: {} for group in GROUPS}
         for setting in SETTINGS:
             if not self._left_out(setting):

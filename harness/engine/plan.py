@@ -64,6 +64,10 @@ class Plan:
         """The attempts at one example."""
         return [self._keys.item(example, index) for index in range(self.rollouts_per_example)]
 
+    def item(self, example: Example, rollout_index: int) -> Item:
+        """One of these attempts."""
+        return self._keys.item(example, rollout_index)
+
 
 def _order(rows: int, seed: int | None, wanted: int) -> Sequence[int]:
     """Row numbers in the order of work: a prefix of the whole set or of its permutation, so that a larger `-n` adds."""

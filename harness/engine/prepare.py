@@ -7,6 +7,7 @@ that fails to load becomes a run that failed, and the others go on; a wrong sett
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from harness.clients.wire import check_sampling_args
 from harness.config.resolver import ResolvedRun
+from harness.engine.judges import Seat, identity_with, seats_of
 from harness.engine.plan import Plan, identity_of
 from harness.engine.progress import RunProgress
 from harness.engine.worklist import check_growth
@@ -68,6 +70,8 @@ class Prepared:
     """Keeps the dataset up to date while the run goes on; None if nothing is saved."""
     summary: Summary | None = None
     """Set when the run has ended."""
+    judges: tuple[Seat, ...] = ()
+    """The judge models of its rubric."""
 
     @property
     def is_saved(self) -> bool:
@@ -116,6 +120,7 @@ class Loaded:
     environment: Environment
     plan: Plan
     manifest: Manifest
+    judges: tuple[Seat, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,21 +172,26 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
         environment = loader.load(resolved)
         _check_reference(resolved, environment)
         check_sampling_args({**environment.sampling_args, **resolved.settings.model.sampling_args})
-        plan = Plan(environment, resolved, identity_of(resolved, environment))
+        judges = seats_of(resolved, environment, os.environ)
+        identity = identity_with(identity_of(resolved, environment), judges)
+        plan = Plan(environment, resolved, identity)
         plan.check()
     except HarnessError as error:
         return _failed(resolved, progress, error)
-    manifest = _manifest(resolved, environment, plan, options)
+    manifest = replace(_manifest(resolved, environment, plan, options), identity=identity)
     Columns.of(manifest)  # refuses clashing names while nothing has been paid for
     progress.total = plan.total
-    return Loaded(resolved, progress, environment, plan, manifest)
+    return Loaded(resolved, progress, environment, plan, manifest, judges)
 
 
 def _check_reference(resolved: ResolvedRun, environment: Environment) -> None:
     if not resolved.is_reference:
         return
     model = resolved.endpoints[0].model
-    if parse_model(model).name in {"oracle", "noisy"} and not environment.has_reference:
+    policy = parse_model(model).name
+    if policy == "judge":
+        raise ConfigError(f"{model} judges and plays nothing; to be judged by it, name it as judge_model")
+    if policy in {"oracle", "noisy"} and not environment.has_reference:
         raise ConfigError(
             f"{resolved.env_id} has no reference policy, so {model} cannot play it; "
             "implement reference_reply, or use reference/null, reference/echo or a model at an endpoint (-b)"
@@ -251,10 +261,11 @@ def _open(located: Located, options: StartOptions) -> Prepared:
         manifest = replace(manifest, created=earlier.created, parent=earlier.parent)
     manifest = replace(manifest, id=folder.id)
     folder.write_manifest(manifest)
-    folder.write_config(loaded.resolved.to_toml())
+    named = {seat.alias: seat.endpoints for seat in loaded.judges if seat.alias is not None and not seat.spec.key}
+    folder.write_config(loaded.resolved.to_toml(named))
     return Prepared(
         loaded.resolved, loaded.progress, loaded.environment, loaded.plan, folder, manifest, lock, located.recorded,
-        options.retry_failed, scratch,
+        options.retry_failed, scratch, judges=loaded.judges,
     )  # fmt: skip
 
 
@@ -293,7 +304,6 @@ def _manifest(resolved: ResolvedRun, environment: Environment, plan: Plan, optio
         command=options.command,
         settings={path: line["value"] for path, line in described.items()},
         origins={path: {"origin": line["origin"], "source": line["source"]} for path, line in described.items()},
-        identity=identity_of(resolved, environment),
         versions=_versions(resolved),
         git=_git(),
         seed=settings.env.shuffle_seed if settings.env.shuffle else None,

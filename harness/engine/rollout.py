@@ -144,8 +144,14 @@ async def _attempt(
 
 
 async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) -> list[Score]:
-    """Score rollouts of one example; a rubric that fails, or takes over `timeout` seconds, leaves them unscored."""
-    bound = asyncio.timeout(timeout)
+    """Score rollouts of one example; a rubric that fails, or takes over `timeout` seconds, leaves them unscored.
+
+    Raises:
+        SystemicError: a judge's endpoint is unusable; nothing is said of these rollouts.
+        ThreadsHung: see `harness.offload`; nothing is said either.
+    """
+    # Only a judge's requests wait in our queues, and a clock that can stand still costs a little more.
+    bound = Deadline(timeout) if rubric.judges else asyncio.timeout(timeout)
     try:
         async with bound:
             scores = await rubric.score(states)
@@ -154,7 +160,7 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
         return scores
     except TimeoutError as error:
         reason = f"scoring timeout: longer than {timeout:g} s" if bound.expired() else describe(error)
-    except ThreadsHung:
+    except (SystemicError, ThreadsHung):
         raise
     except (Exception, SystemExit) as error:  # the boundary around rubric code, as above
         reason = describe(error)

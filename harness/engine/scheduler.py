@@ -128,13 +128,14 @@ class Schedule:
         self._room = asyncio.Semaphore(bounds.backlog)
         self._workers: list[Task[None]] = []
         self._stopping = False
+        self._judge_gone: SystemicError | None = None
         self._last: Future[int] | None = None
 
     async def run(self) -> SystemicError | None:
         """Work until nothing is left or `stop` is called.
 
         Returns:
-            What made the endpoint unusable, if that ended the run early.
+            What made the endpoint unusable, the model's or a judge's, if that ended the run early.
 
         Raises:
             HarnessError: the journal can no longer be written.
@@ -151,7 +152,7 @@ class Schedule:
         if self._last is not None:
             await self._last
             await asyncio.sleep(0)  # outcomes are counted by callbacks, and those of this turn may not have run
-        return systemic
+        return systemic or self._judge_gone
 
     def stop(self) -> None:
         """Start nothing new; what is in flight goes on."""
@@ -248,6 +249,10 @@ class Schedule:
         while (batch := await self._backlog.get()) is not None:
             self._room.release()
             self._progress.backlog -= len(batch)
+            if self._judge_gone is not None:
+                for finished, _ in batch:
+                    self._executor.forget(finished.record.key)
+                continue
             self._progress.scoring += len(batch)
             try:
                 for _, acknowledged in batch:
@@ -256,6 +261,10 @@ class Schedule:
                 rollouts = [finished for finished, _ in batch]
                 for finished, scored in zip(rollouts, await self._executor.score(rollouts), strict=True):
                     self._record_score(finished, scored)
+            except SystemicError as error:
+                # A judge is gone. What is being generated is paid for and kept; a resume scores it.
+                self._judge_gone = self._judge_gone or error
+                self._stopping = True
             finally:
                 self._progress.scoring -= len(batch)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
+from collections import ChainMap
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Literal, cast
 from harness.clients.pool import ClientPool
 from harness.engine.checkpoints import Checkpoints
 from harness.engine.executors.local import LocalExecutor
+from harness.engine.judges import RunPanel
 from harness.engine.lanes import Lane
 from harness.engine.prepare import Prepared
 from harness.engine.progress import RunProgress, RunState
@@ -24,6 +27,7 @@ from harness.errors import HarnessError, SystemicError
 from harness.offload import owner
 from harness.records import Generated, Scored
 from harness.reference.server import ReferenceServer
+from harness.rubrics.judge_port import judged_by
 from harness.stats.summary import summarize
 from harness.store.dataset import DatasetWriter
 from harness.store.journal import Journal, JournalReader
@@ -62,15 +66,18 @@ class Suite:
 
         A run that cannot go on is noted in its counters (`state`, `note`); the others are not touched by it.
         """
-        pool = ClientPool()
-        server = ReferenceServer() if any(run.resolved.is_reference for run in self._runs) else None
+        judges = [seat for run in self._runs for seat in run.judges]
+        given = {name: key for seat in judges for name, key in seat.literal_key.items()}
+        pool = ClientPool(environ=ChainMap(given, os.environ))
+        embedded = any(run.resolved.is_reference for run in self._runs) or any(seat.is_embedded for seat in judges)
+        server = ReferenceServer() if embedded else None
         try:
             if server is not None:
                 await server.start()
             with Watchdog(_sources(self._runs)):
                 async with asyncio.TaskGroup() as tasks:
                     for run in self._runs:
-                        tasks.create_task(self._contain(run, pool, server if run.resolved.is_reference else None))
+                        tasks.create_task(self._contain(run, pool, server))
         finally:
             await pool.close()
             if server is not None:
@@ -113,8 +120,12 @@ class Suite:
         progress.state = state
 
     async def _drive(self, run: Prepared, pool: ClientPool, server: ReferenceServer | None) -> SystemicError | None:
-        lane = Lane(f"{next(self._lanes)}:{run.progress.name}", run.resolved, run.environment, pool, server)
+        name = f"{next(self._lanes)}:{run.progress.name}"
+        lane = Lane(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None)
         run.progress.backing_off = lane.waiting_note
+        panel = RunPanel(name, run, pool, server) if run.judges else None
+        if panel is not None:
+            run.progress.backing_off = lambda: ", ".join(filter(None, (lane.waiting_note(), panel.waiting_note())))
         settings = run.resolved.settings.env
         executor = LocalExecutor(
             run.environment,
@@ -130,7 +141,8 @@ class Suite:
             pool.open()
             run.progress.started = time.monotonic()
             async with Checkpoints(run.writer, run.resolved.settings.save.save_every) as checkpoints:
-                systemic = await self._passes(run, executor, journal, checkpoints)
+                with judged_by(panel):
+                    systemic = await self._passes(run, executor, journal, checkpoints)
             await journal.flush()
             return systemic
         finally:
@@ -148,8 +160,8 @@ class Suite:
         await journal.flush()
         run.progress.state = "scoring"
         run.recorded = await asyncio.to_thread(Recorded.load, run.folder.journal_path)
-        await self._pass("score", run, executor, journal, checkpoints)
-        return systemic
+        scoring = await self._pass("score", run, executor, journal, checkpoints)
+        return systemic or scoring
 
     async def _pass(
         self, stage: Stage, run: Prepared, executor: LocalExecutor, journal: Journal, checkpoints: Checkpoints

@@ -17,6 +17,7 @@ from harness.errors import ConfigError, EnvironmentFault
 from harness.parsers.parser import Parser
 from harness.records import Example, Score
 from harness.rubrics.functions import RewardFunc
+from harness.rubrics.judge_port import JudgeSpec
 from harness.rubrics.rubric import Rubric
 from harness.state import State
 from harness.types import JsonDict, Message, Messages
@@ -117,6 +118,16 @@ class EnvGroup(Environment):
         env, own = self._own(example)
         return env.null_reply(own, messages)
 
+    @property
+    def has_reference_verdict(self) -> bool:
+        """Whether every environment that a judge scores says what an ideal judge answers."""
+        return all(env.has_reference_verdict for env in self.envs if env.rubric.judges)
+
+    def reference_verdict(self, example: Example, messages: Messages) -> str:
+        """As the row's environment says."""
+        env, own = self._own(example)
+        return env.reference_verdict(own, messages)
+
     def _own(self, example: Example) -> tuple[Environment, Example]:
         _, env, task = _member(self.env_map, example.task)
         return env, replace(example, task=task)
@@ -153,6 +164,11 @@ class GroupedRubric(Rubric):
         return tuple(dict.fromkeys(name for rubric in self.rubrics for name in rubric.metric_names))
 
     @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each function; of one that several rubrics have, the first one's."""
+        return {name: weight for rubric in reversed(self.rubrics) for name, weight in rubric.weights.items()}
+
+    @property
     def is_group(self) -> bool:
         """Whether any rubric must see all rollouts of an example together."""
         return any(rubric.is_group for rubric in self.rubrics)
@@ -161,6 +177,11 @@ class GroupedRubric(Rubric):
     def needs_live_state(self) -> bool:
         """Whether any rubric can only score in the process that generated."""
         return any(rubric.needs_live_state for rubric in self.rubrics)
+
+    @property
+    def judges(self) -> tuple[JudgeSpec, ...]:
+        """The judges of every rubric, in order."""
+        return tuple(spec for rubric in self.rubrics for spec in rubric.judges)
 
     @property
     def reward_range(self) -> tuple[float, float]:

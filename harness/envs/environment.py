@@ -310,6 +310,23 @@ class Environment(ABC):
         """
         return "I do not know."
 
+    @property
+    def has_reference_verdict(self) -> bool:
+        """Whether the environment says how an ideal judge answers."""
+        return type(self).reference_verdict is not Environment.reference_verdict
+
+    def reference_verdict(self, example: Example, messages: Messages) -> str:
+        """How an ideal judge answers: what `reference/judge` says, so that a rubric with a judge runs without one.
+
+        Args:
+            example: The row that a rollout is judged about.
+            messages: What the judge is asked; `harness.rubrics.judge.quoted_response` finds the model's words in it.
+
+        Raises:
+            NotImplementedError: the environment has no reference judge.
+        """
+        raise NotImplementedError(f"{self.env_id or type(self).__name__} has no reference judge (reference_verdict)")
+
 
 def _as_exception(error: object) -> BaseException:
     """What an author put into `state["error"]`, as something to raise."""

@@ -16,7 +16,7 @@ from aiohttp import web
 from harness.errors import ConfigError
 from harness.reference.faults import Fault
 from harness.reference.header import Rollout, read_rollout
-from harness.reference.policies import Policy, is_reference, message_text, parse_model
+from harness.reference.policies import NAMES, Policy, is_reference, message_text, parse_model
 from harness.types import ROLLOUT_HEADER, JsonDict, Message, Messages, Prompt
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _no_player(model: str, has_players: bool) -> str:
 
 
 def _models() -> JsonDict:
-    names = [f"reference/{name}" for name in ("oracle", "noisy", "null", "echo")]
+    names = [f"reference/{name}" for name in NAMES]
     return {"object": "list", "data": [{"id": name, "object": "model", "owned_by": "bench"} for name in names]}
 
 

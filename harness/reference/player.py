@@ -25,6 +25,14 @@ class Player(Protocol):
         """The next message of a player that knows nothing."""
         ...
 
+    def reference_verdict(self, example: Example, messages: Messages) -> str:
+        """What an ideal judge says to `messages`, which show it a response to the example.
+
+        Raises:
+            NotImplementedError: the environment has no reference judge.
+        """
+        ...
+
     def find(self, example_key: str | None, messages: Prompt) -> Example | None:
         """The example with this key, else the one whose prompt begins `messages`; None if there is neither."""
         ...
@@ -47,6 +55,10 @@ class Playable(Protocol):
         ...
 
     def null_reply(self, example: Example, messages: Messages, /) -> Message | str:
+        """As in `Player`."""
+        ...
+
+    def reference_verdict(self, example: Example, messages: Messages, /) -> str:
         """As in `Player`."""
         ...
 
@@ -101,3 +113,7 @@ class EnvironmentPlayer:
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
         """As in `Player`."""
         return self._environment.null_reply(example, messages)
+
+    def reference_verdict(self, example: Example, messages: Messages) -> str:
+        """As in `Player`."""
+        return self._environment.reference_verdict(example, messages)

@@ -19,9 +19,14 @@ PREFIX = "reference/"
 
 DEFAULT_ACCURACY = 0.7
 
-PolicyName: TypeAlias = Literal["oracle", "noisy", "null", "echo"]
+PolicyName: TypeAlias = Literal["oracle", "noisy", "null", "echo", "judge"]
 
-_PARAMETERS: dict[str, tuple[str, ...]] = {"oracle": (), "noisy": ("accuracy", "seed"), "null": (), "echo": ()}
+_PARAMETERS: dict[PolicyName, tuple[str, ...]] = {
+    "oracle": (), "noisy": ("accuracy", "seed"), "null": (), "echo": (), "judge": (),
+}  # fmt: skip
+
+NAMES: tuple[str, ...] = tuple(_PARAMETERS)
+"""Of all reference models, without the prefix."""
 
 _HASH_RANGE = float(2**64)
 
@@ -32,7 +37,7 @@ class Policy:
 
     name: PolicyName
     """`oracle` the environment's ideal player; `null` its content-free one; `noisy` one or the other for a whole
-    rollout; `echo` the last user message."""
+    rollout; `echo` the last user message; `judge` the environment's verdict on a response that it is shown."""
     accuracy: float = DEFAULT_ACCURACY
     """`noisy`: share of rollouts that the ideal player plays."""
     seed: int = 0
@@ -64,12 +69,13 @@ class Policy:
             rollout_key: Whose fate `noisy` draws.
 
         Raises:
-            NotImplementedError: the environment has no reference policy.
+            NotImplementedError: the environment has no reference policy, or no reference judge.
         """
-        if player is None or example is None:
-            answer: Message | str = echo(messages)
-        elif self.name == "echo":
+        answer: Message | str
+        if player is None or example is None or self.name == "echo":
             answer = echo(messages)
+        elif self.name == "judge":
+            answer = player.reference_verdict(example, messages)
         elif self.is_ideal(rollout_key):
             answer = player.reference_reply(example, messages)
         else:
@@ -107,9 +113,10 @@ def parse_model(model: str) -> Policy:
         ConfigError: there is no such policy or parameter, or a value is out of range; says what is nearest.
     """
     name, _, query = model.removeprefix(PREFIX).partition("?")
-    if not model.startswith(PREFIX) or name not in _PARAMETERS:
-        raise ConfigError(f"there is no reference model {model!r}{_nearest(name, list(_PARAMETERS), PREFIX)}")
-    allowed = _PARAMETERS[name]
+    if not model.startswith(PREFIX) or name not in NAMES:
+        raise ConfigError(f"there is no reference model {model!r}{_nearest(name, list(NAMES), PREFIX)}")
+    policy = cast("PolicyName", name)
+    allowed = _PARAMETERS[policy]
     given: dict[str, str] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in allowed:
@@ -120,7 +127,7 @@ def parse_model(model: str) -> Policy:
         given[key] = value
     if query and not given:
         raise ConfigError(f"{model!r}: parameters look like ?accuracy=0.7&seed=1")
-    return Policy(cast("PolicyName", name), _accuracy(model, given), _seed(model, given))
+    return Policy(policy, _accuracy(model, given), _seed(model, given))
 
 
 def _accuracy(model: str, given: dict[str, str]) -> float:

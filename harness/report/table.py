@@ -253,7 +253,18 @@ def _remarks(result: RunReport) -> list[str]:
     summary = result.summary
     if summary is None:
         return remarks
-    return [*remarks, *_missing(summary), *_doubts(summary)]
+    return [*remarks, *_missing(summary), *_doubts(summary), *_judges(summary)]
+
+
+def _judges(summary: Summary) -> list[str]:
+    """What judges cost, which no column shows: it is not the model's."""
+    usage = summary.judge_usage
+    if usage is None:
+        return []
+    tokens = f"{numerals.tokens(usage, usage.input_tokens)} + {numerals.tokens(usage, usage.output_tokens)} tokens"
+    cost = "cost unknown" if usage.cost is None else _dollars(usage.cost)
+    replies = "reply" if usage.requests == 1 else "replies"
+    return [f"judge: {numerals.count(usage.requests)} {replies}, {tokens}, {cost}"]
 
 
 def _missing(summary: Summary) -> list[str]:

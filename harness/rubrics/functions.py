@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from harness.errors import EnvironmentFault, StateLost
+from harness.errors import EnvironmentFault, JudgeError, StateLost
 from harness.records import FIXED_COLUMNS, STATE_LOST
 
 RewardFunc: TypeAlias = Callable[..., Any]
@@ -108,6 +108,8 @@ def raised(error: BaseException) -> str:
     """Why a function that raised gave no value. Up to the first colon it is short and stable enough to be counted."""
     if isinstance(error, StateLost):
         return f"{STATE_LOST}: {error}"
+    if isinstance(error, JudgeError):
+        return str(error)
     return f"raised {type(error).__name__}: {error}"
 
 

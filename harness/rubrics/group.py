@@ -8,6 +8,7 @@ from harness.errors import EnvironmentFault
 from harness.parsers.parser import Parser
 from harness.records import Score
 from harness.rubrics.functions import RewardFunc
+from harness.rubrics.judge_port import JudgeSpec
 from harness.rubrics.rubric import Rubric
 from harness.state import State
 
@@ -48,6 +49,11 @@ class RubricGroup(Rubric):
         return tuple(name for rubric in self.rubrics for name in rubric.metric_names)
 
     @property
+    def weights(self) -> dict[str, float]:
+        """The weights of the functions of every rubric."""
+        return {name: weight for rubric in self.rubrics for name, weight in rubric.weights.items()}
+
+    @property
     def is_group(self) -> bool:
         """Whether a function of any rubric sees all rollouts of an example together."""
         return any(rubric.is_group for rubric in self.rubrics)
@@ -56,6 +62,11 @@ class RubricGroup(Rubric):
     def needs_live_state(self) -> bool:
         """Whether any rubric can only score in the process that generated."""
         return any(rubric.needs_live_state for rubric in self.rubrics)
+
+    @property
+    def judges(self) -> tuple[JudgeSpec, ...]:
+        """The judges of every rubric, in order."""
+        return tuple(spec for rubric in self.rubrics for spec in rubric.judges)
 
     @property
     def reward_range(self) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from harness.errors import EnvironmentFault
 from harness.parsers.parser import Parser
 from harness.records import Score
 from harness.rubrics.functions import GROUP_NAMES, ROLLOUT_NAMES, Planned, RewardFunc, Value, plan
+from harness.rubrics.judge_port import JudgeSpec
 from harness.rubrics.scoring import Scoring
 from harness.state import State
 
@@ -76,6 +77,11 @@ class Rubric:
         return tuple(planned.name for planned in self._functions)
 
     @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each function, 0 for a metric, by its name. Empty where a subclass scores in its own way."""
+        return {planned.name: planned.weight for planned in self._functions}
+
+    @property
     def is_group(self) -> bool:
         """Whether a function sees all rollouts of an example together."""
         return any(planned.is_group for planned in self._functions)
@@ -84,6 +90,11 @@ class Rubric:
     def needs_live_state(self) -> bool:
         """Whether rollouts can only be scored in the process that generated them."""
         return self._live
+
+    @property
+    def judges(self) -> tuple[JudgeSpec, ...]:
+        """The judge models that functions ask; whoever scores connects them first (`rubrics.judge_port`)."""
+        return ()
 
     @property
     def reward_range(self) -> tuple[float, float]:

@@ -32,6 +32,41 @@ class Details(TypedDict, total=False):
     refused: bool
     seconds: float
     """Wall time of generation; 0 = unknown."""
+    judged: Usage | None
+    """What judges of the rollout used; None if none was asked."""
+
+
+class _UsageColumns:
+    """One `Usage` a row.
+
+    Args:
+        rows: So many there are already.
+    """
+
+    __slots__ = ("_cost", "_counts")
+
+    def __init__(self, rows: int) -> None:
+        self._cost: array[float] = array("d", [math.nan]) * rows
+        self._counts: tuple[array[int], ...] = tuple(array("q", [0]) * rows for _ in range(6))
+        """The whole-number fields of `Usage`, in its order."""
+
+    def append(self) -> None:
+        self._cost.append(math.nan)
+        for column in self._counts:
+            column.append(0)
+
+    def set(self, row: int, usage: Usage) -> None:
+        numbers = (
+            usage.input_tokens, usage.output_tokens, usage.reasoning_tokens,
+            usage.cached_tokens, usage.requests, usage.unreported,
+        )  # fmt: skip
+        for column, number in zip(self._counts, numbers, strict=True):
+            column[row] = min(number, LARGEST)
+        self._cost[row] = math.nan if usage.cost is None else usage.cost
+
+    def total(self) -> Usage:
+        costs = [cost for cost in self._cost if cost == cost]
+        return Usage(*(sum(column) for column in self._counts), cost=math.fsum(costs) if costs else None)
 
 
 class ScoreTable:
@@ -42,15 +77,15 @@ class ScoreTable:
     """
 
     __slots__ = (
-        "_cost",
-        "_counts",
         "_flags",
         "_grid",
+        "_judged",
         "_metrics",
         "_reason",
         "_reasons",
         "_reward",
         "_seconds",
+        "_usage",
         "_width",
     )
 
@@ -64,10 +99,10 @@ class ScoreTable:
         self._reasons: dict[str, int] = {}
         self._flags: array[int] = array("B")
         self._seconds: array[float] = array("f")
-        self._cost: array[float] = array("d")
-        self._counts: tuple[array[int], ...] = tuple(array("q") for _ in range(6))
-        """The whole-number fields of `Usage`, in its order."""
+        self._usage = _UsageColumns(0)
         self._metrics: dict[str, array[float]] = {}
+        self._judged: _UsageColumns | None = None
+        """Made for the first rollout that a judge was asked about."""
 
     def __len__(self) -> int:
         """Rollouts with an outcome."""
@@ -90,7 +125,7 @@ class ScoreTable:
             reward: None is unscored; so is what is no number, infinite or absurdly large.
             metrics: Values by name; None and such values count as missing.
             reason: Why there is no reward; ignored if there is one.
-            **details: `usage`, which is required, and `truncated`, `empty`, `refused`, `seconds`.
+            **details: `usage`, which is required, and `truncated`, `empty`, `refused`, `seconds`, `judged`.
 
         Raises:
             ValueError: a negative index.
@@ -106,7 +141,12 @@ class ScoreTable:
             | (REFUSED if details.get("refused") else 0)
         )
         self._seconds[row] = details.get("seconds", 0.0)
-        self._set_usage(row, details["usage"])
+        self._usage.set(row, details["usage"])
+        judged = details.get("judged")
+        if judged is not None and self._judged is None:
+            self._judged = _UsageColumns(len(self._reward))
+        if self._judged is not None:
+            self._judged.set(row, judged or Usage())
         self._set_metrics(row, metrics)
 
     @property
@@ -139,8 +179,11 @@ class ScoreTable:
 
     def usage(self) -> Usage:
         """The sum over all rollouts, scored or not: all of it was paid for."""
-        costs = [cost for cost in self._cost if cost == cost]
-        return Usage(*(sum(column) for column in self._counts), cost=math.fsum(costs) if costs else None)
+        return self._usage.total()
+
+    def judged(self) -> Usage | None:
+        """What judges used, of all rollouts; None if none was ever asked."""
+        return None if self._judged is None else self._judged.total()
 
     def seconds(self) -> list[float]:
         """Generation times that are known, in no order."""
@@ -167,10 +210,13 @@ class ScoreTable:
         row = self._grid[slot]
         if row < 0:
             row = self._grid[slot] = len(self._reward)
-            for column in (self._reward, self._cost, self._seconds, *self._metrics.values()):
+            for column in (self._reward, self._seconds, *self._metrics.values()):
                 column.append(math.nan)
-            for column in (self._reason, self._flags, *self._counts):
+            for column in (self._reason, self._flags):
                 column.append(0)
+            self._usage.append()
+            if self._judged is not None:
+                self._judged.append()
         return row
 
     def _widen(self, width: int) -> None:
@@ -183,15 +229,6 @@ class ScoreTable:
 
     def _code(self, reason: str) -> int:
         return self._reasons.setdefault(reason, len(self._reasons))
-
-    def _set_usage(self, row: int, usage: Usage) -> None:
-        numbers = (
-            usage.input_tokens, usage.output_tokens, usage.reasoning_tokens,
-            usage.cached_tokens, usage.requests, usage.unreported,
-        )  # fmt: skip
-        for column, number in zip(self._counts, numbers, strict=True):
-            column[row] = min(number, LARGEST)
-        self._cost[row] = math.nan if usage.cost is None else usage.cost
 
     def _set_metrics(self, row: int, metrics: Mapping[str, float | None]) -> None:
         for name in metrics:

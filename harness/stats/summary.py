@@ -107,6 +107,8 @@ class Summary:
     """Outcomes that were there before `wall_s` began."""
     rollout_seconds: Distribution | None = None
     """Generation time of a rollout."""
+    judge_usage: Usage | None = None
+    """What judges used, which is in no other number; None if none was asked."""
 
     @property
     def not_run(self) -> int:
@@ -123,11 +125,6 @@ class Summary:
         """Throughput over the wall time, what a resume found left out; None if nothing was done in it."""
         made = self.num_rollouts - self.resumed
         return made / self.wall_s if self.wall_s > 0 and made > 0 else None
-
-    @property
-    def tokens_known(self) -> bool:
-        """Whether any reply reported its tokens (or none was received): without, a count of 0 is not a zero."""
-        return self.usage.requests == 0 or self.usage.unreported < self.usage.requests
 
     def to_json(self) -> JsonDict:
         """As in `summary.json`: no NaN, no infinity, string keys."""
@@ -149,7 +146,8 @@ class Summary:
             "truncated": self.truncated,
             "empty": self.empty,
             "refused": self.refused,
-            "usage": self._usage_json(),
+            "usage": usage_json(self.usage),
+            "judge_usage": None if self.judge_usage is None else usage_json(self.judge_usage),
             "wall_s": number(self.wall_s),
             "resumed": self.resumed,
             "rollouts_per_s": number(self.rollouts_per_s),
@@ -157,17 +155,24 @@ class Summary:
             "methods": dict(METHODS),
         }
 
-    def _usage_json(self) -> JsonDict:
-        u, known = self.usage, self.tokens_known
-        return {
-            "input_tokens": u.input_tokens if known else None,
-            "output_tokens": u.output_tokens if known else None,
-            "reasoning_tokens": u.reasoning_tokens if known else None,
-            "cached_tokens": u.cached_tokens if known else None,
-            "requests": u.requests,
-            "unreported": u.unreported,
-            "cost": number(u.cost),
-        }
+
+def tokens_known(usage: Usage) -> bool:
+    """Whether any reply reported its tokens (or none was received): without, a count of 0 is not a zero."""
+    return usage.requests == 0 or usage.unreported < usage.requests
+
+
+def usage_json(usage: Usage) -> JsonDict:
+    """As in `summary.json`: what is unknown is null."""
+    known = tokens_known(usage)
+    return {
+        "input_tokens": usage.input_tokens if known else None,
+        "output_tokens": usage.output_tokens if known else None,
+        "reasoning_tokens": usage.reasoning_tokens if known else None,
+        "cached_tokens": usage.cached_tokens if known else None,
+        "requests": usage.requests,
+        "unreported": usage.unreported,
+        "cost": number(usage.cost),
+    }
 
 
 def summarize(
@@ -214,6 +219,7 @@ def summarize(
         wall_s=wall_s,
         resumed=resumed,
         rollout_seconds=_distribution(table.seconds()),
+        judge_usage=table.judged(),
     )
 
 

@@ -3,12 +3,13 @@ nothing."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
-from harness.records import Failed, Generated, Scored
+from harness.records import JUDGEMENTS, Failed, Generated, Scored
 from harness.stats.scores import Details, ScoreTable
 from harness.store.journal import JournalReader
 from harness.store.recorded import NOWHERE, Recorded
+from harness.types import Usage
 
 NOT_SCORED = "not scored"
 """Reason of a rollout that was generated and has no score yet."""
@@ -38,14 +39,37 @@ def tally(recorded: Recorded) -> ScoreTable:
                 table.add(*place, None, {}, NOT_SCORED, **details)
             else:
                 score = cast(Scored, reader.record(lines.score))
+                details["judged"] = judged(score.extra.get(JUDGEMENTS, _said_before(base)))
                 table.add(*place, score.reward, score.metrics, score.reason or None, **details)
     return table
+
+
+def judged(judgements: object) -> Usage | None:
+    """What judges used, by the state value that keeps their replies; None if there is no such value.
+
+    An environment may keep something of its own under that name: what has not the shape counts for nothing.
+    """
+    usages: list[Usage] = []
+    for entry in cast("list[object]", judgements) if isinstance(judgements, list) else ():
+        usage = cast("dict[str, object]", entry).get("usage") if isinstance(entry, dict) else None
+        if isinstance(usage, dict):
+            try:
+                usages.append(Usage(**cast("dict[str, Any]", usage)))
+            except TypeError:
+                continue
+    return sum(usages, start=Usage()) if usages else None
+
+
+def _said_before(record: Generated | Failed) -> object:
+    """Replies of judges that were asked while the rollout was made."""
+    return record.state.get(JUDGEMENTS) if isinstance(record, Generated) else None
 
 
 def _details(record: Generated | Failed) -> Details:
     details: Details = {"usage": record.usage, "seconds": max(0.0, record.timing.generation - record.timing.waiting)}
     if isinstance(record, Generated):
         details["truncated"] = record.is_truncated
+        details["judged"] = judged(_said_before(record))
         details["empty"] = record.is_empty and not record.is_refusal
         details["refused"] = record.is_refusal
     return details

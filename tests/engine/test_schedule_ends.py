@@ -23,6 +23,45 @@ def bounds(generation: int, scoring: int, group_size: int = 1) -> Bounds:
 # A dead endpoint
 
 
+def test_a_judge_that_is_gone_stops_new_work_and_keeps_what_is_being_generated(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with standing(tmp_path / "j", fresh(20), bounds(4, 1)) as run:
+            await run.settled()
+            run.generation.end("0.0", "1.0")
+            await run.settled()
+            assert (list(run.scoring.open), run.progress.backlog) == (["0.0"], 1)
+            run.scoring.end("0.0", result=DEAD)
+            await run.settled()
+            assert run.scoring.started == ["0.0"], "what waits is not scored either"
+            assert run.generation.cancelled == []
+            assert list(run.generation.open) == ["2.0", "3.0", "4.0", "5.0"]
+            assert not run.result.done()
+            assert await run.finish() is DEAD
+            assert len(run.generation.started) == 6, "nothing new was started"
+            assert (run.progress.done, run.progress.backlog, run.progress.scoring) == (0, 0, 0)
+            assert sorted(run.executor.forgotten) == [f"key-{n}.0" for n in range(1, 6)]
+        lines = outline(tmp_path / "j")
+        assert sorted(line for line in lines if " " in line) == [f"generated key-{n}.0" for n in range(6)]
+
+    play(main)
+
+
+def test_a_judge_that_is_gone_does_not_leave_generation_waiting_for_room(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with standing(tmp_path / "j", fresh(20), bounds(2, 1)) as run:
+            for name in ("0.0", "1.0", "2.0", "3.0", "4.0"):
+                await until(lambda name=name: name in run.generation.open)
+                run.generation.end(name)
+                await run.settled()
+            assert run.generation.open == {}, "both workers wait for room"
+            run.scoring.end("0.0", result=DEAD)
+            assert await run.finish() is DEAD
+            assert run.scoring.started == ["0.0"]
+        assert sum(line.startswith("generated") for line in outline(tmp_path / "j")) == 5
+
+    play(main)
+
+
 def test_a_systemic_error_stops_the_run_and_keeps_what_is_done(tmp_path: Path) -> None:
     async def main() -> None:
         async with standing(tmp_path / "j", fresh(20), bounds(4, 1)) as run:

@@ -30,6 +30,9 @@ class Sums:
     def null_reply(self, example: Example, messages: Messages, /) -> Message | str:
         return "no idea"
 
+    def reference_verdict(self, example: Example, messages: Messages, /) -> str:
+        return f"{example.answer} in {len(messages)}"
+
 
 def player() -> EnvironmentPlayer:
     built = EnvironmentPlayer(Sums())
@@ -43,6 +46,8 @@ def test_names() -> None:
     assert parse_model("reference/noisy") == Policy("noisy", 0.7, 0)
     assert parse_model("reference/null").name == "null"
     assert not parse_model("reference/echo").needs_player
+    assert parse_model("reference/judge") == Policy("judge")
+    assert parse_model("reference/judge").needs_player
     assert is_reference("reference/anything")
     assert not is_reference("openai/gpt-4.1-mini")
 
@@ -93,6 +98,13 @@ def test_replies() -> None:
     assert Policy("oracle").reply(toy, example, messages, "k") == {"role": "assistant", "content": "2", "turn": 2}
     assert Policy("null").reply(toy, example, messages, "k") == {"role": "assistant", "content": "no idea"}
     assert Policy("echo").reply(toy, example, messages, "k")["content"] == "1 + 1"
+
+
+def test_the_judge_says_what_the_environment_says() -> None:
+    example = player().find(None, Sums().row(1).prompt)
+    asked: Messages = [{"role": "user", "content": "right?"}]
+    reply = Policy("judge").reply(player(), example, asked, "key")
+    assert reply == {"role": "assistant", "content": "2 in 1"}
 
 
 def test_echo() -> None:

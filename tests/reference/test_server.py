@@ -42,6 +42,9 @@ class Questions:
     def null_reply(self, example: Example, messages: Messages, /) -> Message | str:
         return ""
 
+    def reference_verdict(self, example: Example, messages: Messages, /) -> str:
+        return f"<verdict>{example.answer}</verdict>"
+
 
 class Unplayable(Questions):
     """A toy environment without a reference policy."""

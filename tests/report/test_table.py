@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import re
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -134,6 +135,22 @@ def test_what_the_mean_hides_is_said() -> None:
     assert "1 of 157 answers were cut short by a limit (<1 %)" in text
     assert "9 of 157 answers are refusals (6 %)" in text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("usage", "words"),
+    [
+        (Usage(1234, 56, requests=1, cost=0.5), "judge: 1 reply, 1,234 + 56 tokens, $0.50"),
+        (Usage(1234, 56, requests=20), "judge: 20 replies, 1,234 + 56 tokens, cost unknown"),
+        (Usage(0, 0, requests=2, unreported=2), "judge: 2 replies, unknown + unknown tokens, cost unknown"),
+        (Usage(9, 8, requests=2, unreported=1), "judge: 2 replies, ≥ 9 + ≥ 8 tokens, cost unknown"),
+    ],
+)
+def test_what_judges_cost_is_said_in_a_line_of_its_own(usage: Usage, words: str) -> None:
+    run = replace(summary(), judge_usage=usage)
+    lines = printed([report(of=run)], 120)
+    assert [line.strip() for line in lines if "judge:" in line] == [words]
+    assert not any("judge:" in line for line in printed([report(of=summary())], 120))
 
 
 def test_clean_runs_have_no_remarks() -> None:

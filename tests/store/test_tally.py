@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from store_samples import example, failed, generated, rollouts, scored, write
@@ -86,3 +87,33 @@ def test_examples_with_one_index_are_not_averaged_as_one(tmp_path: Path) -> None
 
 def test_an_empty_journal_has_no_outcomes(tmp_path: Path) -> None:
     assert len(tallied(tmp_path / "journal.jsonl", [])) == 0
+
+
+def reply(*usage: int, cost: float | None = None) -> dict[str, object]:
+    return {"model": "judge", "text": "CORRECT", "usage": asdict(Usage(*usage, requests=1, cost=cost))}
+
+
+def test_what_judges_used_is_summed_apart_from_the_models_own(tmp_path: Path) -> None:
+    table = tallied(
+        tmp_path / "journal.jsonl",
+        [
+            example(0), generated(0, 0), scored(0, 0, extra={"judgements": [reply(7, 1, cost=0.5), reply(5, 1)]}),
+            # asked again: the newest line counts
+            generated(0, 1), scored(0, 1, None, extra={"judgements": [reply(100, 100)]}),
+            scored(0, 1, extra={"judgements": [reply(3, 1, cost=0.25)]}),
+            # asked while it was made; scoring goes on with the same list, or adds nothing to it
+            example(1), generated(1, 0, state={"judgements": [reply(20, 2)]}),
+            scored(1, 0, extra={"judgements": [reply(20, 2), reply(30, 3)]}),
+            generated(1, 1, state={"judgements": [reply(40, 4)]}), scored(1, 1),
+            example(2), generated(2, 0, state={"judgements": [reply(50, 5)]}),
+        ],
+    )  # fmt: skip
+    assert table.judged() == Usage(7 + 5 + 3 + 20 + 30 + 40 + 50, 1 + 1 + 1 + 2 + 3 + 4 + 5, requests=7, cost=0.75)
+    assert table.usage() == Usage(50, 25, requests=5)
+
+
+def test_a_value_of_that_name_that_is_no_account_counts_for_nothing(tmp_path: Path) -> None:
+    lines: list[Record] = [example(0)]
+    for number, value in enumerate(("text", [], [1, {"usage": 3}, {"usage": {"tokens": 1}}, {}], {"usage": {}}, None)):
+        lines += [generated(0, number), scored(0, number, extra={"judgements": value})]
+    assert tallied(tmp_path / "journal.jsonl", lines).judged() is None

@@ -30,7 +30,11 @@ class Executor(Protocol):
         ...
 
     async def score(self, rollouts: Sequence[Finished]) -> list[Scored]:
-        """Score one rollout, or all rollouts of an example where the rubric has group rewards."""
+        """Score one rollout, or all rollouts of an example where the rubric has group rewards.
+
+        Raises:
+            SystemicError: no further call to a judge would succeed; nothing is said of these rollouts.
+        """
         ...
 
     def forget(self, key: str) -> None:

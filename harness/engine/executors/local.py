@@ -10,7 +10,7 @@ from harness.engine import rollout
 from harness.engine.executors import Finished
 from harness.engine.lanes import Lane
 from harness.envs.environment import Environment
-from harness.records import STATE_LOST, Failed, Generated, Item, Scored
+from harness.records import JUDGEMENTS, STATE_LOST, Failed, Generated, Item, Scored
 from harness.state import State
 from harness.types import JsonDict
 
@@ -94,6 +94,8 @@ class LocalExecutor:
 
 def _added(state: State, known: set[str]) -> JsonDict:
     """What scoring put into the state (a judge's verdict), as far as it is JSON."""
+    # A judge that was asked during generation, too, has its replies in one list with those of scoring.
+    known.discard(JUDGEMENTS)
     if state.keys() <= known:
         return {}
     exported, _ = state.export()

@@ -1,0 +1,323 @@
+"""The judge models of a run: where each is asked and as whom, what of it belongs to the run's identity, and the panel
+that reward functions reach them through. Owns the choice between a judge and the embedded server that may stand in for
+it; what a judge is asked is the rubric's business, a request's life the clients'."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Protocol, cast
+
+from harness.clients.pool import BoundChat, CallSettings, ClientPool, PooledClient
+from harness.clients.wire import check_sampling_args
+from harness.config.endpoints import Endpoint, Registry
+from harness.config.layers import Entry, KeyPath, Layer, Origin
+from harness.config.resolver import ResolvedRun
+from harness.config.sections import builtins
+from harness.config.serving import KEY, MODEL, URL, Layers, is_reference, serve
+from harness.deadline import waiting
+from harness.engine.plan import Plan
+from harness.engine.prices import PricedChat
+from harness.envs.environment import Environment
+from harness.errors import ConfigError, EnvironmentFault
+from harness.keys import digest
+from harness.loopback import is_loopback_url
+from harness.records import Example
+from harness.reference.header import write_rollout
+from harness.reference.player import EnvironmentPlayer
+from harness.reference.policies import parse_model
+from harness.reference.server import ReferenceServer
+from harness.rubrics.judge_port import JudgeSpec
+from harness.state import State
+from harness.types import ROLLOUT_HEADER, Chat, JsonDict, ModelResponse, Prompt
+
+REFERENCE_JUDGE = "reference/judge"
+
+_NAMING = frozenset({"judge_model", "judge_base_url"})
+"""Arguments of environments that name a judge, whatever they are set to."""
+
+_clients = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One judge of a run, with all that is decided about it before the first call."""
+
+    name: str
+    """`judge`; a second one is `judge_2`."""
+    spec: JudgeSpec
+    endpoints: tuple[Endpoint, ...]
+    alias: str | None = None
+    stands_in: bool = False
+    """Whether the embedded server has taken the place of the judge that the environment would ask."""
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the embedded reference server plays it."""
+        return not self.endpoints[0].url
+
+    @property
+    def model(self) -> str:
+        """Its name at its endpoint."""
+        return self.endpoints[0].model
+
+    @property
+    def literal_key(self) -> dict[str, str]:
+        """The key that code was given in person, under the name that its endpoint calls it by."""
+        return {str(self.endpoints[0].key_var): self.spec.key} if self.spec.key else {}
+
+    def identity(self) -> JsonDict:
+        """What of the judge changes the scores."""
+        return {
+            "model": sorted({endpoint.model for endpoint in self.endpoints}),
+            "urls": sorted({endpoint.url.rstrip("/") for endpoint in self.endpoints if endpoint.url}),
+            "sampling_args": dict(self.spec.sampling_args),
+            "prompt": digest(self.spec.prompt)[:16],
+        }
+
+
+def seats_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[str, str]) -> tuple[Seat, ...]:
+    """The judges of a run, ready to be asked. Sends nothing.
+
+    Args:
+        resolved: The run's settings.
+        environment: Whose rubric names the judges.
+        environ: Where key variables are looked up.
+
+    Raises:
+        ConfigError: a key variable is unset, sampling arguments ask for what is not read, or the embedded server is to
+            play a judge that the environment knows nothing of.
+    """
+    specs = environment.rubric.judges
+    names = ["judge", *(f"judge_{number}" for number in range(2, len(specs) + 1))]
+    seats = tuple(_seat(name, spec, resolved, environment) for name, spec in zip(names, specs, strict=False))
+    for seat in seats:
+        check_sampling_args(seat.spec.sampling_args)
+        _check_reference(seat, resolved, environment)
+        _check_keys(seat, resolved, environ)
+    return seats
+
+
+def identity_with(identity: JsonDict, seats: Sequence[Seat]) -> JsonDict:
+    """A run's identity with that of its judges: scores of two judges must not stand in one journal."""
+    return {**identity, "judges": {seat.name: seat.identity() for seat in seats}} if seats else identity
+
+
+def stand_in_note(seats: Sequence[Seat]) -> str:
+    """Says that the embedded server judges although the environment would ask another; "" if it does not."""
+    replaced = list(dict.fromkeys(seat.spec.model for seat in seats if seat.stands_in))
+    if not replaced:
+        return ""
+    return (
+        f"{REFERENCE_JUDGE} judges in place of {' and '.join(replaced)}, as the model is a reference model, too; "
+        "to ask a real judge, name it (judge_model)"
+    )
+
+
+def _seat(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Environment) -> Seat:
+    if resolved.is_reference and not is_reference(spec.model) and not _is_named(spec, resolved):
+        if environment.has_reference_verdict:
+            return Seat(name, spec, (Endpoint("", None, REFERENCE_JUDGE),), stands_in=True)
+        raise ConfigError(
+            f"{resolved.env_id} is scored by {spec.model}, which would cost money for answers of "
+            f"{resolved.settings.model.model}, and it has no reference judge to stand in (reference_verdict). "
+            f'To ask the real one all the same, name it: -a \'{{"judge_model": "{spec.model}"}}\''
+        )
+    # A url of the rubric's own is a place of its own: what the registry says of the name is about another one.
+    asked: dict[KeyPath, Entry] = {}
+    key_var = f"the client of {spec.model} (number {next(_clients)})" if spec.key else spec.api_key_var
+    for path, value in ((MODEL, spec.model), (URL, spec.base_url), (KEY, key_var)):
+        if value is not None:
+            asked[path] = Entry(path, value, Origin("eval", "the rubric's judge"))
+    layer: Layer = asked
+    served = serve(Layers(builtins(), {}, {}, {}, layer, {}), resolved.registry if not spec.base_url else Registry())
+    endpoints = tuple(replace(each, headers={**each.headers, **spec.headers}) for each in served.endpoints)
+    return Seat(name, spec, endpoints, served.alias)
+
+
+def _is_named(spec: JudgeSpec, resolved: ResolvedRun) -> bool:
+    """Whether the caller chose this judge: by an argument of that name, or by one with its model or url as value."""
+    tables = ("env.env_args.", "env.extra_env_kwargs.")
+    for path, line in resolved.described().items():
+        if not path.startswith(tables) or line["origin"] == "package" or line["value"] is None:
+            continue
+        if path.rpartition(".")[2] in _NAMING or line["value"] in (spec.model, spec.base_url):
+            return True
+    return False
+
+
+def _check_reference(seat: Seat, resolved: ResolvedRun, environment: Environment) -> None:
+    if not seat.is_embedded:
+        return
+    policy = parse_model(seat.model).name
+    if policy == "judge" and not environment.has_reference_verdict:
+        raise ConfigError(
+            f"{resolved.env_id} has no reference judge, so {seat.model} cannot judge it; implement reference_verdict, "
+            "or name another judge_model"
+        )
+    if policy in ("oracle", "noisy") and not environment.has_reference:
+        raise ConfigError(f"{resolved.env_id} has no reference policy, so {seat.model} cannot judge it")
+
+
+def _check_keys(seat: Seat, resolved: ResolvedRun, environ: Mapping[str, str]) -> None:
+    for endpoint in seat.endpoints:
+        name = endpoint.key_var
+        if name and not seat.spec.key and not is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
+            raise ConfigError(
+                f"{name} is not set, and {seat.spec.model}, the judge of {resolved.settings.env.name}, needs it at "
+                f"{endpoint.url}. Export it or put it in .env, name another judge (judge_model, judge_base_url, "
+                "judge_api_key_var), or try `-m reference/oracle`, which is judged without a key"
+            )
+
+
+class Judged(Protocol):
+    """A run, as far as its judges need it (`prepare.Prepared`)."""
+
+    resolved: ResolvedRun
+    environment: Environment
+    plan: Plan
+    judges: tuple[Seat, ...]
+
+
+class RunPanel:
+    """The judges of one run, connected; implements `rubrics.judge_port.Panel`.
+
+    Args:
+        lane: The run's name among the runs of the process.
+        run: Its judges, and what they are asked about.
+        pool: Where clients come from.
+        server: The embedded server; needed for judges that it plays.
+    """
+
+    def __init__(self, lane: str, run: Judged, pool: ClientPool, server: ReferenceServer | None) -> None:
+        self._lane = f"{lane}:judge"
+        self._plan = run.plan
+        self._player: _Player | None = None
+        if server is not None and any(seat.is_embedded for seat in run.judges):
+            self._player = _Player(run.environment)
+            server.add(self._lane, self._player)
+        model = run.resolved.settings.model
+        self._judges: dict[int, _Connected] = {}
+        for seat in run.judges:
+            url = server.url if server is not None else ""
+            endpoints = tuple(replace(each, url=each.url or url) for each in seat.endpoints)
+            bound = seat.spec.max_concurrent
+            settings = CallSettings(
+                max_in_flight=model.max_concurrent_generation if bound is None else bound,
+                request_timeout=model.request_timeout,
+                request_retries=model.request_retries,
+            )
+            self._judges[id(seat.spec)] = _Connected(
+                seat, endpoints, pool.get(endpoints, settings), None if bound is None else asyncio.Semaphore(bound)
+            )
+
+    def chat(self, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
+        """The judge of `spec`, to be asked about the rollout of `state`."""
+        judge = self._judges.get(id(spec))
+        if judge is None:
+            raise EnvironmentFault(
+                f"the judge {spec.model!r} was not among the rubric's judges when the run began, so nobody has "
+                "connected it"
+            )
+        example = state.example if isinstance(state, State) else None
+        if judge.seat.is_embedded and example is None:
+            raise EnvironmentFault(f"{judge.seat.model} must know which rollout it judges: pass state to judge(…)")
+        headers: dict[str, str] = {}
+        if example is not None and judge.is_local:
+            key = self._plan.item(example, cast("State", state)["rollout_index"]).key
+            headers[ROLLOUT_HEADER] = write_rollout(self._lane, example.key, key)
+        chat: Chat = BoundChat(
+            judge.client, judge.endpoints[0].model, judge.seat.spec.sampling_args, self._lane, headers, urgent=True
+        )
+        if (price := judge.price) is not None:
+            chat = PricedChat(chat, price)
+        learner = self._player if judge.seat.is_embedded else None
+        return _SeatedChat(chat, judge.gate, learner, example)
+
+    def waiting_note(self) -> str:
+        """What holds the judges up, or ""."""
+        notes = [note for judge in self._judges.values() if (note := judge.client.waiting_note())]
+        return f"judge: {', '.join(dict.fromkeys(notes))}" if notes else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    seat: Seat
+    endpoints: tuple[Endpoint, ...]
+    client: PooledClient
+    gate: asyncio.Semaphore | None
+
+    @property
+    def price(self) -> Mapping[str, float] | None:
+        """Which replica answers is not known: a price counts only if it is that of all."""
+        first = self.endpoints[0].price
+        return first if all(endpoint.price == first for endpoint in self.endpoints) else None
+
+    @property
+    def is_local(self) -> bool:
+        return all(is_loopback_url(endpoint.url) for endpoint in self.endpoints)
+
+
+class _Player(EnvironmentPlayer):
+    """Knows an example for as long as somebody asks about it."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        self._asking: Counter[str] = Counter()
+
+    @contextmanager
+    def knowing(self, example: Example) -> Generator[None]:
+        """The example can be asked about inside."""
+        self.learn(example)
+        self._asking[example.key] += 1
+        try:
+            yield
+        finally:
+            self._asking[example.key] -= 1
+            if not self._asking[example.key]:
+                del self._asking[example.key]
+                self.forget(example.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _SeatedChat:
+    """A judge behind its gate."""
+
+    inner: Chat
+    gate: asyncio.Semaphore | None
+    player: _Player | None
+    example: Example | None
+
+    @property
+    def model(self) -> str:
+        """The judge's name at its endpoint."""
+        return self.inner.model
+
+    async def __call__(
+        self,
+        prompt: Prompt,
+        *,
+        tools: Sequence[JsonDict] | None = None,
+        sampling_args: Mapping[str, Any] | None = None,
+    ) -> ModelResponse:
+        """Ask the judge; what is waited for the gate is not the rollout's time."""
+        if self.gate is None:
+            return await self._ask(prompt, tools, sampling_args)
+        with waiting():
+            await self.gate.acquire()
+        try:
+            return await self._ask(prompt, tools, sampling_args)
+        finally:
+            self.gate.release()
+
+    async def _ask(
+        self, prompt: Prompt, tools: Sequence[JsonDict] | None, sampling_args: Mapping[str, Any] | None
+    ) -> ModelResponse:
+        if self.player is None or self.example is None:
+            return await self.inner(prompt, tools=tools, sampling_args=sampling_args)
+        with self.player.knowing(self.example):
+            return await self.inner(prompt, tools=tools, sampling_args=sampling_args)

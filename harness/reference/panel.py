@@ -1,0 +1,58 @@
+"""Reference judges without a server, for tests that score without the engine. Owns the shortcut; what is said is the
+environment's (`reference_verdict`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from harness.records import Example
+from harness.reference.policies import message_text
+from harness.types import Chat, JsonDict, Messages, ModelResponse, Prompt, Usage
+
+
+class Judging(Protocol):
+    """What of an environment a reference judge needs."""
+
+    def reference_verdict(self, example: Example, messages: Messages, /) -> str:
+        """What an ideal judge says to `messages`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencePanel:
+    """Answers for every judge that a rubric asks: `with judged_by(ReferencePanel(environment)): await rubric.score(…)`.
+
+    Args:
+        environment: Whose `reference_verdict` is the answer.
+    """
+
+    environment: Judging
+
+    def chat(self, spec: object, state: Mapping[str, Any] | None) -> Chat:
+        """The environment as a judge of the rollout of `state`."""
+        example = getattr(state, "example", None)
+        if not isinstance(example, Example):
+            raise ValueError("a reference judge must know which rollout it judges: pass state to judge(…)")
+        return _Verdicts(self.environment, example)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdicts:
+    environment: Judging
+    example: Example
+    model: str = "reference/judge"
+
+    async def __call__(
+        self,
+        prompt: Prompt,
+        *,
+        tools: Sequence[JsonDict] | None = None,
+        sampling_args: Mapping[str, Any] | None = None,
+    ) -> ModelResponse:
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        said = self.environment.reference_verdict(self.example, messages)
+        characters = sum(len(message_text(message)) for message in cast("Messages", messages))
+        usage = Usage(characters // 4, len(said) // 4, requests=1)
+        return ModelResponse({"role": "assistant", "content": said}, "stop", usage, self.model)

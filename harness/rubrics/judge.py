@@ -1,0 +1,315 @@
+"""The rubric whose functions ask another model. Owns what functions get as `judge`, the rule that one question about
+one rollout is asked once, and the ready-made verdict. Where the judge model comes from is `judge_port`; prompts and the
+reading of replies are `judge_prompt`.
+
+    JudgeRubric()                                    CORRECT or INCORRECT by the default prompt
+    JudgeRubric(verdicts={"A": 1.0, "B": 0.5, …})    other verdicts
+    JudgeRubric([own_function], judge_prompt=…)      async def own_function(judge, prompt, completion, answer, state)"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, TypedDict, Unpack, cast
+
+from harness.config.wording import suggestion
+from harness.errors import EnvironmentFault, JudgeError, ModelError, SystemicError
+from harness.parsers.parser import Parser
+from harness.records import JUDGEMENTS, Score
+from harness.rubrics.functions import RewardFunc, plan
+from harness.rubrics.judge_port import JudgeSpec, ask, judged_by, prompt_digest
+from harness.rubrics.judge_port import seated as seated
+from harness.rubrics.judge_prompt import (
+    DEFAULT_PROMPT,
+    DEFAULT_VERDICTS,
+    Verdict,
+    check_template,
+    check_verdicts,
+    last_question,
+    quoted_response,
+    read_verdict,
+    render,
+    reply_text,
+)
+from harness.rubrics.rubric import Rubric
+from harness.state import State
+from harness.types import JsonDict, ModelResponse, Prompt, Usage
+
+__all__ = ["Judge", "JudgeRubric", "JudgeSpec", "Verdict", "judge_verdict", "judged_by", "quoted_response", "seated"]
+
+DEFAULT_JUDGE = "openai/gpt-4.1-mini"
+"""The model that runs use unless told otherwise, asked where they ask it."""
+
+
+class Judge:
+    """What reward functions get as `judge`: `text = await judge(prompt, completion, answer, state)`.
+
+    The same question about the same rollout is asked once, however many functions ask it.
+
+    Args:
+        spec: The model.
+        template: The prompt; see `judge_prompt.render`.
+        verdicts: What `verdict` accepts, with its value.
+        answer_of: Reads the model's answer out of a completion.
+    """
+
+    def __init__(
+        self, spec: JudgeSpec, template: str, verdicts: Mapping[str, float], answer_of: Callable[[Prompt], str]
+    ) -> None:
+        self.spec = spec
+        self.template = template
+        self.verdicts = dict(verdicts)
+        self._answer_of = answer_of
+        self._turns: dict[tuple[int, str], _Turn] = {}
+
+    async def __call__(self, prompt: Prompt, completion: Prompt, answer: str = "", state: State | None = None) -> str:
+        """What the judge says of a rollout.
+
+        Args:
+            prompt: Of the rollout; the last user message is the question.
+            completion: What the model said; its answer is what the rubric's parser reads out of it.
+            answer: The known one.
+            state: The rollout's. Without it nothing is recorded, and equal questions are asked again.
+
+        Raises:
+            JudgeError: it refused, said nothing, was cut short, or its call failed.
+            SystemicError: its endpoint is unusable; the run stops.
+        """
+        return await self.ask(self.question(prompt, completion, answer), state)
+
+    async def verdict(
+        self, prompt: Prompt, completion: Prompt, answer: str = "", state: State | None = None
+    ) -> Verdict:
+        """What the judge decides: one of the rubric's verdicts, read strictly.
+
+        Args:
+            prompt: As above.
+            completion: As above.
+            answer: As above.
+            state: As above.
+
+        Raises:
+            JudgeError: as above, or its last line is none of the verdicts.
+            SystemicError: as above.
+        """
+        text, entry = await self._asked(self.question(prompt, completion, answer), state)
+        verdict = read_verdict(text, self.verdicts)
+        entry["label"] = verdict.label
+        return verdict
+
+    async def ask(self, question: Prompt, state: State | None = None) -> str:
+        """What the judge says to a question of your own: a text, or messages.
+
+        Raises:
+            JudgeError: as above.
+            SystemicError: as above.
+        """
+        text, _ = await self._asked(question, state)
+        return text
+
+    def question(self, prompt: Prompt, completion: Prompt, answer: str = "") -> str:
+        """What the judge is told about a rollout: the rubric's prompt, filled in."""
+        return render(
+            self.template,
+            question=last_question(prompt),
+            answer=str(answer),
+            response=self._answer_of(completion),
+            verdicts=self.verdicts,
+        )
+
+    async def _asked(self, question: Prompt, state: State | None) -> tuple[str, JsonDict]:
+        messages: Prompt = [{"role": "user", "content": question}] if isinstance(question, str) else question
+        try:
+            if state is None:
+                asked = await ask(self.spec, messages)
+                return reply_text(asked.response), asked.entry
+            key = prompt_digest(self.spec, messages)
+            async with self._turn(state, key):
+                entry = next((each for each in _kept(state) if each.get("prompt") == key), None)
+                if entry is not None:
+                    return reply_text(_replayed(entry)), entry
+                asked = await ask(self.spec, messages, cast("MutableMapping[str, Any]", state))
+                if asked.response.is_refusal:
+                    asked.entry["refusal"] = True
+                return reply_text(asked.response), asked.entry
+        except SystemicError:
+            raise
+        except ModelError as error:
+            raise JudgeError(f"judge {error.reason}", str(error)) from error
+
+    @asynccontextmanager
+    async def _turn(self, state: State, key: str) -> AsyncGenerator[None]:
+        """Who asks the same of the same rollout meanwhile waits for the answer."""
+        place = (id(state), key)
+        turn = self._turns.setdefault(place, _Turn())
+        turn.waiting += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.waiting -= 1
+            if not turn.waiting:
+                del self._turns[place]
+
+
+class _Turn:
+    __slots__ = ("lock", "waiting")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+
+
+class RubricOptions(TypedDict, total=False):
+    """Further arguments of `Rubric`."""
+
+    class_objects: Mapping[str, object] | None
+    reward_range: tuple[float, float] | None
+    needs_live_state: bool
+
+
+class Judging(TypedDict, total=False):
+    """How the judge is asked, beside its model."""
+
+    judge_prompt: str
+    """With the fields `{question}`, `{answer}`, `{response}`, and if it likes `{mark}` and `{verdicts}`."""
+    judge_sampling_args: Mapping[str, Any] | None
+    judge_base_url: str | None
+    judge_api_key_var: str | None
+    verdicts: Mapping[str, float]
+    max_concurrent: int | None
+
+
+class _Options(Judging, RubricOptions, total=False):
+    pass
+
+
+class JudgeRubric(Rubric):
+    """A rubric with a judge model. Functions may take `judge` (see `Judge`), and `judge_model`, `judge_prompt` and
+    `judge_sampling_args`; without functions, `judge_verdict` is the reward.
+
+    A judge that refuses, rambles, says nothing or cannot be asked leaves the rollout unscored, with a reason. What it
+    said, its model, tokens and cost are in `state["judgements"]`, and so in the journal.
+
+    Args:
+        funcs: As of `Rubric`. One that takes `judge` must be async.
+        weights: As of `Rubric`.
+        parser: As of `Rubric`; reads the answer that `judge` shows the judge.
+        judge_model: An alias of the endpoint registry, or a model's name.
+        **options: `judge_prompt`, `judge_sampling_args`; `judge_base_url`, `judge_api_key_var` (the name of an
+            environment variable) for a judge that is in no registry; `verdicts`, label → value; `max_concurrent`
+            requests of a run; and those of `Rubric`.
+
+    Raises:
+        EnvironmentFault: as of `Rubric`; or a prompt, verdicts or a bound that cannot be.
+    """
+
+    def __init__(
+        self,
+        funcs: Sequence[RewardFunc] | None = None,
+        weights: Sequence[float] | None = None,
+        parser: Parser | None = None,
+        *,
+        judge_model: str = DEFAULT_JUDGE,
+        **options: Unpack[_Options],
+    ) -> None:
+        _refuse_unknown(options)
+        verdicts = check_verdicts(options.get("verdicts", DEFAULT_VERDICTS))
+        template = check_template(options.get("judge_prompt", DEFAULT_PROMPT))
+        sampling_args = dict(options.get("judge_sampling_args") or {})
+        spec = JudgeSpec(
+            _text("judge_model", judge_model),
+            options.get("judge_base_url"),
+            options.get("judge_api_key_var"),
+            sampling_args,
+            _bound(options.get("max_concurrent")),
+            prompt=[template, verdicts],
+        )
+        self.judge = Judge(spec, template, verdicts, lambda completion: self.parser.parse_answer(completion) or "")
+        given: JsonDict = {
+            "judge": self.judge,
+            "judge_model": judge_model,
+            "judge_prompt": template,
+            "judge_sampling_args": sampling_args,
+        }
+        if taken := given.keys() & (options.get("class_objects") or {}):
+            raise EnvironmentFault(f"class object {min(taken)!r}: functions get the judge's by that name; rename it")
+        reward_range = options.get("reward_range")
+        if funcs is None and reward_range is None:
+            scale = float((weights or [1.0])[0])
+            ends = [scale * value for value in verdicts.values()]
+            reward_range = min(ends), max(ends)
+        super().__init__(
+            [judge_verdict] if funcs is None else funcs,
+            weights,
+            parser,
+            class_objects={**given, **(options.get("class_objects") or {})},
+            reward_range=reward_range,
+            needs_live_state=options.get("needs_live_state", False),
+        )
+
+    @property
+    def judges(self) -> tuple[JudgeSpec, ...]:
+        """The judge model."""
+        return (self.judge.spec,)
+
+    def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
+        """Add a function to the reward.
+
+        Raises:
+            EnvironmentFault: see `Rubric`; or it takes `judge` and could not wait for it.
+        """
+        planned = plan(func, weight, tuple(self._objects))
+        if not planned.is_async and planned.takes is not None and "judge" in planned.takes:
+            raise EnvironmentFault(
+                f"reward function {planned.name!r} takes judge, which must be awaited: make it `async def`"
+            )
+        super().add_reward_func(func, weight)
+
+    async def score(self, states: Sequence[State]) -> list[Score]:
+        """Score rollouts, as `Rubric` does.
+
+        Raises:
+            SystemicError: the judge's endpoint is unusable; no rollout is scored.
+            ThreadsHung: as of `Rubric`.
+        """
+        with seated():
+            return await super().score(states)
+
+
+async def judge_verdict(judge: Judge, prompt: Prompt, completion: Prompt, answer: str, state: State) -> float:
+    """The value of the judge's verdict."""
+    return (await judge.verdict(prompt, completion, answer, state)).value
+
+
+class _Entries(Protocol):
+    def get(self, name: str, default: object) -> object: ...
+
+
+def _kept(state: _Entries) -> list[JsonDict]:
+    return cast("list[JsonDict]", state.get(JUDGEMENTS, []))
+
+
+def _replayed(entry: JsonDict) -> ModelResponse:
+    """A reply that is on record, as far as `reply_text` looks at it."""
+    message: JsonDict = {"role": "assistant", "content": entry["text"], "refusal": entry.get("refusal")}
+    return ModelResponse(message, cast("str | None", entry["finish_reason"]), Usage())
+
+
+def _refuse_unknown(options: Mapping[str, object]) -> None:
+    for name in options:
+        if name not in _Options.__annotations__:
+            raise EnvironmentFault(f"JudgeRubric({name}=…): unknown; {suggestion(name, _Options.__annotations__)}")
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise EnvironmentFault(f"{name} must be a text, not {value!r}")
+    return value
+
+
+def _bound(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise EnvironmentFault(f"max_concurrent must be a whole number of 1 or more, or None, not {value!r}")
