@@ -17,8 +17,7 @@ _PIPED_WIDTH = 200
 def as_json(resolution: Resolution) -> str:
     """`{"runs": [{"env_id", "name", "settings": {"env.num_examples": {"value", "origin", "source"}, …}}]}`."""
     runs = [
-        {"env_id": run.env_id, "name": run.settings.env.name, "settings": run.described()}
-        for run in resolution.runs
+        {"env_id": run.env_id, "name": run.settings.env.name, "settings": run.described()} for run in resolution.runs
     ]
     return json.dumps({"runs": runs}, indent=2, ensure_ascii=False)
 

@@ -17,7 +17,9 @@ from types import FrameType
 import uvloop
 
 from harness.cli.options import RunOptions
+from harness.cli.stdout import own_stdout
 from harness.config.resolver import Resolution, missing_keys
+from harness.engine.judges import stand_in_note
 from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import DRAIN_SECONDS, Suite
 from harness.errors import PublishError, StoreError
@@ -56,7 +58,7 @@ def execute(resolution: Resolution, options: RunOptions) -> int:
     start = StartOptions(options.command, suite_id, options.resume, options.resume_from, options.retry_failed)
     progress = [progress_of(resolved) for resolved in resolution.runs]
     display = open_display(progress, quiet=options.quiet)  # looks at stdout, so before that is led elsewhere
-    with _results_alone_on_stdout(), display, _logging_to(display, verbose=options.verbose):
+    with own_stdout(), display, _logging_to(display, verbose=options.verbose):
         runs = prepare(resolution.runs, progress, start)
         ready = [run for run in runs if isinstance(run, Prepared)]
         _say_what_differs(ready, display)
@@ -88,26 +90,14 @@ def _show(reports: Sequence[RunReport], *, as_json: bool) -> None:
         raise StoreError(f"cannot write to the terminal or file that shows the results: {error.strerror}") from error
 
 
-@contextlib.contextmanager
-def _results_alone_on_stdout() -> Generator[None]:
-    """Lead to stderr what environments print: by Python, by a C library or by a child process."""
-    sys.stdout.flush()
-    kept = os.dup(_STDOUT)
-    os.dup2(_STDERR, _STDOUT)
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(kept, _STDOUT)
-        os.close(kept)
-
-
 def _say_what_differs(runs: Sequence[Prepared], display: Display) -> None:
     """Where an environment makes a run other than it was asked for."""
     for run in runs:
         name, asked, there = run.progress.name, run.plan.asked_examples, run.plan.num_examples
         if asked > there:
             display.say(f"note: {name}: -n {asked} asks for more than the {there} examples of its dataset")
+        if note := stand_in_note(run.judges):
+            display.say(f"note: {name}: {note}")
         if run.environment.rubric.needs_live_state and not run.resolved.settings.env.interleave_scoring:
             display.say(
                 f"note: {name}: -N has no effect: its rubric needs live state, which later scoring would not have"

@@ -1,67 +1,33 @@
 """The console script `bench`. Owns the table of commands and the way out: one message and an exit code. A command's
-module is imported when that command is called, so that `bench --help` costs next to nothing."""
+module is imported when that command is called: see `cli.lazy`."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from harness.cli import dotenv
+from harness.cli.lazy import CommandEntry, lazy_group
 from harness.errors import HarnessError
 
 INTERRUPTED = 130
-
-
-@dataclass(frozen=True, slots=True)
-class CommandEntry:
-    """Where a command's function is, and the line that `bench --help` shows for it."""
-
-    module: str
-    function: str
-    help: str
-
 
 COMMANDS = {
     "run": CommandEntry(
         "harness.cli.run", "run", "Evaluate environments with a model and keep the results as a dataset."
     ),
     "push": CommandEntry("harness.cli.push", "push", "Push a recorded run to the Hugging Face Hub."),
+    "env": CommandEntry("harness.cli.env", "app", "Start, install, list, describe and check environments."),
     "serve": CommandEntry("harness.cli.serve", "serve", "Serve the reference models on this machine."),
 }
 
-
-class LazyCommand(TyperCommand):
-    """Stands for a command until it is called."""
-
-    def __init__(self, name: str, entry: CommandEntry) -> None:
-        super().__init__(name, short_help=entry.help, add_help_option=False)
-        self._entry = entry
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Import the command, and let it take over."""
-        app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        app.command(name=self.name)(getattr(importlib.import_module(self._entry.module), self._entry.function))
-        return typer.main.get_command(app).make_context(info_name, args, parent, **extra)
-
-
-class LazyGroup(TyperGroup):
-    """The commands of `COMMANDS`, none of them imported."""
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.commands = {name: LazyCommand(name, entry) for name, entry in COMMANDS.items()}
-
-
 app = typer.Typer(
-    cls=LazyGroup,
+    cls=lazy_group(COMMANDS),
     add_completion=False,
     no_args_is_help=True,
     # rich's help would cost as much as everything else, and at 80 columns it cuts the names of flags.

@@ -20,13 +20,16 @@ from harness.config.schema import SETTINGS, SHORTCUTS
 REPOSITORY = Path(harness.__file__).parent.parent
 SUITES = sorted((REPOSITORY / "configs" / "eval").glob("*.toml"))
 OURS = ("gsm8k", "wordle", "alphabet-sort", "reverse-text")
+CATALOGUE = tuple(
+    sorted(path.parent.name.replace("_", "-") for path in REPOSITORY.glob("environments/*/pyproject.toml"))
+)
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the checked-in configuration, with the four environments importable."""
+    """A copy of the checked-in configuration, with the environments importable."""
     shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
-    for name in OURS:
+    for name in CATALOGUE:
         monkeypatch.syspath_prepend(str(REPOSITORY / "environments" / module_name(name)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -41,7 +44,13 @@ def test_every_suite_resolves(checkout: Path, path: Path) -> None:
     resolution = load(path.stem)
     assert resolution.runs
     assert resolution.notices == ()
-    assert {run.settings.env.env_id for run in resolution.runs} <= set(OURS)
+    assert {run.settings.env.env_id for run in resolution.runs} <= set(CATALOGUE)
+
+
+def test_the_catalogue_has_every_environment(checkout: Path) -> None:
+    resolution = load("catalogue")
+    assert sorted(run.settings.env.env_id for run in resolution.runs) == list(CATALOGUE)
+    assert all(run.is_reference for run in resolution.runs)
 
 
 def test_the_registry_is_read(checkout: Path) -> None:

@@ -1,0 +1,27 @@
+"""The author's kit: start, install, list, describe and check environments. Owns what `bench env` does and what an
+environment's own tests call; prints nothing.
+
+Its names are loaded when they are first used: a list of environments needs no engine."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.authoring.check import check_environment
+    from harness.authoring.findings import Finding, Report
+    from harness.authoring.play import play
+
+_HOMES = {"Finding": "findings", "Report": "findings", "check_environment": "check", "play": "play"}
+"""Which module each name lives in."""
+
+__all__ = ["Finding", "Report", "check_environment", "play"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'harness.authoring' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(f"harness.authoring.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

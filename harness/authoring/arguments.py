@@ -1,0 +1,116 @@
+"""The arguments of an environment's `load_environment`, read from its source. Owns the reading; imports nothing of the
+environment, so that it can be shown what one takes before its dataset is fetched, and of one that does not load."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.tools.docstrings import read_docstring
+
+_SHOWN = 40
+"""Characters of a constant that stand for its name: a prompt of a page does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument."""
+
+    name: str
+    """With its stars, if it takes what is left over."""
+    type: str
+    """The annotation as written; "" if there is none."""
+    default: str | None
+    """As written; None if the argument must be given."""
+    description: str = ""
+    """From the docstring."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """The function that builds an environment."""
+
+    file: Path
+    line: int
+    arguments: tuple[Argument, ...]
+    description: str
+    """The docstring without its sections."""
+
+
+def find_loader(files: Iterable[Path], function: str) -> Loader | None:
+    """The definition of `function` in one of `files`.
+
+    Args:
+        files: Python files; those nearest to the top of the package are looked at first.
+        function: Its name.
+
+    Returns:
+        What can be read of it; None if no file defines it at its top level.
+    """
+    for file in sorted(files, key=lambda path: (len(path.parts), path.name != "__init__.py", path)):
+        try:
+            text = file.read_bytes()
+            tree = ast.parse(text) if function.encode() in text else None
+        except (OSError, SyntaxError, ValueError):
+            continue
+        for node in _definitions(tree.body if tree else ()):
+            if node.name == function:
+                documented = read_docstring(ast.get_docstring(node))
+                constants = _constants(tree.body if tree else ())
+                arguments = tuple(_arguments(node.args, documented.parameters, constants))
+                return Loader(file, node.lineno, arguments, documented.description)
+    return None
+
+
+def _definitions(body: Sequence[ast.stmt]) -> Iterable[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Functions at the top of a module, also those inside a `try` or an `if`."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+        elif isinstance(node, ast.If | ast.Try):
+            yield from _definitions([*node.body, *node.orelse])
+
+
+def _constants(body: Sequence[ast.stmt]) -> dict[str, ast.Constant]:
+    """What a module's own names stand for, where that is a plain value that fits a line."""
+    found: dict[str, ast.Constant] = {}
+    for node in body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if isinstance(value, ast.Constant) and len(repr(value.value)) <= _SHOWN:
+            found.update({target.id: value for target in targets if isinstance(target, ast.Name)})
+    return found
+
+
+def _arguments(
+    given: ast.arguments, described: dict[str, str], constants: dict[str, ast.Constant]
+) -> Iterable[Argument]:
+    positional = [*given.posonlyargs, *given.args]
+    missing = len(positional) - len(given.defaults)
+    defaults: list[ast.expr | None] = [None] * missing + list(given.defaults)
+    for node, default in zip(positional, defaults, strict=True):
+        yield _argument(node, _meant(default, constants), described)
+    if given.vararg:
+        yield Argument(f"*{given.vararg.arg}", _source(given.vararg.annotation), "")
+    for node, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        yield _argument(node, _meant(default, constants), described)
+    if given.kwarg:
+        text = described.get(given.kwarg.arg, "")
+        yield Argument(f"**{given.kwarg.arg}", _source(given.kwarg.annotation), "", text)
+
+
+def _meant(default: ast.expr | None, constants: dict[str, ast.Constant]) -> ast.expr | None:
+    return constants.get(default.id, default) if isinstance(default, ast.Name) else default
+
+
+def _argument(node: ast.arg, default: ast.expr | None, described: dict[str, str]) -> Argument:
+    shown = None if default is None else _source(default)
+    return Argument(node.arg, _source(node.annotation), shown, described.get(node.arg, ""))
+
+
+def _source(node: ast.expr | None) -> str:
+    return "" if node is None else ast.unparse(node)

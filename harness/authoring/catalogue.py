@@ -1,0 +1,147 @@
+"""Which environments there are: installed ones, by entry point or as classic packages, and projects in a folder that
+are not installed. Owns the list; reads metadata and imports no environment."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import Distribution
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from harness.authoring.arguments import find_loader
+from harness.authoring.package import FUNCTION, Package, of_distribution, of_project
+from harness.config.packages import (
+    ENTRY_POINT_GROUP,
+    FoundEnvironment,
+    find_environment,
+    local_environments,
+    module_name,
+)
+from harness.errors import EnvironmentNotFound
+from harness.types import JsonDict
+
+Status: TypeAlias = Literal["installed", "editable", "not installed"]
+
+_CLASSIC_HINT = re.compile(rb"\bdef +load_environment\b|\bload_environment\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One environment."""
+
+    name: str
+    """What `bench run` calls it."""
+    status: Status
+    version: str = ""
+    summary: str = ""
+    distribution: str = ""
+    module: str = ""
+    path: str = ""
+    """Its code: a package's folder or a file; of what is not installed, the project's folder."""
+    is_classic: bool = False
+    """Whether it is written for the classic API and has no entry point of ours."""
+    defaults: dict[str, object] = field(default_factory=dict[str, object])
+    """Settings of a run that it brings."""
+
+    def to_json(self) -> JsonDict:
+        """As `bench env list --json` prints it."""
+        return asdict(self)
+
+
+def catalogue(folder: Path) -> list[Entry]:
+    """Every environment, by name: what is installed, then what is not.
+
+    Args:
+        folder: Where projects lie that need not be installed.
+    """
+    installed = sorted(_installed(), key=lambda entry: entry.name)
+    known = {module_name(entry.name) for entry in installed} | {normal(entry.distribution) for entry in installed}
+    local = [
+        _local(name, path)
+        for name, path in sorted(local_environments(folder).items())
+        if normal(name) not in known and module_name(name) not in known
+    ]
+    return [*installed, *(entry for entry in local if entry is not None)]
+
+
+def _installed() -> Iterator[Entry]:
+    seen: set[str] = set()
+    for dist in importlib.metadata.distributions():
+        declared = ENTRY_POINT_GROUP in (dist.read_text("entry_points.txt") or "")
+        # Most distributions are neither; their metadata is not looked at more closely than this.
+        if not declared and "verifiers" not in (dist.read_text("METADATA") or ""):
+            continue
+        package = of_distribution(dist)
+        key = normal(package.name)
+        if key in seen or key == "verifiers":
+            continue  # of two copies on the path, the first is what is imported
+        seen.add(key)
+        if package.entry_points:
+            for name, value in package.entry_points.items():
+                yield _entry(name, value.partition(":")[0].partition(".")[0].strip(), package)
+        elif package.is_classic:
+            yield from _classic(dist, package)
+
+
+def _classic(dist: Distribution, package: Package) -> Iterator[Entry]:
+    """The environment of a distribution that asks for `verifiers`, if it is one: not all that use it are."""
+    module = module_name(package.name)
+    found = find_environment(module)
+    if found is not None and normal(found.dist_name or "") == normal(dist.name) and _has_loader(found):
+        yield _entry(package.name, module, package, found)
+
+
+def _has_loader(found: FoundEnvironment) -> bool:
+    if find_loader(found.source_files, FUNCTION) is not None:
+        return True
+    top = [path for path in found.source_files if path.stem in ("__init__", found.module)][:1]
+    return any(_CLASSIC_HINT.search(path.read_bytes()) for path in top)  # imported from elsewhere
+
+
+def _entry(name: str, module: str, package: Package, found: FoundEnvironment | None = None) -> Entry:
+    found = found or find_environment(module)
+    return Entry(
+        name,
+        "editable" if package.kind == "editable" else "installed",
+        package.version,
+        package.summary,
+        package.name,
+        module,
+        _code(found),
+        not package.entry_points,
+        found.defaults if found else {},
+    )
+
+
+def _code(found: FoundEnvironment | None) -> str:
+    files = found.source_files if found else ()
+    inits = [path for path in files if path.name == "__init__.py"]
+    top = min(inits, key=lambda path: len(path.parts), default=None)
+    return str(top.parent if top else files[0]) if files else ""
+
+
+def _local(name: str, folder: Path) -> Entry | None:
+    package = of_project(folder)
+    if package is None:
+        return None
+    try:
+        found = find_environment(str(folder.resolve()))
+    except EnvironmentNotFound:  # a project that holds no environment where one is looked for
+        found = None
+    if not package.entry_points and (found is None or not _has_loader(found)):
+        return None
+    called = next(iter(package.entry_points), name)
+    defaults = found.defaults if found else {}
+    module = found.module if found else module_name(called)
+    return Entry(
+        called, "not installed", package.version, package.summary, package.name, module, str(folder),
+        package.is_classic and not package.entry_points, defaults,
+    )  # fmt: skip
+
+
+def normal(name: str) -> str:
+    """A distribution's name as one compares it."""
+    return re.sub(r"[-_.]+", "_", name).lower()

@@ -1,0 +1,182 @@
+"""The check of an environment: its package, its rows, and what reference policies come to on it. Owns which checks are
+made and in what order; each is in a module of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from harness.authoring import scores_check
+from harness.authoring.arguments import find_loader
+from harness.authoring.findings import Finding, Report, fail, skipped
+from harness.authoring.keys_process import Request, keys_elsewhere
+from harness.authoring.package import function_of, package_of
+from harness.authoring.package_check import package_findings
+from harness.authoring.rows_check import Rows, compare_keys, findings_of, walk
+from harness.authoring.trial import Asked, Played, play_policies, score_from_journal
+from harness.config.lookup import require_environment
+from harness.config.resolver import ResolvedRun
+from harness.engine.prepare import Loader
+from harness.envs.environment import Environment
+from harness.errors import ConfigError, HarnessError, UsageError
+from harness.rubrics.rubric import Rubric
+
+EXAMPLES = 50
+"""Examples that are played unless one says otherwise: every kind of example, and seconds."""
+
+HASH_SEEDS = (1, 2)
+
+SLOW_SCORING = 0.2
+"""Seconds a rollout from which on the second pass, which scores one at a time, plays few examples only."""
+
+FEW = 10
+
+_NO_REFERENCE = "not possible: the environment has no reference policy (reference_reply)"
+
+
+def check_environment(
+    environment: str | PathLike[str],
+    env_args: Mapping[str, Any] | None = None,
+    *,
+    num_examples: int = EXAMPLES,
+    on_finding: Callable[[Finding], None] | None = None,
+) -> Report:
+    """Check that an environment is sound. `bench env check` prints what this returns.
+
+    Args:
+        environment: Its name, or the path of its file or folder.
+        env_args: Arguments of its `load_environment`.
+        num_examples: How many examples are played; −1 for all. Rows are all looked at in any case.
+        on_finding: Called with each finding as soon as it is there.
+
+    Raises:
+        UsageError: there is no such environment, or the arguments are not what it takes.
+    """
+    target = fspath(environment)
+    if "," in target or target.endswith(".toml"):
+        raise ConfigError(f"{target}: one environment is checked at a time, by its name or path")
+    if num_examples == 0 or num_examples < -1:
+        raise ConfigError(f"-n {num_examples}: must be at least 1, or -1 for all examples")
+    asked = Asked(target if isinstance(environment, str) else str(Path(target).resolve()), dict(env_args or {}),
+                  num_examples)  # fmt: skip
+    require_environment(asked.target, "bench env check", Path.cwd())
+    with tempfile.TemporaryDirectory(prefix="bench-check-") as folder:
+        run = asked.resolved("null", Path(folder))
+        report = Report(run.env_id, on_finding=on_finding)
+        _Check(asked, run, Path(folder), report).make()
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """One check of one environment."""
+
+    asked: Asked
+    run: ResolvedRun
+    folder: Path
+    report: Report
+
+    def make(self) -> None:
+        self._package()
+        environment = self._load()
+        if environment is None:
+            return
+        try:
+            rows = self._rows(environment)
+            if rows is not None and not rows.wrong:
+                self._play(environment)
+        finally:
+            asyncio.run(environment.teardown())
+
+    def _package(self) -> None:
+        found = self.run.found
+        if found is None:
+            return
+        package = package_of(found)
+        self.report.version = package.version
+        loader = find_loader(found.source_files, function_of(package, found.module))
+        self.report.add(*package_findings(found, package, loader))
+
+    def _load(self) -> Environment | None:
+        try:
+            return Loader().load(self.run)
+        except UsageError:
+            raise
+        except HarnessError as error:
+            if error.exit_code == UsageError.exit_code:
+                raise
+            self.report.add(fail("load", str(error), "make it load: nothing else can be checked before that"))
+            return None
+
+    def _rows(self, environment: Environment) -> Rows | None:
+        try:
+            rows = walk(environment)
+            again = Loader().load(self.run)
+            second = walk(again)
+            asyncio.run(again.teardown())
+        except HarnessError as error:
+            self.report.add(fail("rows", str(error), "make the dataset readable: nothing else can be checked before"))
+            return None
+        self.report.add(*findings_of(rows, environment))
+        settings = self.run.settings.env
+        request = Request(settings.env_id, settings.env_args, settings.extra_env_kwargs)
+        elsewhere = keys_elsewhere(request, HASH_SEEDS, self.folder)
+        broken = [f"{where}: {keys}" for where, keys in elsewhere if isinstance(keys, str)]
+        if broken:
+            self.report.add(fail("keys", f"it does not load in {broken[0]}", "make it load in a process of its own"))
+        else:
+            keys = [(where, keys) for where, keys in elsewhere if not isinstance(keys, str)]
+            self.report.add(compare_keys(rows, [("a second load", second.keys), *keys]))
+        return rows
+
+    def _play(self, environment: Environment) -> None:
+        rubric = environment.rubric
+        low, high = rubric.reward_range
+        has_reference = environment.has_reference
+        policies = ["oracle", "null"] if has_reference else ["null"]
+        asked = replace(self.asked, per_example=None) if rubric.is_group else self.asked
+        first = play_policies(asked, policies, self.folder)
+        by_name = dict(zip(policies, first.trials, strict=True))
+        if not rubric.metric_names or low == high:
+            why = "the rubric has no reward function" if low == high == 0 else f"every reward is {low:g}"
+            self.report.add(skipped("oracle", f"not possible: {why}"), skipped("null", f"not possible: {why}"))
+        else:
+            self.report.add(
+                scores_check.extreme(by_name["oracle"], high, "oracle", "best")
+                if has_reference else skipped("oracle", _NO_REFERENCE),
+                scores_check.extreme(by_name["null"], low, "null", "worst"),
+            )  # fmt: skip
+        self._again(asked, policies, first, rubric)
+
+    def _again(self, asked: Asked, policies: list[str], first: Played, rubric: Rubric) -> None:
+        """A second run, its rollouts scored once more from the journal, and what is said of all of these."""
+        obstacle = self._obstacle(first)
+        if obstacle:
+            self.report.add(scores_check.bounds([first], rubric),
+                            skipped("repeats", obstacle), skipped("state", obstacle))  # fmt: skip
+            return
+        seconds = [rollout.seconds for trial in first.trials for rollout in trial.rollouts.values()]
+        if seconds and sum(seconds) / len(seconds) > SLOW_SCORING:
+            asked = replace(asked, num_examples=FEW if asked.num_examples < 0 else min(FEW, asked.num_examples))
+        second = play_policies(asked, policies, self.folder)
+        restored = None if rubric.needs_live_state else score_from_journal(asked, second, self.folder / "restored")
+        played = [first, second, *([restored] if restored else [])]
+        self.report.add(
+            scores_check.bounds([first, second], rubric),
+            scores_check.repeats(first, second),
+            scores_check.state(second, restored),
+            scores_check.loop(played),
+            *scores_check.warnings(played),
+            scores_check.speed(restored or second, under_load=restored is None),
+        )
+
+    def _obstacle(self, first: Played) -> str:
+        """Why a second run would say nothing; "" if it would."""
+        if any(finding.name == "keys" for finding in self.report.failed):
+            return "not possible: the examples are not the same in every load"
+        return "not possible: the first run came to no end" if any(trial.note for trial in first.trials) else ""

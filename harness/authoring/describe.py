@@ -1,0 +1,216 @@
+"""Everything there is to say of one environment: settings with origins, arguments, dataset, rewards, a sample. Owns the
+gathering; without loading the environment where that is possible, and saying so where it failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.authoring.arguments import Loader, find_loader
+from harness.authoring.package import FUNCTION, Package, function_of, package_of
+from harness.config.lookup import require_environment
+from harness.config.packages import FoundEnvironment
+from harness.config.resolver import ResolvedRun, resolve
+from harness.engine.prepare import Loader as Builder
+from harness.envs.environment import Environment
+from harness.envs.multi_turn import MultiTurnEnv
+from harness.envs.single_turn import SingleTurnEnv
+from harness.errors import ConfigError, HarnessError, UsageError
+from harness.records import Row
+from harness.rubrics.rubric import Rubric
+from harness.types import JsonDict
+
+LOOKED_AT = 200
+"""Rows that are searched for what columns there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What only a loaded environment knows."""
+
+    kind: str
+    """Its class."""
+    turns: str
+    rows: int
+    columns: dict[str, int]
+    """Of the first rows, how many have something there; `info.key` for keys of `info`."""
+    looked_at: int
+    rewards: tuple[tuple[str, float | None], ...]
+    """Functions with their weights, 0 for a metric; None where the weight is not known."""
+    reward_range: tuple[float, float]
+    tools: tuple[JsonDict, ...]
+    judges: tuple[str, ...]
+    has_reference: bool
+    needs_live_state: bool
+    sample: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One environment."""
+
+    env_id: str
+    module: str
+    package: Package
+    path: str
+    files: tuple[Path, ...]
+    loader: Loader | None
+    """Its `load_environment`, if its source could be found."""
+    function: str
+    settings: dict[str, JsonDict] = field(default_factory=dict[str, JsonDict])
+    """As `ResolvedRun.described`, those of `env` alone."""
+    content: Content | None = None
+    problem: str = ""
+    """Why it could not be loaded."""
+
+    def to_json(self) -> JsonDict:
+        """As `bench env info --json` prints it."""
+        package, loader, content = self.package, self.loader, self.content
+        return {
+            "environment": self.env_id,
+            "module": self.module,
+            "distribution": None if package.kind in ("file", "folder") else package.name,
+            "version": package.version or None,
+            "summary": package.summary or None,
+            "kind": package.kind,
+            "classic": package.is_classic,
+            "path": self.path,
+            "source_files": [str(file) for file in self.files],
+            "entry_points": package.entry_points,
+            "arguments": None if loader is None else [asdict(each) for each in loader.arguments],
+            "settings": self.settings,
+            "content": None if content is None else _content_json(content),
+            "problem": self.problem or None,
+        }  # fmt: skip
+
+
+def _content_json(content: Content) -> JsonDict:
+    sample = content.sample
+    return {
+        "class": content.kind,
+        "turns": content.turns,
+        "rows": content.rows,
+        "columns": list(content.columns),
+        "rewards": [{"name": name, "weight": weight} for name, weight in content.rewards],
+        "reward_range": list(content.reward_range),
+        "tools": list(content.tools),
+        "judges": list(content.judges),
+        "has_reference": content.has_reference,
+        "needs_live_state": content.needs_live_state,
+        "sample": {
+            "example_id": sample.example_id, "prompt": sample.prompt, "answer": sample.answer, "task": sample.task,
+            "info": sample.info,
+        },
+    }  # fmt: skip
+
+
+def describe(target: str, env_args: Mapping[str, Any] | None = None, *, index: int = 0) -> Description:
+    """Say everything about one environment.
+
+    Args:
+        target: Its name or path.
+        env_args: Arguments of its `load_environment`.
+        index: The row that is shown.
+
+    Returns:
+        What is known; if the environment does not load, what is known without that, and the reason.
+
+    Raises:
+        UsageError: the arguments are not what it takes, or there is no such row.
+        EnvironmentNotFound: there is no such environment.
+    """
+    if "," in target or target.endswith(".toml"):
+        raise ConfigError(f"{target}: one environment is described at a time, by its name or path")
+    require_environment(target, "bench env info", Path.cwd())
+    [run] = resolve(target, {"model": "reference/null", "env_args": dict(env_args) if env_args else None}).runs
+    found = run.found
+    assert found is not None
+    package = package_of(found)
+    function = function_of(package, found.module)
+    content, problem = _load(run, index)
+    return Description(
+        run.env_id, found.module, package, _path(found), found.source_files,
+        find_loader(found.source_files, function) or find_loader(found.source_files, FUNCTION), function,
+        _settings(run), content, problem,
+    )  # fmt: skip
+
+
+def _path(found: FoundEnvironment) -> str:
+    inits = [file for file in found.source_files if file.name == "__init__.py"]
+    top = min(inits, key=lambda file: len(file.parts), default=None)
+    return str(top.parent if top else found.source_files[0] if found.source_files else found.path or "")
+
+
+def _settings(run: ResolvedRun) -> dict[str, JsonDict]:
+    described = run.described()
+    own = {path: line for path, line in described.items() if path.startswith("env.") and path.count(".") == 1}
+    return {path.removeprefix("env."): line for path, line in own.items() if path not in ("env.env_id", "env.name")}
+
+
+def _load(run: ResolvedRun, index: int) -> tuple[Content | None, str]:
+    try:
+        environment = Builder().load(run)
+        try:
+            return _content(environment, index), ""
+        finally:
+            asyncio.run(environment.teardown())
+    except UsageError:
+        raise
+    except HarnessError as error:
+        if isinstance(error.__cause__, UsageError) or _is_about_arguments(error):
+            raise
+        return None, str(error)
+
+
+def _is_about_arguments(error: HarnessError) -> bool:
+    return error.exit_code == UsageError.exit_code and "env_args" in str(error)
+
+
+def _content(environment: Environment, index: int) -> Content:
+    rows = environment.row_count
+    if not 0 <= index < rows:
+        raise ConfigError(f"--example {index}: the dataset has {rows:,} rows, numbered from 0")
+    rubric = environment.rubric
+    looked_at = min(rows, LOOKED_AT)
+    columns = Counter[str]()
+    for number in range(looked_at):
+        columns.update(_columns(environment.row(number), number))
+    return Content(
+        type(environment).__name__,
+        _turns(environment),
+        rows,
+        dict(columns),
+        looked_at,
+        tuple((name, rubric.weights.get(name)) for name in rubric.metric_names),
+        rubric.reward_range,
+        tuple(environment.tool_defs),
+        _judges(rubric),
+        environment.has_reference,
+        rubric.needs_live_state,
+        environment.row(index),
+    )
+
+
+def _columns(row: Row, number: int) -> list[str]:
+    """What a row has, in the words of the dataset's columns."""
+    named = [("answer", row.answer), ("task", row.task)]
+    columns = ["prompt", *(name for name, value in named if value), *(f"info.{key}" for key in row.info)]
+    return columns if row.example_id == number else [*columns, "example_id"]
+
+
+def _turns(environment: Environment) -> str:
+    if isinstance(environment, SingleTurnEnv):
+        return "one reply"
+    if not isinstance(environment, MultiTurnEnv):
+        return "as its own loop says"
+    if environment.max_turns < 0:
+        return "as many replies as it takes"
+    return f"at most {environment.max_turns} {'reply' if environment.max_turns == 1 else 'replies'}"
+
+
+def _judges(rubric: Rubric) -> tuple[str, ...]:
+    return tuple(judge.model for judge in rubric.judges)

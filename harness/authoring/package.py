@@ -1,0 +1,138 @@
+"""What an environment came in: a distribution, a project's folder or a single file, and what that says of itself (name,
+version, summary, entry points, README). Owns the reading of metadata; imports no environment."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import tomllib
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, PackageNotFoundError
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+from harness.config.packages import ENTRY_POINT_GROUP, FoundEnvironment, editable_project
+
+Kind: TypeAlias = Literal["installed", "editable", "folder", "file"]
+"""`folder` is a project that is not installed, `file` a module without a project."""
+
+FUNCTION = "load_environment"
+
+_LEVELS = 3
+"""Folders above a source file in which its project may lie; as `config.packages` has it."""
+
+_HEADER = re.compile(r"^(Name|Version|Summary): *(.*)$", re.MULTILINE)
+_CLASSIC = re.compile(r"^Requires-Dist: *verifiers\b(?![-_.]\w)", re.MULTILINE | re.IGNORECASE)
+_CLASSIC_DEPENDENCY = re.compile(r"verifiers\b(?![-_.]\w)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What an environment came in."""
+
+    kind: Kind
+    name: str
+    version: str = ""
+    summary: str = ""
+    readme: str = ""
+    entry_points: dict[str, str] = field(default_factory=dict[str, str])
+    """Of the group `harness.environments`: name → `module:function`."""
+    is_classic: bool = False
+    """Whether it asks for the package `verifiers`."""
+    project: Path | None = None
+    """The project's folder, where there is one."""
+
+
+def package_of(found: FoundEnvironment) -> Package:
+    """What the environment came in."""
+    dist = _distribution(found.dist_name)
+    if dist is not None:
+        return of_distribution(dist)
+    source = found.source_files[0] if found.source_files else found.path
+    for folder in () if source is None else [found.path or source, *source.parents[: _LEVELS + 1]]:
+        project = of_project(folder) if (folder / "pyproject.toml").is_file() else None
+        if project is not None and project.name.replace("-", "_").replace(".", "_").lower() == found.module.lower():
+            return project
+    return Package("file", found.module)
+
+
+def of_distribution(dist: Distribution) -> Package:
+    """What an installed distribution says. Its metadata is read as text: parsing that of all would take too long."""
+    text = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or ""
+    head, _, body = text.partition("\n\n")
+    fields = {match[1]: match[2].strip() for match in _HEADER.finditer(head)}
+    listed = dist.read_text("entry_points.txt") or ""
+    points = [point for point in dist.entry_points if point.group == ENTRY_POINT_GROUP] if (
+        ENTRY_POINT_GROUP in listed) else []  # fmt: skip
+    project = editable_project(dist)
+    return Package(
+        "installed" if project is None else "editable",
+        fields.get("Name", ""),
+        fields.get("Version", ""),
+        fields.get("Summary", ""),
+        body.strip(),
+        {point.name: point.value for point in points},
+        _CLASSIC.search(head) is not None,
+        project,
+    )
+
+
+def of_project(folder: Path) -> Package | None:
+    """What a project's `pyproject.toml` says; None if it is none of a project."""
+    try:
+        document: object = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return None
+    project = _table(document, "project")
+    name = project.get("name")
+    if not isinstance(name, str) or not name:
+        return None
+    points = _table(project, "entry-points", ENTRY_POINT_GROUP)
+    wanted = project.get("dependencies")
+    dependencies = [str(each) for each in cast("list[object]", wanted)] if isinstance(wanted, list) else []
+    return Package(
+        "folder",
+        name,
+        _text(project, "version"),
+        _text(project, "description"),
+        _readme(folder),
+        {key: value for key, value in points.items() if isinstance(value, str)},
+        any(_CLASSIC_DEPENDENCY.match(each) for each in dependencies),
+        folder,
+    )
+
+
+def function_of(package: Package, module: str) -> str:
+    """The name of the function that builds the environment, after the entry point of `module`."""
+    for value in package.entry_points.values():
+        target, _, attribute = value.partition(":")
+        if target.partition(".")[0] == module and attribute:
+            return attribute.partition("[")[0].strip()
+    return FUNCTION
+
+
+def _distribution(name: str | None) -> Distribution | None:
+    try:
+        return importlib.metadata.distribution(name) if name else None
+    except PackageNotFoundError:
+        return None
+
+
+def _table(parent: object, *names: str) -> dict[str, object]:
+    for name in names:
+        parent = cast("dict[str, object]", parent).get(name) if isinstance(parent, dict) else None
+    return cast("dict[str, object]", parent) if isinstance(parent, dict) else {}
+
+
+def _text(table: dict[str, object], key: str) -> str:
+    value = table.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _readme(folder: Path) -> str:
+    for path in sorted(folder.glob("[Rr][Ee][Aa][Dd][Mm][Ee]*")):
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+    return ""

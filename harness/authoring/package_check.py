@@ -1,0 +1,68 @@
+"""Checks of what surrounds an environment: entry point, defaults, README. Owns what a package must have to be found,
+to run well untold and to be understood; imports nothing of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from harness.authoring.arguments import Loader
+from harness.authoring.findings import Finding, fail, ok, skipped
+from harness.authoring.package import FUNCTION, Package
+from harness.config.packages import FoundEnvironment
+
+_NO_PACKAGE = "a single file: put it into a package (`bench env init`) to publish it"
+
+
+def package_findings(found: FoundEnvironment, package: Package, loader: Loader | None) -> Iterable[Finding]:
+    """What can be said before anything is imported."""
+    if package.kind == "file":
+        for name in ("entry point", "defaults", "README"):
+            yield skipped(name, _NO_PACKAGE)
+        return
+    yield _entry_point(found, package)
+    yield _defaults(found, package)
+    yield _readme(package, loader)
+
+
+def _entry_point(found: FoundEnvironment, package: Package) -> Finding:
+    ours = {
+        name: value
+        for name, value in package.entry_points.items()
+        if value.partition(":")[0].partition(".")[0].strip() == found.module
+    }
+    if ours:
+        return ok("entry point", ", ".join(f"{name} = {value}" for name, value in ours.items()))
+    if package.is_classic:
+        return skipped("entry point", f"a classic package: it is found by its module's name, {found.module}")
+    called = package.name
+    return fail("entry point", "none of the group harness.environments",
+                f'add to pyproject.toml: [project.entry-points."harness.environments"] and below it '
+                f'{called} = "{found.module}:{FUNCTION}"')  # fmt: skip
+
+
+def _defaults(found: FoundEnvironment, package: Package) -> Finding:
+    if found.notice:
+        return fail("defaults", found.notice, "ship the package's own pyproject.toml inside its module")
+    if found.defaults:
+        table = (found.defaults_source or "").rpartition(" [")[2].rstrip("]")
+        values = ", ".join(f"{name} = {value}" for name, value in found.defaults.items())
+        return ok("defaults", f"[{table}] {values}")
+    advice = "add [tool.harness.eval] with num_examples and rollouts_per_example to pyproject.toml"
+    if package.kind == "installed":
+        advice += ", and ship that file in the wheel: see what `bench env init` makes"
+    return fail("defaults", "no [tool.harness.eval]: a run takes 5 examples unless it is told otherwise", advice)
+
+
+def _readme(package: Package, loader: Loader | None) -> Finding:
+    if not package.readme:
+        return fail("README", "none, or an empty one", "say what is tested, where the data comes from, what the "
+                    "arguments mean and how replies are graded; name the file in [project] readme")  # fmt: skip
+    unnamed = unmentioned(package.readme, [each.name for each in loader.arguments] if loader else [])
+    words = f"{len(package.readme.splitlines())} lines"
+    return ok("README", words + (f"; it does not name the argument {', '.join(unnamed)}" if unnamed else ""))
+
+
+def unmentioned(text: str, names: Sequence[str]) -> list[str]:
+    """The names that do not occur in a text as words."""
+    return [name for name in names if not re.search(rf"(?<![\w]){re.escape(name.lstrip('*'))}(?![\w])", text)]

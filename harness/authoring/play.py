@@ -1,0 +1,93 @@
+"""One rollout with a model that says what it is told to: what an environment's own tests are written with. Owns the
+scripted model; the rollout and its score are the environment's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.envs.dataset import Style, Table
+from harness.envs.environment import Environment
+from harness.errors import EnvironmentFault
+from harness.keys import ExampleKeys
+from harness.reference.panel import ReferencePanel
+from harness.rubrics.judge_port import judged_by
+from harness.state import State
+from harness.types import JsonDict, Message, ModelResponse, Prompt
+
+
+class Script:
+    """A model that gives its replies one after the other.
+
+    Args:
+        replies: Texts, or whole assistant messages.
+    """
+
+    model = "script"
+
+    def __init__(self, replies: Sequence[Message | str]) -> None:
+        self._replies = list(replies)
+        self._next = 0
+
+    async def __call__(
+        self,
+        prompt: Prompt,
+        *,
+        tools: Sequence[JsonDict] | None = None,
+        sampling_args: Mapping[str, Any] | None = None,
+    ) -> ModelResponse:
+        """The next reply.
+
+        Raises:
+            EnvironmentFault: there is none.
+        """
+        if self._next == len(self._replies):
+            given = f"{self._next} {'reply' if self._next == 1 else 'replies'}"
+            raise EnvironmentFault(f"the environment asks once more after the {given} that play() was given")
+        reply = self._replies[self._next]
+        self._next += 1
+        message = {"role": "assistant", "content": reply} if isinstance(reply, str) else reply
+        return ModelResponse(message, "tool_calls" if message.get("tool_calls") else "stop")
+
+
+def play(
+    environment: Environment,
+    *replies: Message | str,
+    index: int = 0,
+    row: Mapping[str, Any] | None = None,
+) -> State:
+    """Play one rollout with given replies, and score it. For tests. Where the rubric asks a judge, the environment's
+    reference judge answers.
+
+    Args:
+        environment: Freshly loaded, or used before.
+        *replies: What the model says, turn after turn: texts, or whole messages (with tool calls, say).
+        index: Which row of the dataset is played.
+        row: A row to play instead: columns as in the dataset.
+
+    Returns:
+        The state: `completion`, `reward`, `metrics`, `stop_condition` and whatever the environment keeps in it.
+
+    Raises:
+        EnvironmentFault: the rollout asks for more replies than there are, or cannot be scored; says why.
+        Exception: whatever else the environment's code raised.
+    """
+    style = Style(environment.message_type, environment.system_prompt, environment.few_shot)
+    chosen = environment.row(index) if row is None else Table([row], "row").row(0, style)
+    state = State.begin(ExampleKeys().example(chosen, index), 0, Script.model, environment.sampling_args)
+
+    async def main() -> None:
+        with judged_by(ReferencePanel(environment)):  # an ideal judge, where the rubric asks one
+            await environment.rollout(state, Script(replies))
+            await score()
+
+    async def score() -> None:
+        [score] = await environment.rubric.score([state])
+        if score.reward is None:
+            reasons = "; ".join(f"{name} {words}" for name, words in score.reasons.items())
+            raise EnvironmentFault(f"the rollout has no score: {reasons}")
+
+    with asyncio.Runner() as runner:
+        runner.run(main())
+    return state

@@ -1,0 +1,148 @@
+"""Checks of an environment's rows: all can be read, none twice, none empty, the same keys in every load and process.
+Owns the walk over the dataset; what a row may look like is `envs.dataset`'s business."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from harness.authoring.findings import Finding, count, fail, ok, skipped, some
+from harness.envs.environment import Environment
+from harness.envs.single_turn import SingleTurnEnv
+from harness.errors import EnvironmentFault
+from harness.keys import ExampleKeys, digest
+from harness.records import Row
+from harness.types import Prompt
+
+_KEY = 20
+"""Characters of a key that are kept: enough to tell rows apart, little enough for a million of them."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """What one walk over a dataset saw."""
+
+    total: int = 0
+    wrong: list[str] = field(default_factory=list[str])
+    """Rows that cannot be read: why."""
+    keys: list[str] = field(default_factory=list[str])
+    ids: list[str] = field(default_factory=list[str])
+    """As written, in the order of the keys."""
+    repeated: list[str] = field(default_factory=list[str])
+    """`17 (as 3)`: an earlier row has the same prompt, answer, task and info."""
+    contradicting: list[str] = field(default_factory=list[str])
+    """As above, but only the prompt is the same."""
+    blank: list[str] = field(default_factory=list[str])
+    """Ids of rows whose prompt says nothing."""
+    unanswered: list[str] = field(default_factory=list[str])
+    """Ids of rows with neither an answer nor an info."""
+
+
+def walk(environment: Environment) -> Rows:
+    """Look at every row once.
+
+    Raises:
+        EnvironmentFault: the dataset cannot be read at all.
+    """
+    seen = Rows(total=environment.row_count)
+    keys = ExampleKeys()
+    whole: dict[str, str] = {}
+    prompts: dict[str, str] = {}
+    for index in range(seen.total):
+        try:
+            row = environment.row(index)
+            key = keys.example(row, index).key
+        except EnvironmentFault as error:
+            seen.wrong.append(str(error))
+            continue
+        name = str(row.example_id)
+        seen.keys.append(key[:_KEY])
+        seen.ids.append(name)
+        content = digest([row.prompt, row.answer, row.task, row.info])[:_KEY]
+        prompt = digest(row.prompt)[:_KEY]
+        if content in whole:
+            seen.repeated.append(f"{name} (as {whole[content]})")
+        elif prompt in prompts:
+            seen.contradicting.append(f"{name} (as {prompts[prompt]})")
+        whole.setdefault(content, name)
+        prompts.setdefault(prompt, name)
+        _note_empty(row, name, seen)
+    return seen
+
+
+def _note_empty(row: Row, name: str, seen: Rows) -> None:
+    if not _says_something(row.prompt):
+        seen.blank.append(name)
+    if not row.answer.strip() and not row.info:
+        seen.unanswered.append(name)
+
+
+def _says_something(prompt: Prompt) -> bool:
+    """Whether a prompt has more than a system message."""
+    if isinstance(prompt, str):
+        return bool(prompt.strip())
+    asked = [message.get("content") for message in prompt if message.get("role") != "system"]
+    return any(content.strip() if isinstance(content, str) else content for content in asked)
+
+
+def findings_of(rows: Rows, environment: Environment) -> Iterable[Finding]:
+    """What one walk says of a dataset."""
+    if rows.wrong:
+        yield fail("rows", f"{len(rows.wrong):,} of {count(rows.total, 'row')} cannot be used: {some(rows.wrong)}",
+                   "correct the dataset, or leave these rows out of it")  # fmt: skip
+    else:
+        yield ok("rows", f"{count(rows.total, 'row')}, all well formed")
+    yield _duplicates(rows, environment)
+    yield _empty(rows)
+
+
+def _duplicates(rows: Rows, environment: Environment) -> Finding:
+    if rows.repeated:
+        return fail("duplicates", f"{count(len(rows.repeated), 'example')} equal to an earlier one: "
+                    f"{some(rows.repeated)}", "remove them: a repeated example counts twice in the mean")  # fmt: skip
+    if not rows.contradicting:
+        return ok("duplicates", "all prompts differ")
+    words = f"{count(len(rows.contradicting), 'example')} with an earlier one's prompt: {some(rows.contradicting)}"
+    if isinstance(environment, SingleTurnEnv):
+        return fail("duplicates", f"{words}, but with another answer or info",
+                    "a question needs one answer: remove or reword them")  # fmt: skip
+    return ok("duplicates", f"{words}; the rest of the row tells them apart")
+
+
+def _empty(rows: Rows) -> Finding:
+    if rows.blank:
+        return fail("empty", f"{count(len(rows.blank), 'example')} with an empty prompt: {some(rows.blank)}",
+                    "give every example a question")  # fmt: skip
+    if rows.unanswered and len(rows.unanswered) < len(rows.keys):
+        words = f"{count(len(rows.unanswered), 'example')} with neither answer nor info: {some(rows.unanswered)}"
+        return fail("empty", words, "fill in what rewards compare with, or leave these rows out")
+    if rows.unanswered:
+        return ok("empty", "no empty prompt; no row has an answer or info, so rewards go by the prompt alone")
+    return ok("empty", "no empty prompt, and every row has an answer or info")
+
+
+def compare_keys(first: Rows, others: Iterable[tuple[str, list[str]]]) -> Finding:
+    """Whether every load gave the same examples in the same order.
+
+    Args:
+        first: The walk that the others are compared with.
+        others: Where else keys came from, and the keys; in the order of rows.
+    """
+    places = list(others)
+    if not first.keys:
+        return skipped("keys", "no row can be used")
+    for where, keys in places:
+        if keys == first.keys:
+            continue
+        known = set(first.keys)
+        if len(keys) != len(first.keys):
+            what = f"{count(len(keys), 'example')} instead of {len(first.keys):,}"
+        elif set(keys) == known:
+            what = "the same examples in another order"
+        else:
+            differing = [name for name, a, b in zip(first.ids, first.keys, keys, strict=True) if a != b]
+            what = f"{count(len(differing), 'other example')}: {some(differing)}"
+        return fail("keys", f"{where} has {what}", "a row must depend on arguments and index alone: seed every "
+                    "random.Random, sort what comes from a set or a folder, leave dates and ids out; otherwise no "
+                    "run can be resumed or compared")  # fmt: skip
+    return ok("keys", "the same in a second load and in other processes, whatever their PYTHONHASHSEED")

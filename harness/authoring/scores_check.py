@@ -1,0 +1,176 @@
+"""Checks of what reference policies came to: best, worst, within bounds, the same again, nothing lost, fast enough.
+Owns the judgement; the rollouts come from `trial`."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+from harness.authoring.findings import Finding, count, fail, ok, skipped, some
+from harness.authoring.trial import Played, Rollout, Trial
+from harness.rubrics.rubric import Rubric
+
+SLACK = 1e-9
+"""By which a sum of weights may miss its bound: floats add up in their own way."""
+
+SLOW_SECONDS = 0.05
+"""Scoring that takes longer than this a rollout is told as slow, since a run waits for it."""
+
+
+def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
+    """Whether every rollout scores exactly `wanted`.
+
+    Args:
+        trial: Of the policy that should.
+        wanted: The best or the worst reward.
+        name: Of the check.
+        word: `best` or `worst`.
+    """
+    rollouts = list(trial.rollouts.values())
+    if trial.note:
+        return fail(name, trial.note, "make the environment run; this is how `bench run` would end, too")
+    off = [_told(each) for each in rollouts if each.reward is None or abs(each.reward - wanted) > SLACK]
+    if not off:
+        return ok(name, f"the {word} reward, {wanted:g}, in {_all_of(len(rollouts))}")
+    advice = (
+        "make reward functions accept what reference_reply says, or tell them what the best reward is: "
+        "Rubric(reward_range=(low, high))"
+        if word == "best"
+        else "a reply that says nothing must earn nothing: look at what these functions count, return a worse reply "
+        "from null_reply, or say Rubric(reward_range=(low, high))"
+    )
+    return fail(name, f"not the {word} reward, {wanted:g}, in {len(off):,} of {count(len(rollouts), 'rollout')}: "
+                f"{some(off)}", advice)  # fmt: skip
+
+
+def _all_of(number: int) -> str:
+    return "the only rollout" if number == 1 else f"all {count(number, 'rollout')}"
+
+
+def _told(rollout: Rollout) -> str:
+    if rollout.reward is None:
+        return f"example {rollout.example} has none: {rollout.why}"
+    parts = ", ".join(f"{name} {_number(value)}" for name, value in rollout.metrics.items())
+    return f"example {rollout.example} has {rollout.reward:g}" + (f" ({parts})" if parts else "")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:g}"
+
+
+def bounds(played: Sequence[Played], rubric: Rubric) -> Finding:
+    """Whether every reward lies in the range that the rubric names."""
+    low, high = rubric.reward_range
+    rewards = [(rollout, rollout.reward) for trial in _trials(played) for rollout in trial.rollouts.values()]
+    known = [(rollout, reward) for rollout, reward in rewards if reward is not None]
+    if not known:
+        return skipped("bounds", "nothing has a reward")
+    outside = [_told(rollout) for rollout, reward in known if not low - SLACK <= reward <= high + SLACK]
+    if outside:
+        return fail("bounds", f"{count(len(outside), 'reward')} outside [{low:g}, {high:g}]: {some(outside)}",
+                    "return values from 0 to 1, or say Rubric(reward_range=(low, high))")  # fmt: skip
+    return ok("bounds", f"{count(len(known), 'reward')} in [{low:g}, {high:g}]")
+
+
+def repeats(first: Played, second: Played) -> Finding:
+    """Whether a second run, on an environment loaded anew, says and scores the same."""
+    total = sum(len(trial.rollouts) for trial in second.trials)
+    if not total:
+        return skipped("repeats", "nothing was played")
+    differing = _differing(first, second)
+    if differing:
+        return fail("repeats", f"two runs differ in {len(differing):,} of {count(total, 'rollout')}: {some(differing)}",
+                    "seed what is random from the example (its answer, its info), use no clock, and keep nothing "
+                    "from one rollout to the next")  # fmt: skip
+    return ok("repeats", f"two runs agree in {count(total, 'rollout')}: conversation, reward and metrics")
+
+
+def _differing(first: Played, second: Played) -> list[str]:
+    """The rollouts of the second that are not as in the first; where scoring is slow, these are fewer."""
+    differing: list[str] = []
+    for one, other in zip(first.trials, second.trials, strict=True):
+        for key, rollout in other.rollouts.items():
+            before = one.rollouts.get(key)
+            what = "was not there the first time" if before is None else _difference(before, rollout)
+            if what:
+                differing.append(f"reference/{one.policy}, example {rollout.example}: {what}")
+    return differing
+
+
+def _difference(one: Rollout, other: Rollout) -> str:
+    if one.completion != other.completion:
+        return "the conversation goes otherwise"
+    if one.reward != other.reward:
+        why = f" ({other.why or one.why})" if other.why or one.why else ""
+        return f"reward {_number(one.reward)}, then {_number(other.reward)}{why}"
+    names = [name for name in one.metrics if one.metrics[name] != other.metrics.get(name)]
+    shown = [f"{name} {_number(one.metrics[name])}, then {_number(other.metrics.get(name))}" for name in names]
+    return some(shown) if shown else ""
+
+
+def state(live: Played, restored: Played | None) -> Finding:
+    """Whether a journal holds all that scoring reads.
+
+    Args:
+        live: Scored as a run goes.
+        restored: The same rollouts, scored from their journal; None if the rubric says that it cannot be.
+    """
+    rollouts = [rollout for trial in live.trials for rollout in trial.rollouts.values()]
+    if not rollouts:
+        return skipped("state", "nothing was played")
+    kept = sorted({name for rollout in rollouts for name in rollout.state})
+    lost = sorted({name for rollout in rollouts for name in rollout.lost})
+    columns = f"columns for -C: {', '.join(kept)}" if kept else "no columns for -C"
+    gone = f"; not JSON, so gone after a crash: {', '.join(lost)}" if lost else ""
+    if restored is None:
+        return ok("state", f"{columns}{gone}; needs_live_state, so a crash costs what was not scored yet")
+    differing = _differing(live, restored)
+    if differing:
+        where = f"{len(differing):,} of {count(len(rollouts), 'rollout')}"
+        words = f"scores change in {where} when they are computed from the journal, as after a crash: {some(differing)}"
+        advice = "keep what rewards read as JSON values in the state, or say Rubric(needs_live_state=True)"
+        return fail("state", words + gone, advice)
+    return ok("state", f"the journal is enough to score again; {columns}{gone}")
+
+
+def speed(played: Played, *, under_load: bool) -> Finding:
+    """How long scoring takes.
+
+    Args:
+        played: What was scored.
+        under_load: Whether other rollouts were scored at the same time.
+    """
+    seconds = [rollout.seconds for trial in played.trials for rollout in trial.rollouts.values() if rollout.metrics]
+    if not seconds:
+        return skipped("speed", "nothing was scored")
+    typical, slowest = statistics.median(seconds), max(seconds)
+    how = "many at once" if under_load else "one at a time"
+    words = f"{_milliseconds(typical)} a rollout to score ({how}), {_milliseconds(slowest)} at most"
+    if typical > SLOW_SECONDS:
+        words += f"; 1,000 rollouts take {typical * 1000:,.0f} s of scoring, shared by -c"
+    return ok("speed", words)
+
+
+def _milliseconds(seconds: float) -> str:
+    value = seconds * 1000
+    return f"{value:.2f} ms" if value < 10 else f"{value:,.0f} ms"
+
+
+def loop(played: Sequence[Played]) -> Finding:
+    """Whether anything held up the event loop."""
+    said = [words for each in played for words in each.blocked]
+    if said:
+        return fail("event loop", some(said), "every rollout waits meanwhile: make it a plain `def` (it then runs in "
+                    "a thread), or await what it waits for")  # fmt: skip
+    return ok("event loop", "nothing blocked it")
+
+
+def warnings(played: Sequence[Played]) -> Iterable[Finding]:
+    """What else bench had to say of the environment: nothing, as a rule."""
+    said = list(dict.fromkeys(words for each in played for words in each.warnings))
+    if said:
+        yield fail("log", some(said), "these are warnings that a run would log")
+
+
+def _trials(played: Iterable[Played]) -> Iterable[Trial]:
+    return (trial for each in played for trial in each.trials)

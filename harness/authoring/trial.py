@@ -1,0 +1,213 @@
+"""Reference policies played for a check, exactly as `bench run` plays them: settings, plan, engine, embedded server and
+journal are the same. Owns what is asked of them, and the reading of what they left in a temporary folder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.config.resolver import ResolvedRun, resolve
+from harness.engine.prepare import Prepared, StartOptions, prepare, progress_of
+from harness.engine.suite import Suite
+from harness.records import Example, Failed, Generated, Scored
+from harness.store.journal import JournalReader, scan
+from harness.store.recorded import NOWHERE, Recorded
+from harness.store.rundir import RunDir
+from harness.types import JsonDict, Prompt
+
+WATCHDOG = "harness.engine.watchdog"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is played."""
+
+    target: str
+    """Name or path of the environment."""
+    env_args: JsonDict
+    num_examples: int
+    """−1 for all. Fewer are drawn from the whole dataset, so that every kind of example has a chance."""
+    per_example: int | None = 1
+    """Rollouts of each; None for the environment's own number."""
+
+    def resolved(self, policy: str, folder: Path, **more: object) -> ResolvedRun:
+        """The settings of a run of `reference/{policy}`.
+
+        Raises:
+            UsageError: the environment is not there, or a setting that applies to it is wrong.
+        """
+        flags: dict[str, object] = {
+            "model": f"reference/{policy}",
+            "env_args": self.env_args,
+            "num_examples": self.num_examples,
+            "rollouts_per_example": self.per_example,
+            "shuffle": self.num_examples != -1,
+            "output_dir": str(folder),
+            "save_every": -1,
+            **more,
+        }
+        [run] = resolve(self.target, flags).runs
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One rollout as its journal holds it."""
+
+    example: str
+    """The example's own id, as text."""
+    reward: float | None
+    metrics: dict[str, float | None]
+    why: str
+    """Why there is no reward; "" if there is one."""
+    completion: Prompt
+    seconds: float
+    """Of scoring."""
+    state: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Trial:
+    """What one policy came to."""
+
+    policy: str
+    rollouts: dict[str, Rollout] = field(default_factory=dict[str, Rollout])
+    """By rollout key."""
+    note: str = ""
+    """Why it came to nothing, or ended early."""
+    folder: Path | None = None
+    """The run's."""
+
+
+@dataclass(slots=True)
+class Played:
+    """The trials of one pass, side by side, with what was logged meanwhile."""
+
+    trials: list[Trial]
+    blocked: list[str] = field(default_factory=list[str])
+    """What the watchdog of the event loop said."""
+    warnings: list[str] = field(default_factory=list[str])
+    """What else bench had to say: a cleanup that failed, say."""
+
+
+def play_policies(asked: Asked, policies: Sequence[str], folder: Path, *, resume: bool = False) -> Played:
+    """Load the environment and run policies on it.
+
+    Args:
+        asked: What is played.
+        policies: `oracle`, `null`, …
+        folder: For the runs; may be used more than once.
+        resume: Go on with the runs that lie there, scoring one rollout at a time.
+
+    Raises:
+        UsageError: as `bench run` would refuse it.
+    """
+    gate: Mapping[str, object] = {"max_concurrent_scoring": 1} if resume else {}
+    runs = [asked.resolved(policy, folder, **gate) for policy in policies]
+    progress = [progress_of(run) for run in runs]
+    with _logged() as records:
+        prepared = prepare(runs, progress, StartOptions(command="bench env check", resume=resume))
+        ready = [run for run in prepared if isinstance(run, Prepared)]
+        if ready:
+            _drive(Suite(ready))
+    trials = [Trial(policy) for policy in policies]
+    for trial, run in zip(trials, prepared, strict=True):
+        if run.progress.state != "done":
+            trial.note = run.progress.note or run.progress.state
+        if isinstance(run, Prepared) and run.folder.journal_path.exists():
+            trial.folder = run.folder.path
+            trial.rollouts = _read(run.folder.journal_path)
+    return Played(
+        trials,
+        list(dict.fromkeys(record.getMessage() for record in records if record.name == WATCHDOG)),
+        list(dict.fromkeys(record.getMessage() for record in records if record.name != WATCHDOG)),
+    )
+
+
+def score_from_journal(asked: Asked, played: Played, folder: Path) -> Played:
+    """Score once more, from nothing but what journals hold: the runs as a crash before scoring would have left them.
+
+    Args:
+        asked: As of `played`.
+        played: Whose rollouts are scored.
+        folder: For copies of the runs; must be empty.
+
+    Raises:
+        UsageError: the runs cannot be resumed, because the environment is not the same any more.
+    """
+    for trial in played.trials:
+        if trial.folder is not None:
+            _without_scores(trial.folder, folder / "evals" / trial.folder.parent.name / trial.folder.name)
+    return play_policies(asked, [trial.policy for trial in played.trials], folder, resume=True)
+
+
+def _without_scores(run: Path, copy: Path) -> None:
+    source, target = RunDir(run), RunDir(copy)
+    copy.mkdir(parents=True)
+    target.manifest_path.write_bytes(source.manifest_path.read_bytes())
+    raw = source.journal_path.read_bytes()
+    with target.journal_path.open("wb") as file:
+        for start, end, document in scan(source.journal_path):
+            if document.get("type") != Scored.kind:
+                file.write(raw[start:end])
+
+
+def _drive(suite: Suite) -> None:
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(suite.run())
+
+
+def _read(journal: Path) -> dict[str, Rollout]:
+    recorded = Recorded.load(journal)
+    rollouts: dict[str, Rollout] = {}
+    with JournalReader(journal) as reader:
+        for number in range(len(recorded)):
+            lines = recorded.lines(number)
+            example, base = reader.record(lines.example), reader.record(lines.base)
+            score = None if lines.score == NOWHERE else reader.record(lines.score)
+            assert isinstance(example, Example) and isinstance(base, Generated | Failed)
+            assert score is None or isinstance(score, Scored)
+            rollouts[base.key] = _rollout(str(example.example_id), base, score)
+    return rollouts
+
+
+def _rollout(example: str, base: Generated | Failed, score: Scored | None) -> Rollout:
+    if isinstance(base, Failed):
+        return Rollout(example, None, {}, f"failed: {base.error or base.reason}", base.completion, 0.0)
+    state, lost = tuple(base.state), base.lost
+    if score is None:
+        return Rollout(example, None, {}, "was not scored", base.completion, 0.0, state, lost)
+    why = "; ".join(f"{name} {words}" for name, words in score.reasons.items()) if score.reward is None else ""
+    return Rollout(example, score.reward, score.metrics, why, base.completion, score.seconds, state, lost)
+
+
+class _Collector(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@contextlib.contextmanager
+def _logged() -> Generator[list[logging.LogRecord]]:
+    """What bench itself logs meanwhile. It goes nowhere else: a finding says it."""
+    collector, ours = _Collector(), logging.getLogger("harness")
+    level, propagates = ours.level, ours.propagate
+    ours.addHandler(collector)
+    ours.setLevel(logging.WARNING)
+    ours.propagate = False
+    try:
+        yield collector.records
+    finally:
+        ours.removeHandler(collector)
+        ours.setLevel(level)
+        ours.propagate = propagates

@@ -1,0 +1,33 @@
+"""`bench env`: the group of the commands about environments. Owns the table; each command is a module of its own."""
+
+from __future__ import annotations
+
+import typer
+
+from harness.cli.lazy import CommandEntry, lazy_group
+
+COMMANDS = {
+    "init": CommandEntry("harness.cli.env_init", "init", "Start a new environment: a package that passes its tests."),
+    "install": CommandEntry("harness.cli.env_install", "install", "Install environments, from folders or by name."),
+    "list": CommandEntry("harness.cli.env_list", "list_environments", "List what is installed, and what is not yet."),
+    "info": CommandEntry("harness.cli.env_info", "info", "Show what an environment asks, takes, rewards and brings."),
+    "check": CommandEntry("harness.cli.env_check", "check", "Check that an environment is sound, without any model."),
+}  # fmt: skip
+
+app = typer.Typer(
+    cls=lazy_group(COMMANDS),
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+@app.callback()
+def env() -> None:
+    """Start, install, list, describe and check environments.
+
+    An environment is named by its entry point or module (`my-env`, `org/my-env`), or by the path of its file or folder
+    (`./my_env.py`).
+    """

@@ -1,0 +1,67 @@
+"""`bench env check NAME`: is it sound? Owns the command's words and exit code; `authoring.check` finds out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from harness.authoring.check import EXAMPLES, check_environment
+from harness.authoring.findings import Finding, Report, lines
+from harness.cli.env_words import ENV_ARGS_HELP, env_args, width_of, write
+from harness.cli.stdout import own_stdout
+from harness.report.text import clean, make_console
+
+_WIDEST = 120
+"""Cells of a line of prose, however wide the terminal is."""
+
+
+def check(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The environment's name or path.")],
+    args: Annotated[
+        list[str] | None, typer.Option("--env-args", "-a", metavar="JSON|KEY=VALUE", help=ENV_ARGS_HELP)
+    ] = None,
+    num_examples: Annotated[
+        int, typer.Option("--num-examples", "-n", help="Examples to play; -1 is all. Rows are all looked at anyway.")
+    ] = EXAMPLES,
+    strict: Annotated[bool, typer.Option("--strict", help="A check that cannot be made is a failure, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON on stdout.")] = False,
+) -> None:
+    """Check that an environment is sound, without any model.
+
+    Looks at the package and at every row, then plays the reference policies through the engine: the ideal player must
+    get the best reward, a player that says nothing the worst. Exit code 1 if anything is wrong.
+    """
+    given = env_args(args)
+    with own_stdout() as stdout:
+        console = make_console(file=sys.stderr if as_json else stdout)
+        width = min(width_of(console), _WIDEST)
+
+        def show(finding: Finding) -> None:
+            harmless = replace(finding, says=clean(finding.says, 1000), advice=clean(finding.advice, 1000))
+            write(lines(harmless, width), console)
+
+        report = check_environment(name, given, num_examples=num_examples, on_finding=show)
+        run = shlex.join(["bench", "run", name, *(word for text in args or () for word in ("-a", text))])
+        write(["", _verdict(report, strict=strict, run=run)], console)
+    if as_json:
+        typer.echo(json.dumps({**report.to_json(), "passed": _passed(report, strict=strict)}, indent=2))
+    raise typer.Exit(0 if _passed(report, strict=strict) else 1)
+
+
+def _passed(report: Report, *, strict: bool) -> bool:
+    return not report.failed and not (strict and report.skipped)
+
+
+def _verdict(report: Report, *, strict: bool, run: str) -> str:
+    name = f"{report.env_id} {report.version}".strip()
+    if report.failed:
+        return f"{name}: {report.counts()}"
+    if report.skipped:
+        what = ", ".join(finding.name for finding in report.skipped)
+        return f"{name}: {report.counts()} ({what})" + ("; --strict takes that for a failure" if strict else "")
+    return f"{name} is sound: {report.counts()}. Next: {run} -m MODEL"

@@ -1,0 +1,194 @@
+"""`bench env info NAME`: one environment on a screen. Owns the layout; `authoring.describe` gathers what is shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Annotated, cast
+
+import typer
+
+from harness.authoring.describe import Content, Description, describe
+from harness.cli.env_words import ENV_ARGS_HELP, env_args, shown, table, width_of, write
+from harness.cli.stdout import own_stdout
+from harness.report.text import clean, clean_block, make_console
+from harness.types import JsonDict, Message
+
+_INDENT = "  "
+
+_SAMPLE_LINES = 12
+"""Lines of one message that are shown: a sample is to be recognised, not read."""
+
+_WIDEST = 120
+"""Cells of a line of prose, however wide the terminal is."""
+
+
+def info(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The environment's name or path.")],
+    args: Annotated[
+        list[str] | None, typer.Option("--env-args", "-a", metavar="JSON|KEY=VALUE", help=ENV_ARGS_HELP)
+    ] = None,
+    example: Annotated[int, typer.Option("--example", help="The row that is shown, from 0.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON on stdout.")] = False,
+) -> None:
+    """Show what an environment asks, takes, rewards and brings.
+
+    Loads it, for its dataset and its rubric. If that fails, the rest is shown with the reason, and the exit code is 1.
+    """
+    given = env_args(args)
+    with own_stdout():
+        description = describe(name, given, index=example)
+    if as_json:
+        typer.echo(json.dumps(description.to_json(), indent=2, ensure_ascii=False, default=str))
+    else:
+        console = make_console()
+        write(_screen(description, example, width_of(console)), console)
+    if description.problem:
+        write([f"error: {clean(description.problem, 2000)}"], make_console(file=sys.stderr))
+        raise typer.Exit(1)
+
+
+def _screen(description: Description, example: int, width: int) -> Iterator[str]:
+    yield from _head(description, width)
+    yield from _section("Arguments (-a)", _arguments(description), width)
+    yield from _section("Settings", _settings(description), width)
+    content = description.content
+    if content is None:
+        return
+    yield from _section("Dataset", _dataset(content), width)
+    yield from _section("Rewards", _rewards(content), width)
+    yield from _section("Rollouts", _rollouts(content), width)
+    yield ""
+    yield f"Example {example} of {content.rows:,}, as the model sees it"
+    yield from _sample(content, min(width, _WIDEST))
+
+
+def _head(description: Description, width: int) -> Iterator[str]:
+    package = description.package
+    yield f"{clean(description.env_id)} {clean(package.version)}".rstrip()
+    yield from textwrap.wrap(clean(package.summary, 1000), min(width, _WIDEST))
+    points = ", ".join(f"{name} = {value}" for name, value in package.entry_points.items())
+    origin = {
+        "installed": f"{package.name} {package.version}, installed",
+        "editable": f"{package.name} {package.version}, editable from {shown(package.project or '')}",
+        "folder": f"{shown(package.project or '')}, not installed",
+        "file": "a single file",
+    }[package.kind]
+    files = f"{shown(description.path)} ({len(description.files)} {'file' if len(description.files) == 1 else 'files'})"
+    rows = [("from", origin + (", classic" if package.is_classic else "")), ("source", files)]
+    if points:
+        rows.append(("entry point", points))
+    yield from table(rows, width, indent=_INDENT, wrap=True)
+
+
+def _section(title: str, rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    yield ""
+    yield title
+    yield from table(rows, min(width, _WIDEST), indent=_INDENT, wrap=True)
+
+
+def _arguments(description: Description) -> list[tuple[str, ...]]:
+    loader = description.loader
+    if loader is None:
+        return [(f"the source of {description.function}() cannot be read",)]
+    if not loader.arguments:
+        return [("none",)]
+    return [
+        (each.name, each.type or "–", "required" if each.default is None else each.default, each.description)
+        for each in loader.arguments
+    ]
+
+
+def _settings(description: Description) -> list[tuple[str, ...]]:
+    return [
+        (path, _value(line["value"]), "pyproject.toml" if line["origin"] == "package" else str(line["source"]))
+        for path, line in description.settings.items()
+    ]
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "none"
+    if value in ({}, [], ()):
+        return "–"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _dataset(content: Content) -> list[tuple[str, ...]]:
+    partial = {name: count for name, count in content.columns.items() if count < content.looked_at}
+    names = [f"{name} ({count} of the first {content.looked_at})" if name in partial else name
+             for name, count in content.columns.items()]  # fmt: skip
+    return [("rows", f"{content.rows:,}"), ("columns", ", ".join(names))]
+
+
+def _rewards(content: Content) -> list[tuple[str, ...]]:
+    low, high = content.reward_range
+    weights = [(name, "–" if weight is None else f"weight {weight:g}" if weight else "metric")
+               for name, weight in content.rewards]  # fmt: skip
+    rows = [*weights, ("reward", f"from {low:g} to {high:g}")]
+    if content.judges:
+        rows.append(("judge", ", ".join(dict.fromkeys(content.judges))))
+    return rows
+
+
+def _rollouts(content: Content) -> list[tuple[str, ...]]:
+    rows = [("class", content.kind), ("turns", content.turns)]
+    functions = [tool.get("function", tool) for tool in content.tools]
+    rows += [
+        ("tool" if number == 0 else "", f"{_call(function)}  {_first_line(function.get('description'))}".rstrip())
+        for number, function in enumerate(functions)
+    ]
+    reference = "yes: -m reference/oracle plays it" if content.has_reference else "none: only a model can play it"
+    rows.append(("reference policy", reference))
+    if content.needs_live_state:
+        rows.append(("state", "scored at once after generation: it cannot be kept in a journal"))
+    return rows
+
+
+def _call(function: JsonDict) -> str:
+    parameters = function.get("parameters")
+    properties = cast(JsonDict, parameters).get("properties") if isinstance(parameters, dict) else None
+    names = list(cast(JsonDict, properties)) if isinstance(properties, dict) else []
+    return f"{function.get('name', '?')}({', '.join(names)})"
+
+
+def _first_line(text: object) -> str:
+    return str(text or "").strip().partition("\n")[0]
+
+
+def _sample(content: Content, width: int) -> Iterator[str]:
+    sample = content.sample
+    if isinstance(sample.prompt, str):
+        yield from _block("prompt", sample.prompt, width)
+    else:
+        for message in sample.prompt:
+            yield from _block(str(message.get("role", "?")), _text_of(message), width)
+    yield from _block("answer", sample.answer or "–", width)
+    if sample.task:
+        yield from _block("task", sample.task, width)
+    if sample.info:
+        yield from _block("info", json.dumps(sample.info, ensure_ascii=False, default=str), width)
+
+
+def _text_of(message: Message) -> str:
+    content = message.get("content")
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, default=str)
+    calls = message.get("tool_calls")
+    return f"{text if content else ''}\n{json.dumps(calls, ensure_ascii=False, default=str)}".strip() if calls else text
+
+
+def _block(label: str, text: str, width: int) -> Iterator[str]:
+    """A labelled text: wrapped, made harmless, its end cut off if it is long."""
+    head = f"{_INDENT}{clean(label, 12):<10}│ "
+    below = f"{_INDENT}{'':<10}│ "
+    room = max(20, width - len(head))
+    lines = [
+        part for line in clean_block(text).expandtabs(4).splitlines() for part in textwrap.wrap(line, room) or [""]
+    ]
+    cut = lines[:_SAMPLE_LINES]
+    if len(lines) > len(cut):
+        cut[-1] = f"… and {len(lines) - len(cut) + 1} more lines"
+    for number, line in enumerate(cut or ["–"]):
+        yield f"{head if number == 0 else below}{line}".rstrip()

@@ -1,0 +1,101 @@
+"""`bench env init NAME`: a new environment. Owns the command's words; `authoring.scaffold` makes the files."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.authoring.scaffold import KINDS, Created, create
+from harness.cli.env_words import FOLDER, shown, table, write
+from harness.config.wording import suggestion
+from harness.errors import ConfigError
+
+
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and dashes: my-env.")],
+    path: Annotated[
+        Path, typer.Option("--path", "-p", metavar="DIR", help="The folder that gets the package's folder.")
+    ] = FOLDER,
+    kind: Annotated[
+        str, typer.Option("--kind", "-k", metavar="KIND", help="What it begins as: single-turn, multi-turn or tool.")
+    ] = "single-turn",
+) -> None:
+    """Start a new environment: a package that passes its own tests.
+
+    It is a small working example with a dataset, rewards, a reference policy, tests and a README, to be replaced piece
+    by piece.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"--kind {kind}: there is no such kind; {suggestion(kind, KINDS)}")
+    write(_told(create(name, path, kind)))
+
+
+def _told(created: Created) -> list[str]:
+    module = created.names.module
+    purposes = {
+        f"{module}/__init__.py": "a working example, to be replaced",
+        "README.md": "what it tests, its arguments, its metrics",
+        f"tests/test_{module}.py": "what it promises",
+        "pyproject.toml": "entry point, defaults of a run",
+    }
+    files = [(path, purposes[path]) for path in created.files if path in purposes]
+    return [
+        f"Created {shown(created.folder)}",
+        *table(files, 200, indent="  "),
+        "",
+        "Next",
+        *(f"  {step}" for step in _first_steps(created)),
+        "",
+        "To publish it",
+        *(f"  {step}" for step in _last_steps(created)),
+    ]
+
+
+def _first_steps(created: Created) -> list[str]:
+    """Commands that work as they stand, here and now."""
+    name, folder, bench, python = created.names.name, _folder(created), _bench(), _python()
+    pytest = [] if importlib.util.find_spec("pytest") else [_install("pytest")]
+    return [
+        f"{bench} env install {folder}",
+        f"{bench} env check {name}",
+        f"{bench} run {name} -n 5 -m reference/oracle",
+        *pytest,
+        f"{python} -m pytest {folder}",
+    ]
+
+
+def _last_steps(created: Created) -> list[str]:
+    folder, python = _folder(created), _python()
+    wheel = f"{folder}/dist/{created.names.module}-0.1.0-py3-none-any.whl"
+    if shutil.which("uv"):
+        return [f"uv build --wheel {folder}", f"uv publish {wheel}"]
+    twine = [] if importlib.util.find_spec("twine") else [_install("twine")]
+    return [
+        f"{python} -m pip wheel --no-deps -w {folder}/dist {folder}",
+        *twine,
+        f"{python} -m twine upload {wheel}",
+    ]
+
+
+def _install(package: str) -> str:
+    return f"{_python()} -m pip install {package}" if importlib.util.find_spec("pip") else f"uv pip install {package}"
+
+
+def _folder(created: Created) -> str:
+    return shlex.quote(shown(created.folder))
+
+
+def _python() -> str:
+    """What a shell must be told to have this interpreter."""
+    found = shutil.which("python")
+    return "python" if found and Path(found).parent == Path(sys.executable).parent else shlex.quote(sys.executable)
+
+
+def _bench() -> str:
+    return "bench" if shutil.which("bench") else f"{_python()} -m harness.cli.main"

@@ -1,0 +1,128 @@
+"""`bench env install PATH|NAME…`: environments into the interpreter that runs `bench`. Owns the command's words;
+`authoring.installer` knows what a target means and calls pip or uv."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.authoring.catalogue import normal
+from harness.authoring.installer import (
+    Options,
+    Target,
+    Verified,
+    command_for,
+    installed_now,
+    read_target,
+    run_installer,
+    verify,
+)
+from harness.cli.env_words import FOLDER, shown, write
+from harness.errors import HarnessError
+from harness.report.text import clean, clean_block, make_console
+
+_ERASE = "\r\x1b[2K"
+
+
+def install(
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH|NAME…",
+            help="Folders of projects, .whl files, or names: of folders in ./environments, else of the package index.",
+        ),
+    ],
+    path: Annotated[
+        Path, typer.Option("--path", "-p", metavar="DIR", help="Where a name is looked for before the index is asked.")
+    ] = FOLDER,
+    editable: Annotated[
+        bool,
+        typer.Option(
+            "--editable/--no-editable", "-e", help="Folders: link to the code, so that edits count at once; or copy it."
+        ),
+    ] = True,
+    upgrade: Annotated[bool, typer.Option("--upgrade", "-U", help="Take newer versions than are installed.")] = False,
+    no_build_isolation: Annotated[
+        bool, typer.Option("--no-build-isolation", help="Build with what is installed here; needs no network.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the installer says.")] = False,
+) -> None:
+    """Install environments next to bench, with pip, or with uv where there is no pip.
+
+    A folder is installed editable: what one evaluates is what one sees. Afterwards a new process looks whether each
+    environment can be imported. Exit code 1 if one cannot be installed or used.
+    """
+    options = Options(editable, upgrade, not no_build_isolation, path)
+    wanted = [read_target(target, options) for target in dict.fromkeys(targets)]
+    before = installed_now()
+    command = command_for(wanted, options)
+    typer.echo(f"$ {shlex.join(command)}", err=True)
+    _run(command, verbose=verbose)
+    good = _report(wanted, before)
+    raise typer.Exit(0 if good else 1)
+
+
+def _run(command: Sequence[str], *, verbose: bool) -> None:
+    """Run the installer; what it says is shown in full if it fails, and as one passing line until then."""
+    console = make_console(stderr=True)
+    passing = console.is_terminal and not verbose
+    said: list[str] = []
+
+    def on_line(line: str) -> None:
+        said.append(line)
+        if verbose:
+            write([clean_block(line)], console)
+        elif passing:
+            sys.stderr.write(_ERASE + clean(line, max(20, console.width - 2)))
+            sys.stderr.flush()
+
+    try:
+        code = run_installer(command, on_line)
+    finally:
+        if passing:
+            sys.stderr.write(_ERASE)
+            sys.stderr.flush()
+    if code != 0:
+        if not verbose:
+            write([clean_block(line) for line in said], console)
+        what = "pip" if "pip" in command[:3] and command[0] == sys.executable else "uv"
+        raise HarnessError(f"{what} ended with exit code {code}; what it says stands above")
+
+
+def _report(wanted: Sequence[Target], before: Sequence[Verified]) -> bool:
+    """Say of each target what came of it; returns whether all are usable."""
+    known = {(entry.distribution, entry.version) for entry in before}
+    fresh = {each.distribution for each in installed_now() if (each.distribution, each.version) not in known}
+    names = [target.distribution for target in wanted if target.distribution]
+    if len(names) < len(wanted):  # a URL or an archive: only the installer knew its name
+        names += sorted(fresh)
+    found = verify(names) if names else []
+    lines = [_installed(entry) for entry in found if not entry.problem]
+    lines += [f"FAIL {entry.name}: {entry.problem}" for entry in found if entry.problem]
+    have = {normal(entry.distribution) for entry in found}
+    for target in wanted:
+        if target.distribution and normal(target.distribution) not in have:
+            lines.append(_no_environment(target))
+    if not found and not names:
+        lines.append("FAIL installed, but nothing of it is an environment that was not there before")
+    usable = [entry for entry in found if not entry.problem]
+    if usable:
+        lines += ["", "Next", *(f"  bench run {shlex.quote(entry.name)} -m reference/oracle" for entry in usable)]
+    write(lines)
+    return not any(line.startswith("FAIL") for line in lines)
+
+
+def _installed(entry: Verified) -> str:
+    return f"installed {entry.name} {entry.version} ({clean(shown(entry.path), 200)})"
+
+
+def _no_environment(target: Target) -> str:
+    return (
+        f"FAIL {target.distribution} is installed, but it is no environment: it has no entry point of the group "
+        "harness.environments, and no module of its name with a load_environment()"
+    )

@@ -1,0 +1,68 @@
+"""`bench env list`: what is installed, and what is not yet. Owns the table; `authoring.catalogue` finds the entries."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.authoring.catalogue import Entry, catalogue
+from harness.cli.env_words import FOLDER, shown, table, width_of, write
+from harness.errors import ConfigError
+from harness.report.text import make_console
+
+_SHORT = {"num_examples": "-n", "rollouts_per_example": "-r", "pass_threshold": "--pass-threshold"}
+
+
+def list_environments(
+    path: Annotated[
+        Path | None,
+        typer.Option("--path", "-p", metavar="DIR", help="Where projects lie that are not installed [environments]."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON on stdout.")] = False,
+) -> None:
+    """List the environments that are installed here, and those in ./environments that are not yet.
+
+    Reads metadata only: no environment is imported.
+    """
+    if path is not None and not path.is_dir():
+        raise ConfigError(f"--path {path}: there is no such folder")
+    entries = catalogue(path or FOLDER)
+    if as_json:
+        typer.echo(json.dumps({"environments": [entry.to_json() for entry in entries]}, indent=2, ensure_ascii=False))
+        return
+    write(_lines(entries, width_of(make_console())))
+
+
+def _lines(entries: Sequence[Entry], width: int) -> list[str]:
+    if not entries:
+        return [
+            "No environment is installed here. Start one: bench env init my-env",
+            "Or install one: bench env install NAME",
+        ]
+    head = ("environment", "version", "defaults", "from", "summary")
+    rows = [(entry.name, entry.version or "–", _defaults(entry), _origin(entry), entry.summary) for entry in entries]
+    lines = table(rows, width, head=head)
+    missing = [entry for entry in entries if entry.status == "not installed"]
+    count = len(entries) - len(missing)
+    lines += ["", f"{count} installed" + (f", {len(missing)} not; to install:" if missing else "")]
+    if missing:
+        lines.append(shlex.join(["bench", "env", "install", *(shown(entry.path) for entry in missing)]))
+    return lines
+
+
+def _defaults(entry: Entry) -> str:
+    known = [f"{flag} {entry.defaults[name]}" for name, flag in _SHORT.items() if name in entry.defaults][:2]
+    more = len(entry.defaults) - len(known)
+    return " ".join([*known, *([f"+{more}"] if more else [])]) or "–"
+
+
+def _origin(entry: Entry) -> str:
+    if entry.status == "not installed":
+        return "not installed"
+    origin = entry.status if entry.status == "installed" else "editable"
+    return f"{origin}, classic" if entry.is_classic else origin

@@ -1,0 +1,50 @@
+"""Commands that are imported when they are called, so that `bench --help` costs next to nothing. Owns the stand-ins;
+the tables are with the groups."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """Where a command is, and the line that its group's help shows for it."""
+
+    module: str
+    function: str
+    """A function that is the command, or a `typer.Typer` that is a group of them."""
+    help: str
+
+
+class LazyCommand(TyperCommand):
+    """Stands for a command, or a group of them, until it is called."""
+
+    def __init__(self, name: str, entry: CommandEntry) -> None:
+        super().__init__(name, short_help=entry.help, add_help_option=False)
+        self._entry = entry
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Import the command, and let it take over."""
+        found = getattr(importlib.import_module(self._entry.module), self._entry.function)
+        if not isinstance(found, typer.Typer):
+            app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            app.command(name=self.name)(found)
+            found = app
+        return typer.main.get_command(found).make_context(info_name, args, parent, **extra)
+
+
+def lazy_group(commands: Mapping[str, CommandEntry]) -> type[TyperGroup]:
+    """A group of `commands`, none of them imported."""
+
+    class LazyGroup(TyperGroup):
+        def __init__(self, **attributes: Any) -> None:
+            super().__init__(**attributes)
+            self.commands = {name: LazyCommand(name, entry) for name, entry in commands.items()}
+
+    return LazyGroup

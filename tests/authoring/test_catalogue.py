@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from harness.authoring.catalogue import catalogue
+from harness.authoring.describe import describe
+from harness.config.packages import find_environment
+
+RAISES = "raise RuntimeError('a list must not import an environment')\n"
+LOADER = RAISES + "def load_environment(): ...\n"
+EVAL = '[project]\nname = "{name}"\nversion = "1.0"\n[tool.harness.eval]\nnum_examples = 7\n'
+
+
+def names(entries: Any) -> list[str]:
+    return [entry.name for entry in entries]
+
+
+def test_environments_are_found_by_entry_point_with_all_that_is_known(install: Any, tmp_path: Path) -> None:
+    files = {"some_env/__init__.py": LOADER, "some_env/sub/__init__.py": "",
+             "some_env/pyproject.toml": EVAL.format(name="some-dist")}  # fmt: skip
+    site = install("some-dist", files, version="2.3", summary="It asks.", entry="some-env = some_env:load_environment")
+    [entry] = [entry for entry in catalogue(tmp_path) if entry.name == "some-env"]
+    assert entry.to_json() == {
+        "name": "some-env", "status": "installed", "version": "2.3", "summary": "It asks.", "distribution": "some-dist",
+        "module": "some_env", "path": str(site / "some_env"), "is_classic": False, "defaults": {"num_examples": 7},
+    }  # fmt: skip
+    assert "some_env" not in sys.modules
+
+
+def test_classic_packages_are_told_from_what_only_uses_their_library(install: Any, tmp_path: Path) -> None:
+    install("old-env", {"old_env.py": LOADER}, requires=("verifiers>=0.1.8",))
+    install("split-env", {"split_env/__init__.py": "from split_env.it import load_environment\n",
+                          "split_env/it.py": "def load_environment(): ...\n"}, requires=("verifiers",))  # fmt: skip
+    install("trainer", {"trainer.py": "import verifiers\n"}, requires=("verifiers",))
+    install("verifiers-tools", {"verifiers_tools.py": LOADER}, requires=("verifiers-extra",))
+    found = {entry.name: entry for entry in catalogue(tmp_path)}
+    assert {"old-env", "split-env"} <= set(found)
+    assert not {"trainer", "verifiers-tools"} & set(found)
+    assert found["old-env"].is_classic
+
+
+def test_projects_of_a_folder_are_listed_once_and_only_if_they_hold_an_environment(
+    install: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "environments"
+    for name, text in {"fresh": LOADER, "known-env": LOADER, "library": "x = 1\n"}.items():
+        module = name.replace("-", "_")
+        (folder / module).mkdir(parents=True)
+        (folder / module / "pyproject.toml").write_text(EVAL.format(name=name))
+        (folder / module / f"{module}.py").write_text(text)
+    (folder / "broken").mkdir()
+    (folder / "broken" / "pyproject.toml").write_text("[")
+    install("known-env", {"known_env.py": LOADER}, entry="known-env = known_env:load_environment")
+    found = {entry.name: entry for entry in catalogue(folder)}
+    assert found["known-env"].status == "installed"
+    assert (found["fresh"].status, found["fresh"].path) == ("not installed", str(folder / "fresh"))
+    assert found["fresh"].defaults == {"num_examples": 7}
+    assert not {"library", "broken"} & set(found)
+    assert names(catalogue(folder))[-1] == "fresh"  # what is not installed comes last
+
+
+def test_an_editable_install_says_so(install: Any, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    direct = json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}})
+    install("linked", {"linked.py": LOADER}, entry="linked = linked:load_environment", direct_url=direct)
+    [entry] = [entry for entry in catalogue(tmp_path) if entry.name == "linked"]
+    assert entry.status == "editable"
+
+
+def test_fifty_environments_are_listed_in_less_than_half_a_second_of_processor_time(
+    install: Any, site: Path, tmp_path: Path
+) -> None:
+    for number in range(50):
+        module = f"many_{number}"
+        files = {f"{module}/__init__.py": LOADER, f"{module}/pyproject.toml": EVAL.format(name=module)}
+        install(module, files, entry=f"many-{number} = {module}:load_environment")
+    code = (
+        "import sys, time\nsys.path.insert(0, sys.argv[1])\nstarted = time.process_time()\n"
+        "from harness.cli.main import main\nassert main(['env', 'list', '--json']) == 0\n"
+        "print(time.process_time() - started, *{'datasets', 'aiohttp', 'pyarrow', 'numpy'} & set(sys.modules),"
+        " file=sys.stderr)"
+    )
+    fastest, heavy = 1e9, ""
+    for _ in range(3):  # the machine may be busy; processor time is what is measured, but even that grows then
+        command = [sys.executable, "-c", code, str(site)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+        seconds, _, heavy = done.stderr.strip().partition(" ")
+        fastest = min(fastest, float(seconds))
+        listed = json.loads(done.stdout)["environments"]
+        assert sum(entry["name"].startswith("many-") for entry in listed) == 50
+        assert all(entry["defaults"] for entry in listed if entry["name"].startswith("many-"))
+        if fastest < 0.5:
+            break
+    assert fastest < 0.5
+    assert heavy == ""
+
+
+def test_an_entry_point_may_name_another_module_and_another_function(install: Any) -> None:
+    source = (
+        "from harness import SingleTurnEnv\n\n"
+        "def make(size: int = 2):\n    return SingleTurnEnv(dataset=[{'question': '?'}] * size)\n"
+    )
+    install("odd-dist", {"odd_module.py": source}, entry="fancy-name = odd_module:make")
+    found = find_environment("lab/fancy-name")
+    assert found is not None
+    assert (found.module, found.dist_name) == ("odd_module", "odd-dist")
+    description = describe("fancy-name", {"size": 3})
+    assert description.loader is not None and description.content is not None
+    assert [argument.name for argument in description.loader.arguments] == ["size"]
+    assert description.content.rows == 3

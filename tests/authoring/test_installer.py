@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.authoring.installer import Options, Target, command_for, read_target, run_installer
+from harness.errors import ConfigError
+
+
+@pytest.fixture
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
+    folder = tmp_path / "environments" / "my_env"
+    folder.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text('[project]\nname = "my-env"\nversion = "1"\n')
+    (tmp_path / "single.py").write_text("")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "some_env-1.0-py3-none-any.whl").write_text("")
+    monkeypatch.chdir(tmp_path)
+    return Options()
+
+
+@pytest.mark.parametrize(
+    ("text", "requirement", "distribution"),
+    [
+        ("gsm8k", "gsm8k", "gsm8k"),
+        ("org/gsm8k", "gsm8k", "gsm8k"),
+        ("gsm8k==0.2", "gsm8k==0.2", "gsm8k"),
+        ("org/gsm8k@0.2.1", "gsm8k==0.2.1", "gsm8k"),
+        ("gsm8k[extra]>=1,<2", "gsm8k[extra]>=1,<2", "gsm8k"),
+        ("git+https://example.org/x.git", "git+https://example.org/x.git", ""),
+        ("x @ https://example.org/x.whl", "x @ https://example.org/x.whl", "x"),
+    ],
+)
+def test_names_go_to_the_index_without_their_organisation(
+    text: str, requirement: str, distribution: str, options: Options
+) -> None:
+    assert read_target(text, options) == Target(text, requirement, distribution)
+
+
+@pytest.mark.parametrize("text", ["my-env", "my_env", "org/my-env", "./environments/my_env", "environments/my_env"])
+def test_a_folder_is_meant_by_its_path_or_by_the_name_of_its_project(text: str, options: Options) -> None:
+    folder = str((options.folder / "my_env").resolve())
+    assert read_target(text, options) == Target(text, folder, "my-env", True)
+    assert read_target(text, Options(editable=False)) == Target(text, folder, "my-env", False)
+
+
+def test_a_version_is_never_taken_from_a_folder(options: Options) -> None:
+    assert read_target("my-env==2.0", options) == Target("my-env==2.0", "my-env==2.0", "my-env")
+
+
+def test_a_wheel_is_a_file_that_names_its_distribution(options: Options, tmp_path: Path) -> None:
+    name = "some_env-1.0-py3-none-any.whl"
+    assert read_target(name, options) == Target(name, str(tmp_path / name), "some_env")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("./nothing", "there is no such folder"),
+        ("./empty", "the folder has no pyproject.toml"),
+        ("./single.py", "a single file needs no installing; run it as it is: bench run ./single.py"),
+        ("other-1.0-py3-none-any.whl", "there is no such file"),
+        ("my env", "is neither a folder nor a name"),
+        ("--pre", "is neither a folder nor a name"),
+        ("", "is neither a folder nor a name"),
+    ],
+)
+def test_what_cannot_be_installed_is_refused_before_anything_runs(text: str, words: str, options: Options) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read_target(text, options)
+
+
+def test_all_targets_go_into_one_call_for_this_interpreter() -> None:
+    targets = [Target("a", "/there/a", "a", True), Target("b", "b==1", "b")]
+    command = command_for(targets, Options(upgrade=True, build_isolation=False))
+    assert command[:4] == [sys.executable, "-m", "pip", "install"]
+    assert command[-5:] == ["--upgrade", "--no-build-isolation", "--editable", "/there/a", "b==1"]
+
+
+def test_what_an_installer_says_is_handed_on_line_by_line_with_its_exit_code() -> None:
+    code = "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)"
+    said: list[str] = []
+    assert run_installer([sys.executable, "-u", "-c", code], said.append) == 3
+    assert said == ["one", "two"]

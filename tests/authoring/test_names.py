@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from harness.authoring.names import LONGEST, read_name
+from harness.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "module", "class_name"),
+    [
+        ("my-env", "my-env", "my_env", "MyEnvEnv"),
+        ("my_env", "my-env", "my_env", "MyEnvEnv"),
+        ("org/my-env", "my-env", "my_env", "MyEnvEnv"),
+        ("env2-b3/", "env2-b3", "env2_b3", "Env2B3Env"),
+        ("x", "x", "x", "XEnv"),
+        ("a" * LONGEST, "a" * LONGEST, "a" * LONGEST, "A" + "a" * (LONGEST - 1) + "Env"),
+    ],
+)
+def test_a_name_is_one_thing_in_every_place(text: str, name: str, module: str, class_name: str) -> None:
+    names = read_name(text)
+    assert (names.name, names.module, names.class_name) == (name, module, class_name)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("MyEnv", "perhaps 'my-env'?"),
+        ("my env", "perhaps 'my-env'?"),
+        ("2fast", "perhaps 'fast'?"),
+        ("my--env", "perhaps 'my-env'?"),
+        ("-env", "perhaps 'env'?"),
+        ("", "begin with a letter"),
+        ("../x/..", "begin with a letter"),
+        ("ümlaut", "begin with a letter"),
+        ("a" * (LONGEST + 1), "51 characters, and 50 are allowed"),
+        ("json", "json is a module of Python"),
+        ("class", "class is a word of Python"),
+        ("match", "match is a word of Python"),
+        ("harness", "it is the module that environments import"),
+        ("tests", "it is the folder of an environment's tests"),
+        ("pytest", r"pytest \S+ is installed here"),
+        ("org/gsm8k", r"gsm8k 0.1.0 is installed here"),
+        ("bench-harness", r"bench-harness \S+ is installed here"),
+        ("yaml", r"there is a module yaml already \(.*yaml/__init__.py\)"),
+    ],
+)
+def test_a_name_that_will_not_do_is_refused_with_a_reason(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read_name(text)

@@ -1,0 +1,120 @@
+"""From an idea to a published benchmark, as an author does it: real processes, a real wheel, another virtual
+environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 90
+
+
+class Author:
+    """Somebody with a shell in a folder, and a virtual environment that has bench."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.cwd = folder / "work"
+        self.cwd.mkdir(parents=True)
+        self.venv = folder / name
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(self.venv)], check=True, timeout=PATIENCE)
+        # bench and what it needs, as a dependency installed there would be; what is installed goes to the new place.
+        [packages] = self.venv.glob("lib/python*/site-packages")
+        (packages / "bench.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+        self.packages = packages
+
+    def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """`python …` of that environment, with nothing of this test run's on the path."""
+        keep = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
+        return subprocess.run(
+            [str(self.venv / "bin/python"), *arguments], cwd=self.cwd, capture_output=True, text=True, check=False,
+            timeout=PATIENCE, env={**keep, "NO_COLOR": "1", "COLUMNS": "120", **(env or {})},
+        )  # fmt: skip
+
+    def bench(self, *arguments: str, code: int = 0) -> str:
+        """What `bench …` prints."""
+        done = self.run("-m", "harness.cli.main", *arguments)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.mark.slow
+def test_a_new_environment_passes_its_tests_and_its_wheel_works_elsewhere(tmp_path: Path) -> None:
+    author = Author(tmp_path, "here")
+    author.bench("env", "init", "our-lab/grown-up")
+    project = author.cwd / "environments/grown_up"
+
+    tests = author.run("-m", "pytest", "-q", str(project))
+    assert tests.returncode == 0, tests.stdout + tests.stderr
+
+    build = author.run(
+        "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(project / "dist"), str(project)
+    )
+    assert build.returncode == 0, build.stdout + build.stderr
+    [wheel] = (project / "dist").glob("*.whl")
+
+    user = Author(tmp_path / "elsewhere", "there")
+    installed = user.bench("env", "install", str(wheel))
+    assert installed.splitlines()[0].startswith("installed grown-up 0.1.0 (")
+    listed = json.loads(user.bench("env", "list", "--json"))["environments"]
+    [entry] = [entry for entry in listed if entry["name"] == "grown-up"]
+    assert (entry["status"], entry["path"]) == ("installed", str(user.packages / "grown_up"))
+    assert entry["defaults"] == {"num_examples": 50, "rollouts_per_example": 3}
+
+    [run] = json.loads(user.bench("run", "grown-up", "-m", "reference/oracle", "--json"))["runs"]
+    summary = json.loads((user.cwd / run["path"] / "summary.json").read_text())
+    assert (summary["reward"]["mean"], summary["scored"]) == (1.0, 150)
+    report = json.loads(user.bench("env", "check", "grown-up", "--json"))
+    assert (report["passed"], report["failed"], report["skipped"]) == (True, 0, 0)
+
+
+@pytest.mark.slow
+def test_the_next_steps_of_a_new_environment_work_as_they_are_printed(tmp_path: Path) -> None:
+    author = Author(tmp_path, "here")
+    told = author.bench("env", "init", "pasted", "--kind", "tool")
+    steps = [shlex.split(line) for line in told.partition("\nNext\n")[2].partition("\n\n")[0].splitlines()]
+    assert [step[step.index("-m") + 1] for step in steps] == ["harness.cli.main"] * 3 + ["pytest"]
+    for step in steps:
+        assert step[0] == str(author.venv / "bin/python")
+        if "install" in step:
+            step.append("--no-build-isolation")  # what it builds with is here; a test asks no index
+        done = author.run(*step[1:])
+        assert done.returncode == 0, done.stdout + done.stderr
+    entries = json.loads(author.bench("env", "list", "--json"))["environments"]
+    assert next(entry["status"] for entry in entries if entry["name"] == "pasted") == "editable"
+    # An edit counts at once.
+    module = author.cwd / "environments/pasted/pasted/__init__.py"
+    module.write_text(module.read_text().replace("== answer)", "!= answer)"))
+    assert "FAIL     oracle" in author.bench("env", "check", "pasted", code=1)
+
+
+@pytest.mark.slow
+def test_an_installation_that_fails_shows_what_the_installer_says(tmp_path: Path) -> None:
+    author = Author(tmp_path, "here")
+    author.bench("env", "init", "fragile")
+    pyproject = author.cwd / "environments/fragile/pyproject.toml"
+    pyproject.write_text(pyproject.read_text().replace('readme = "README.md"', 'readme = "NOTHING.md"'))
+    done = author.run("-m", "harness.cli.main", "env", "install", "fragile", "--no-build-isolation")
+    assert done.returncode == 1
+    assert "NOTHING.md" in done.stderr
+    assert done.stderr.splitlines()[-1] == "error: pip ended with exit code 1; what it says stands above"
+    assert "installed" not in done.stdout
+
+
+@pytest.mark.slow
+def test_what_is_installed_but_no_working_environment_is_a_failure(tmp_path: Path) -> None:
+    author = Author(tmp_path, "here")
+    author.bench("env", "init", "hollow")
+    module = author.cwd / "environments/hollow/hollow/__init__.py"
+    module.write_text("import nothing_of_this_name\n")
+    told = author.bench("env", "install", "hollow", "--no-build-isolation", code=1)
+    assert told.startswith("FAIL hollow: ")
+    assert "'nothing_of_this_name'" in told
+    assert "bench run" not in told
