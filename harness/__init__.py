@@ -8,10 +8,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from harness.envs.env_group import EnvGroup
     from harness.envs.environment import Environment
     from harness.envs.hooks import cleanup, stop, teardown
+    from harness.envs.mcp_env import MCPEnv
     from harness.envs.multi_turn import MultiTurnEnv
     from harness.envs.single_turn import SingleTurnEnv
+    from harness.envs.stateful_tool_env import StatefulToolEnv
+    from harness.envs.tool_env import ToolEnv
     from harness.errors import EnvironmentFault, HarnessError, ModelError, StateLost
     from harness.loader import load_environment
     from harness.parsers.extract import extract_boxed_answer, extract_hash_answer
@@ -20,16 +24,22 @@ if TYPE_CHECKING:
     from harness.parsers.xml import XMLParser
     from harness.records import Example, Score
     from harness.rubrics.group import RubricGroup
+    from harness.rubrics.judge import JudgeRubric
+    from harness.rubrics.math import MathRubric, verify_math
     from harness.rubrics.rubric import Rubric
     from harness.state import State
     from harness.types import Chat, JsonDict, Message, Messages, ModelResponse, Prompt
 
 _HOMES: dict[str, tuple[str, ...]] = {
+    "harness.envs.env_group": ("EnvGroup",),
     "harness.envs.environment": ("Environment",),
     "harness.envs.hooks": ("cleanup", "stop", "teardown"),
     "harness.loader": ("load_environment",),
     "harness.envs.multi_turn": ("MultiTurnEnv",),
     "harness.envs.single_turn": ("SingleTurnEnv",),
+    "harness.envs.mcp_env": ("MCPEnv",),
+    "harness.envs.stateful_tool_env": ("StatefulToolEnv",),
+    "harness.envs.tool_env": ("ToolEnv",),
     "harness.errors": ("EnvironmentFault", "HarnessError", "ModelError", "StateLost"),
     "harness.parsers.extract": ("extract_boxed_answer", "extract_hash_answer"),
     "harness.parsers.parser": ("Parser",),
@@ -37,6 +47,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.parsers.xml": ("XMLParser",),
     "harness.records": ("Example", "Score"),
     "harness.rubrics.group": ("RubricGroup",),
+    "harness.rubrics.judge": ("JudgeRubric",),
+    "harness.rubrics.math": ("MathRubric", "verify_math"),
     "harness.rubrics.rubric": ("Rubric",),
     "harness.state": ("State",),
     "harness.types": ("Chat", "JsonDict", "Message", "Messages", "ModelResponse", "Prompt"),
@@ -45,11 +57,15 @@ _HOMES: dict[str, tuple[str, ...]] = {
 
 __all__ = [
     "Chat",
+    "EnvGroup",
     "Environment",
     "EnvironmentFault",
     "Example",
     "HarnessError",
     "JsonDict",
+    "JudgeRubric",
+    "MCPEnv",
+    "MathRubric",
     "MaybeThinkParser",
     "Message",
     "Messages",
@@ -64,7 +80,9 @@ __all__ = [
     "SingleTurnEnv",
     "State",
     "StateLost",
+    "StatefulToolEnv",
     "ThinkParser",
+    "ToolEnv",
     "XMLParser",
     "cleanup",
     "extract_boxed_answer",
@@ -72,6 +90,7 @@ __all__ = [
     "load_environment",
     "stop",
     "teardown",
+    "verify_math",
 ]
 
 

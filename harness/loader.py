@@ -1,8 +1,10 @@
 """From an environment's id to the environment: by entry point, by module name, or by path. Owns the import, the call of
 `load_environment` and the words for everything that can go wrong there; reads no settings.
 
-An id is looked up in this order: a path that exists (`./my_env.py`, `environments/my-env`), an entry point of the group
-`harness.environments`, a module of that name (dashes to underscores, `org/` dropped)."""
+An id is looked up in this order: a path that exists (`./my_env.py`, `environments/my-env`), an entry point of the
+group `harness.environments`, a module of that name (dashes to underscores, `org/` dropped). A package that was
+written for the classic `verifiers` API finds it while it is loaded; what it builds is one of our environments, or is
+hosted as one."""
 
 from __future__ import annotations
 
@@ -16,11 +18,15 @@ import threading
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from importlib.metadata import entry_points, packages_distributions
+from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from harness.compat import imports
+from harness.compat.generation import Generation
+from harness.config.packages import FoundEnvironment, find_environment
+from harness.config.paths import environment_path, main_file, path_name
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentLoadError, EnvironmentNotFound, HarnessError
 
@@ -41,24 +47,39 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
         EnvironmentNotFound: nothing answers to `env_id`; says how to install it.
         EnvironmentLoadError: importing or building it failed; the cause is chained.
     """
-    with _signals_put_back():
-        load = _find(env_id)
+    with _signals_put_back(), imports.answering(_described(env_id)) as generation:
+        load = _find(env_id, generation)
         _check_arguments(env_id, load, env_args)
         try:
-            environment = load(**env_args)
+            made = load(**env_args)
+            environment = _as_environment(env_id, made)
+            imports.settle(environment)
         except (Exception, SystemExit) as error:  # the boundary around the author's constructor
             _failed(env_id, f"{_FUNCTION}() failed", error)
-    if inspect.iscoroutine(environment):
-        environment.close()
-        raise EnvironmentLoadError(f"environment {env_id!r}: {_FUNCTION}() must be a plain def, not async")
-    if not isinstance(environment, Environment):
-        raise EnvironmentLoadError(
-            f"environment {env_id!r}: {_FUNCTION}() returned {type(environment).__name__}, not an Environment"
-        )
-    path = _path(env_id)
-    environment.env_id = environment.env_id or (env_id if path is None else path.stem)
+    path = environment_path(env_id, Path())
+    environment.env_id = environment.env_id or (env_id if path is None else path_name(path))
     environment.env_args = environment.env_args or dict(env_args)
     return environment
+
+
+def find_function(env_id: str) -> Callable[..., object]:
+    """Import an environment without building it.
+
+    Args:
+        env_id: Its name, or a path to its folder or file.
+
+    Returns:
+        Its `load_environment`.
+
+    Raises:
+        EnvironmentNotFound: nothing answers to `env_id`; says how to install it.
+        EnvironmentLoadError: importing it failed, or it has no such function.
+    """
+    with _signals_put_back(), imports.answering(_described(env_id)) as generation:
+        return _find(env_id, generation)
+
+
+imports.set_loader(load_environment)
 
 
 def module_name(env_id: str) -> str:
@@ -66,36 +87,61 @@ def module_name(env_id: str) -> str:
     return env_id.rstrip("/").split("/")[-1].replace("-", "_")
 
 
-def _find(env_id: str) -> Callable[..., object]:
-    path = _path(env_id)
+def _described(env_id: str) -> FoundEnvironment | None:
+    """What is known of an environment that may ask for the classic API; None for one that is written for ours."""
+    try:
+        path = environment_path(env_id, Path())
+        entry = None if path is not None else _entry_point(env_id)
+        name = env_id if entry is None else entry.module
+        source = main_file(path) if path is not None else _source_of(module_name(name))
+    except EnvironmentNotFound:
+        return None  # said again, in its place
+    return find_environment(name) if source is not None and imports.may_ask(source) else None
+
+
+def _source_of(module: str) -> Path | None:
+    try:
+        spec = importlib.util.find_spec(module) if module.isidentifier() else None
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin is not None and spec.has_location else None
+
+
+def _as_environment(env_id: str, made: object) -> Environment:
+    """What `load_environment` returned, hosted if it is of a real package that has the classic API."""
+    if isinstance(made, Environment):
+        return made
+    if inspect.iscoroutine(made):
+        made.close()
+        raise EnvironmentLoadError(f"environment {env_id!r}: {_FUNCTION}() must be a plain def, not async")
+    hosted = imports.host(made)
+    if hosted is None:
+        raise EnvironmentLoadError(
+            f"environment {env_id!r}: {_FUNCTION}() returned {type(made).__name__}, not an Environment"
+        )
+    return hosted
+
+
+def _find(env_id: str, generation: Generation | None) -> Callable[..., object]:
+    path = environment_path(env_id, Path())
     if path is not None:
-        return _function_of(env_id, _import_path(env_id, path))
+        return _function_of(env_id, _import_path(env_id, main_file(path), generation))
+    entry = _entry_point(env_id)
+    if entry is not None:
+        return _function_of(env_id, _import(env_id, entry.module), entry.attr or _FUNCTION)
     name = module_name(env_id)
-    wanted = {env_id, name, name.replace("_", "-")}
-    for entry in entry_points(group=GROUP):
-        if entry.name in wanted:
-            module = _import(env_id, entry.module)
-            return _function_of(env_id, module, entry.attr or _FUNCTION)
     if not name.isidentifier() or importlib.util.find_spec(name) is None:
         raise EnvironmentNotFound(_how_to_find(env_id, name))
     return _function_of(env_id, _import(env_id, name))
 
 
-def _path(env_id: str) -> Path | None:
-    """The file or folder that an id names; a bare word is never one, lest a folder hides an installed package."""
-    looks_like_one = env_id.endswith(".py") or "/" in env_id or env_id.startswith((".", "~"))
-    path = Path(env_id).expanduser()
-    if not looks_like_one:
-        return None
-    if path.exists():
-        return path.resolve()
-    if env_id.endswith(".py") or env_id.startswith((".", "~", "/")):
-        raise EnvironmentNotFound(f"no environment at {env_id}: there is no such file or folder")
-    return None  # `org/my-env`
+def _entry_point(env_id: str) -> EntryPoint | None:
+    name = module_name(env_id)
+    wanted = {env_id, name, name.replace("_", "-")}
+    return next((entry for entry in entry_points(group=GROUP) if entry.name in wanted), None)
 
 
-def _import_path(env_id: str, path: Path) -> ModuleType:
-    source = path if path.is_file() else _main_file(env_id, path)
+def _import_path(env_id: str, source: Path, generation: Generation | None) -> ModuleType:
     is_package = source.name == "__init__.py"
     name = source.parent.name if is_package else source.stem
     root = str(source.parent.parent if is_package else source.parent)
@@ -109,6 +155,7 @@ def _import_path(env_id: str, path: Path) -> ModuleType:
     places = [str(source.parent)] if is_package else None
     spec = importlib.util.spec_from_file_location(name, source, submodule_search_locations=places)
     assert spec is not None and spec.loader is not None, source
+    imports.adopt(spec, generation)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -117,17 +164,6 @@ def _import_path(env_id: str, path: Path) -> ModuleType:
         del sys.modules[name]
         _failed(env_id, "importing it failed", error)
     return module
-
-
-def _main_file(env_id: str, folder: Path) -> Path:
-    """The module of an environment's folder: `my-env/my_env.py`, `my-env/my_env/` or the folder itself as a package."""
-    name = folder.name.replace("-", "_")
-    inside = (f"{name}.py", f"{name}/__init__.py", f"src/{name}/__init__.py", "__init__.py")
-    candidates = [folder / path for path in inside]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    raise EnvironmentNotFound(f"no environment in {env_id}: the folder holds none of {', '.join(inside)}")
 
 
 def _import(env_id: str, name: str) -> ModuleType:

@@ -265,3 +265,37 @@ def test_an_environment_runs_in_a_fresh_process(tmp_path: Path) -> None:
     program = f"from harness import load_environment; print(load_environment({str(path)!r}).row_count)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "1\n"
+
+
+# Classic packages
+
+
+CLASSIC = """
+import verifiers as vf
+def right(completion, anwser): return 1.0
+def load_environment(late=False, other=None):
+    rubric = vf.Rubric()
+    env = vf.SingleTurnEnv(dataset=[{"question": "q"}], rubric=rubric)
+    rubric.add_reward_func(right)
+    if late:
+        rubric.add_class_object("anwser", "added when the environment had its rubric already")
+    return vf.load_environment(other, late=True) if other else env
+"""
+
+
+def test_a_classic_package_is_an_environment_of_ours(tmp_path: Path) -> None:
+    write(tmp_path / "kit_classic_one.py", CLASSIC)
+    write(tmp_path / "kit_classic_two.py", CLASSIC)
+    sys.path.insert(0, str(tmp_path))
+    env = load_environment("org/kit-classic-one", late=True)
+    assert (env.env_id, env.env_args, env.rubric.metric_names) == (
+        "org/kit-classic-one", {"late": True}, ("right", "num_turns"),
+    )  # fmt: skip
+    assert load_environment("kit-classic-one", other="kit-classic-two").env_id == "kit-classic-two"
+    assert "verifiers" not in sys.modules
+
+
+def test_a_classic_package_is_checked_when_it_has_been_built(tmp_path: Path) -> None:
+    path = write(tmp_path / "kit_classic_wrong.py", CLASSIC)
+    with pytest.raises(EnvironmentLoadError, match="'right', parameter 'anwser': nothing of that name is passed"):
+        load_environment(str(path))

@@ -12,10 +12,10 @@ import pytest
 import harness
 
 PUBLIC = [
-    "Chat", "Environment", "EnvironmentFault", "Example", "HarnessError", "JsonDict", "MaybeThinkParser", "Message",
+    "Chat", "EnvGroup", "Environment", "EnvironmentFault", "Example", "HarnessError", "JsonDict", "JudgeRubric", "MCPEnv", "MathRubric", "MaybeThinkParser", "Message",
     "Messages", "ModelError", "ModelResponse", "MultiTurnEnv", "Parser", "Prompt", "Rubric", "RubricGroup", "Score",
-    "SingleTurnEnv", "State", "StateLost", "ThinkParser", "XMLParser", "cleanup", "extract_boxed_answer",
-    "extract_hash_answer", "load_environment", "stop", "teardown",
+    "SingleTurnEnv", "State", "StateLost", "StatefulToolEnv", "ThinkParser", "ToolEnv", "XMLParser", "cleanup", "extract_boxed_answer",
+    "extract_hash_answer", "load_environment", "stop", "teardown", "verify_math",
 ]  # fmt: skip
 
 

@@ -33,6 +33,9 @@ FUNCTION_LINES = 50
 PARAMETERS = 7
 
 LONG_SIGNATURES = {
+    # The classic API's own arguments, which packages also pass by position.
+    "harness/compat/verifiers/gym_env.py:__init__",
+    "harness/compat/verifiers/text_arena_env.py:__init__",
     # A command's parameters are its options.
     "harness/cli/serve.py:serve",
 }

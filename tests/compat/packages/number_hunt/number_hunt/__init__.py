@@ -1,0 +1,3 @@
+from .hunt import load_environment
+
+__all__ = ["load_environment"]
