@@ -23,18 +23,42 @@ from harness import Chat, Environment, Message, Messages, ModelResponse, Prompt,
 from harness.errors import ConfigError
 from harness.keys import ExampleKeys
 from harness.records import Example
+from harness.reference.panel import ReferencePanel
+from harness.rubrics.judge_port import judged_by
 
 FOLDER = Path(__file__).parents[1]
-MODULES = ("alphabet_sort", "gsm8k", "reverse_text", "wordle")
-VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
+MODULES = (
+    "alphabet_sort", "gsm8k", "humaneval", "math_python", "mcp_demo", "multiple_choice", "reverse_text",
+    "simple_qa", "tool_test", "wordle",
+)  # fmt: skip
+SAMPLES: dict[str, dict[str, Any]] = {
+    "gsm8k": {"split": "sample"},
+    "humaneval": {"split": "sample"},
+    "math_python": {"split": "sample"},
+    "multiple_choice": {"benchmark": "sample"},
+    "simple_qa": {"split": "sample"},
+}
+"""How to ask those that read the Hub by default for what they ship."""
+VARIANTS: tuple[Any, ...] = (
     ("alphabet_sort", {}),
     (
         "alphabet_sort",
         {"num_examples": 50, "seed": 7, "min_turns": 4, "max_turns": 10, "max_names": 6, "sort_by": "first"},
     ),
     ("gsm8k", {"split": "sample"}),
+    ("humaneval", {"split": "sample"}),
+    pytest.param("math_python", {"split": "sample"}, marks=pytest.mark.slow),  # an interpreter each
+    ("multiple_choice", {"benchmark": "sample"}),
+    ("multiple_choice", {"benchmark": "sample", "seed": None}),
+    ("multiple_choice", {"benchmark": "sample", "seed": 7}),
     ("reverse_text", {}),
     ("reverse_text", {"num_examples": 20, "sentences": 20}),
+    ("mcp_demo", {}),
+    ("mcp_demo", {"num_examples": 4, "seed": 3, "transport": "stdio"}),
+    ("mcp_demo", {"num_examples": 5, "scope": "rollout"}),
+    ("simple_qa", {"split": "sample"}),
+    ("tool_test", {}),
+    ("tool_test", {"num_examples": 30, "seed": 2, "min_calls": 6, "max_calls": 10}),
     ("wordle", {}),
     ("wordle", {"num_examples": 30, "seed": 5, "hard_mode": True}),
 )
@@ -66,7 +90,8 @@ def examples(env: Environment) -> list[Example]:
 async def play(env: Environment, example: Example, chat: Chat) -> Score:
     state = State.begin(example, 0, "player", {})
     await env.rollout(state, chat)
-    (score,) = await env.rubric.score([state])
+    with judged_by(ReferencePanel(env)):
+        (score,) = await env.rubric.score([state])
     return score
 
 
@@ -96,7 +121,9 @@ def test_a_player_that_echoes_the_prompt_or_says_nothing_gets_no_full_score(
 
     async def main() -> None:
         for example in examples(env)[:20]:
-            for reply in ("", "<think>", example.answer, str(example.prompt[-1])):
+            # A judge takes the bare answer for what it is; the others want it in their form.
+            bare = [] if env.rubric.judges else [example.answer]
+            for reply in ("", "<think>", *bare, str(example.prompt[-1])):
                 score = await play(env, example, Player(lambda _, said=reply: said))
                 assert score.reward is not None
                 assert 0.0 <= score.reward < 0.2, (reply, score)
@@ -106,9 +133,9 @@ def test_a_player_that_echoes_the_prompt_or_says_nothing_gets_no_full_score(
 
 @pytest.mark.parametrize("module", MODULES)
 def test_questions_are_all_different_and_do_not_hold_their_answer(module: str) -> None:
-    every = examples(load(module, **({"split": "sample"} if module == "gsm8k" else {})))
+    every = examples(load(module, **SAMPLES.get(module, {})))
     assert len({json.dumps(example.prompt) for example in every}) == len(every)
-    if module != "gsm8k":  # a number may well stand in its own question
+    if module not in SAMPLES:  # a number or a letter may well stand in its own question
         for example in every:
             assert example.answer not in str(example.prompt[-1])
 
@@ -117,7 +144,7 @@ ROWS = """
 import hashlib, importlib, json, sys
 module, arguments = sys.argv[1], json.loads(sys.argv[2])
 env = importlib.import_module(module).load_environment(**arguments)
-loaded = sorted({"datasets", "pandas", "numpy", "pyarrow", "openai", "aiohttp"} & set(sys.modules))
+loaded = sorted({"datasets", "pandas", "numpy", "pyarrow", "openai", "aiohttp", "fastmcp", "mcp"} & set(sys.modules))
 rows = [env.row(i) for i in range(env.row_count)]
 text = json.dumps([[row.prompt[-1], row.answer, row.info] for row in rows], sort_keys=True)
 print(hashlib.sha256(text.encode()).hexdigest()[:16], *loaded)
@@ -126,17 +153,23 @@ print(hashlib.sha256(text.encode()).hexdigest()[:16], *loaded)
 DIGESTS = {
     "alphabet_sort": "b990566d063e6cef",
     "gsm8k": "ce23e16b2bb0d2d9",
+    "humaneval": "c1ff5a59845cb17a",
+    "math_python": "3b98fae655cb6e1c",
+    "mcp_demo": "16b49b204f9d2c8a",
+    "multiple_choice": "66f40c252c97bf2a",
     "reverse_text": "acc7be11a587b1ab",
+    "simple_qa": "af622d500c1ebb01",
+    "tool_test": "095b1915433a84e0",
     "wordle": "7d3b5d3730c09b4b",
 }
-"""Of all rows with default arguments (gsm8k: the sample). A change here means that older results are of other
+"""Of all rows with default arguments (of `SAMPLES`: the sample). A change here means that older results are of other
 questions, so raise the package's version with it."""
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
 @pytest.mark.parametrize("module", MODULES)
 def test_rows_are_the_same_in_every_process_and_loading_imports_nothing_heavy(module: str, hash_seed: str) -> None:
-    arguments = {"split": "sample"} if module == "gsm8k" else {}
+    arguments = SAMPLES.get(module, {})
     done = subprocess.run(
         [sys.executable, "-c", ROWS, module, json.dumps(arguments)],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
@@ -148,7 +181,7 @@ def test_rows_are_the_same_in_every_process_and_loading_imports_nothing_heavy(mo
     assert done.stdout.split() == [DIGESTS[module]]
 
 
-@pytest.mark.parametrize("module", ["alphabet_sort", "reverse_text", "wordle"])
+@pytest.mark.parametrize("module", ["alphabet_sort", "mcp_demo", "reverse_text", "tool_test", "wordle"])
 def test_more_examples_begin_with_the_fewer_and_another_seed_gives_others(module: str) -> None:
     few, many = load(module, num_examples=10), load(module, num_examples=40)
     other = load(module, num_examples=10, seed=1)
@@ -167,10 +200,32 @@ def test_more_examples_begin_with_the_fewer_and_another_seed_gives_others(module
         ("alphabet_sort", {"sort_by": "middle"}, "sort_by"),
         ("gsm8k", {"dataset": 5}, "dataset"),
         ("gsm8k", {"split": None}, "split"),
+        ("humaneval", {"split": 1}, "split"),
+        ("humaneval", {"form": "text"}, "form"),
+        ("humaneval", {"sandbox": None}, "sandbox"),
+        ("humaneval", {"timeout_seconds": 0}, "timeout_seconds"),
+        ("humaneval", {"timeout_seconds": True}, "timeout_seconds"),
+        ("math_python", {"max_turns": 1}, "max_turns"),
+        ("math_python", {"tool_seconds": 0}, "tool_seconds"),
+        ("math_python", {"sandbox": 1}, "sandbox"),
+        ("mcp_demo", {"num_examples": 2001}, "num_examples"),
+        ("mcp_demo", {"seed": -1}, "seed"),
+        ("mcp_demo", {"transport": "http"}, "transport"),
+        ("mcp_demo", {"scope": None}, "scope"),
+        ("multiple_choice", {"benchmark": None}, "benchmark"),
+        ("multiple_choice", {"extraction": "loose"}, "extraction"),
+        ("multiple_choice", {"seed": "0"}, "seed"),
         ("reverse_text", {"num_examples": True}, "num_examples"),
         ("reverse_text", {"num_examples": 100_001}, "num_examples"),
         ("reverse_text", {"sentences": 21}, "sentences"),
         ("reverse_text", {"seed": -1}, "seed"),
+        ("simple_qa", {"split": 1}, "split"),
+        ("simple_qa", {"judge_model": ""}, "judge_model"),
+        ("simple_qa", {"judge_base_url": 5}, "judge_base_url"),
+        ("tool_test", {"num_examples": 0}, "num_examples"),
+        ("tool_test", {"min_calls": 4, "max_calls": 3}, "max_calls"),
+        ("tool_test", {"max_calls": 11}, "max_calls"),
+        ("tool_test", {"seed": "0"}, "seed"),
         ("wordle", {"num_examples": 928}, "num_examples"),
         ("wordle", {"num_examples": 0}, "num_examples"),
         ("wordle", {"seed": 1.5}, "seed"),
@@ -193,9 +248,9 @@ def test_the_package_declares_itself_and_its_readme_names_every_argument_and_met
     assert set(project["tool"]["harness"]["eval"]) <= {"num_examples", "rollouts_per_example", "pass_threshold"}
     readme = (FOLDER / module / "README.md").read_text()
     for argument, parameter in inspect.signature(loader).parameters.items():
-        default = "asks for the tags" if argument == "system_prompt" else f"`{json.dumps(parameter.default)}`"
-        assert f"| `{argument}` | {default} |" in readme
-    env = load(module, **({"split": "sample"} if module == "gsm8k" else {}))
+        default = "asks for " if argument == "system_prompt" else f"`{json.dumps(parameter.default)}` |"
+        assert f"| `{argument}` | {default}" in readme
+    env = load(module, **SAMPLES.get(module, {}))
     for metric in env.rubric.metric_names:
         assert f"| `{metric}` |" in readme
     assert f"[{name}]({module}/README.md)" in (FOLDER / "README.md").read_text()
@@ -216,7 +271,7 @@ def test_a_wheel_carries_the_defaults_inside_the_package(module: str, tmp_path: 
         names = archive.namelist()
         inside = tomllib.loads(archive.read(f"{module}/pyproject.toml").decode())
     assert f"{module}/__init__.py" in names
-    assert not [name for name in names if "test" in name]
+    assert not [name for name in names if "tests" in name.split("/")]
     assert inside["tool"]["harness"]["eval"]["num_examples"] > 0
 
 
