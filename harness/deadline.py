@@ -82,3 +82,10 @@ def waiting() -> Generator[None]:
         yield
     finally:
         deadline.go_on()
+
+
+def was_cancelled() -> bool:
+    """Whether somebody has cancelled the current task, and not its own code raised `CancelledError`: awaiting a task
+    that the code itself has cancelled does that, and would otherwise look like our own stop."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 from harness.compat import imports
 from harness.compat.generation import Generation
 from harness.config.packages import FoundEnvironment, find_environment
-from harness.config.paths import environment_path, main_file, path_name
+from harness.config.paths import environment_path, local_modules, main_file, path_name
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentLoadError, EnvironmentNotFound, HarnessError
 
@@ -34,6 +34,9 @@ GROUP = "harness.environments"
 """Entry points of installed environments: `name = "module"` or `name = "module:function"`."""
 
 _FUNCTION = "load_environment"
+
+_roots: dict[Path, str] = {}
+"""Folders that environments were loaded from by path, each with the last one."""
 
 
 def load_environment(env_id: str, **env_args: Any) -> Environment:
@@ -56,6 +59,8 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
             imports.settle(environment)
         except (Exception, SystemExit) as error:  # the boundary around the author's constructor
             _failed(env_id, f"{_FUNCTION}() failed", error)
+    found = find_environment(env_id)
+    environment.source_files = environment.source_files or (found.source_files if found is not None else ())
     path = environment_path(env_id, Path())
     environment.env_id = environment.env_id or (env_id if path is None else path_name(path))
     environment.env_args = environment.env_args or dict(env_args)
@@ -144,9 +149,11 @@ def _entry_point(env_id: str) -> EntryPoint | None:
 def _import_path(env_id: str, source: Path, generation: Generation | None) -> ModuleType:
     is_package = source.name == "__init__.py"
     name = source.parent.name if is_package else source.stem
-    root = str(source.parent.parent if is_package else source.parent)
-    if root not in sys.path:
-        sys.path.append(root)  # for the modules beside it; last, so that it shadows nothing
+    root = source.parent.parent if is_package else source.parent
+    _refuse_namesakes(env_id, root, source)
+    if str(root) not in sys.path:
+        sys.path.append(str(root))  # for the modules beside it; last, so that it shadows nothing
+    _roots[root] = env_id
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(source):
         return loaded
@@ -164,6 +171,22 @@ def _import_path(env_id: str, source: Path, generation: Generation | None) -> Mo
         del sys.modules[name]
         _failed(env_id, "importing it failed", error)
     return module
+
+
+def _refuse_namesakes(env_id: str, root: Path, source: Path) -> None:
+    """Refuse an environment with a module beside it that would be another environment's: Python knows one module of a
+    name, so one of the two would run with the other's code."""
+    others = {other: other_id for other, other_id in _roots.items() if other != root}
+    if not others or source.name == "__init__.py":  # a package's modules are told apart by its name
+        return
+    for file in local_modules(source):
+        name = file.relative_to(root).parts[0]
+        for other, other_id in others.items():
+            if file != source and (other / name).exists():
+                raise EnvironmentLoadError(
+                    f"environment {env_id!r}: {file} and {other / name}, beside {other_id}, are modules of one name, "
+                    "of which Python knows one at a time; rename one, or run the environments one at a time"
+                )
 
 
 def _import(env_id: str, name: str) -> ModuleType:

@@ -18,11 +18,13 @@ from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from harness.config.paths import environment_path, main_file
+from harness.config.paths import environment_path, local_modules, main_file
 
 ENTRY_POINT_GROUP = "harness.environments"
 TABLES = ("harness", "verifiers")
 """`[tool.<name>.eval]`, in the order in which they count."""
+
+_SITES = {"site-packages", "dist-packages"}
 
 _PROJECT_LEVELS = 3
 """Folders above a source file in which its pyproject.toml may lie: `src/<package>/` layouts need two."""
@@ -130,7 +132,10 @@ def _code_root(source: Path) -> Path:
 
 def _source_files(source: Path) -> tuple[Path, ...]:
     root = _code_root(source)
-    return tuple(sorted(root.rglob("*.py"))) if root.is_dir() else (root,)
+    if root.is_dir():
+        return tuple(sorted(root.rglob("*.py")))
+    # Beside an installed module stands everything that is installed; beside a file of the author's, what it is made of.
+    return (root,) if root.parent.name in _SITES else local_modules(root)
 
 
 def _distribution_of(module: str, source: Path) -> Distribution | None:

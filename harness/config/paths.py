@@ -1,9 +1,13 @@
-"""Environments named by a path: which words are a path, and which file of a folder is the environment. Owns these two
-rules, for the settings as for the loader; imports nothing that it finds."""
+"""Environments as files: which words are a path, which file of a folder is the environment, and which modules beside a
+file belong to it. Owns these rules, for the settings as for the loader; imports nothing that it finds."""
 
 from __future__ import annotations
 
+import ast
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from harness.errors import EnvironmentNotFound
 
@@ -47,7 +51,7 @@ def path_name(path: Path) -> str:
 
 def main_file(path: Path) -> Path:
     """The environment's own file: `path` itself, or the module of a folder (`my-env/my_env.py`, `my-env/my_env/`, the
-    same below `src/`, or the folder itself as a package).
+    same below `src/`, the folder itself as a package, or the module that its pyproject.toml declares).
 
     Raises:
         EnvironmentNotFound: the folder holds no such file, or `path` is a file of another kind.
@@ -57,8 +61,59 @@ def main_file(path: Path) -> Path:
             raise EnvironmentNotFound(f"no environment in {path}: it is no Python file")
         return path
     name = path.name.replace("-", "_")
-    inside = (f"{name}.py", f"{name}/__init__.py", f"src/{name}/__init__.py", "__init__.py")
+    inside = [*_places(name), "__init__.py"]
+    declared = _declared_module(path / "pyproject.toml")
+    if declared and declared != name:
+        inside += _places(declared)
     found = next((path / each for each in inside if (path / each).is_file()), None)
     if found is None:
         raise EnvironmentNotFound(f"no environment in {path}: the folder holds none of {', '.join(inside)}")
     return found
+
+
+def local_modules(source: Path) -> tuple[Path, ...]:
+    """A single-file environment and the modules beside it that it imports, directly or through each other.
+
+    Read from `import` statements, wherever they stand; nothing is imported.
+    """
+    found: dict[Path, None] = {}
+    waiting = [source]
+    while waiting:
+        file = waiting.pop()
+        if file in found:
+            continue
+        found[file] = None
+        for name in _imported(file):
+            beside = (source.parent / f"{name}.py", source.parent / name / "__init__.py")
+            waiting += [each for each in beside if each.is_file()]
+            if beside[1].is_file():
+                waiting += sorted((source.parent / name).rglob("*.py"))
+    return tuple(sorted(found))
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """Top-level names of what a file imports; none of one that is no Python."""
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _places(module: str) -> tuple[str, ...]:
+    return (f"{module}.py", f"{module}/__init__.py", f"src/{module}/__init__.py")
+
+
+def _declared_module(pyproject: Path) -> str:
+    """The module of a project's entry point, else the one of its name; "" if there is no such file."""
+    try:
+        project = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project", {})
+        points = cast("dict[str, str]", project.get("entry-points", {}).get("harness.environments", {}))
+        named = next(iter(points.values()), str(project.get("name", "")))
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return named.partition(":")[0].partition(".")[0].replace("-", "_")

@@ -86,6 +86,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
     """
     env, model = resolved.settings.env, resolved.settings.model
     found = resolved.found
+    inner = set(environment.source_files).difference(() if found is None else found.source_files)
     return {
         "env": {
             "env_id": resolved.env_id,
@@ -93,6 +94,8 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
             "extra_env_kwargs": env.extra_env_kwargs,
             "distribution": None if found is None else f"{found.dist_name} {found.dist_version}",
             "source": None if found is None else hash_files(found.source_files),
+            # Of environments that it was made from; only then, so that runs of others keep their keys.
+            **({"inner_source": hash_files(inner)} if inner else {}),
         },
         "model": {
             "names": sorted({endpoint.model for endpoint in resolved.endpoints}),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.deadline import Deadline
+from harness.deadline import Deadline, was_cancelled
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentFault, ModelError, SystemicError, ThreadsHung
 from harness.records import Failed, Generated, Item, Score, Timing
@@ -24,6 +24,7 @@ from harness.state import State
 from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
+_STANDARD_LIBRARY = str(Path(traceback.__file__).parent)
 
 
 @dataclass(slots=True)
@@ -130,8 +131,10 @@ async def _attempt(
         if deadline.expired():
             return failed("timeout", f"the rollout took longer than {timeout:g} s", retryable=True)
         return failed("environment_error", describe(error), retryable=False)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
         # The boundary around environment code: its bug, or its sys.exit(), costs its rollout and not every run.
+        if isinstance(error, asyncio.CancelledError) and was_cancelled():
+            raise
         return failed("environment_error", describe(error), retryable=False)
     exported, lost = state.export()
     return Attempt(
@@ -162,7 +165,9 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
         reason = f"scoring timeout: longer than {timeout:g} s" if bound.expired() else describe(error)
     except (SystemicError, ThreadsHung):
         raise
-    except (Exception, SystemExit) as error:  # the boundary around rubric code, as above
+    except (Exception, SystemExit, asyncio.CancelledError) as error:  # the boundary around rubric code, as above
+        if isinstance(error, asyncio.CancelledError) and was_cancelled():
+            raise
         reason = describe(error)
     return [Score(None, {}, {"*": redactor.text(reason)}) for _ in states]
 
@@ -173,6 +178,11 @@ def describe(error: BaseException) -> str:
     if isinstance(error, EnvironmentFault):
         text = str(error)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_PACKAGE)]
+    frames = [frame for frame in frames if not _is_standard_library(frame.filename)] or frames
     if not frames:
         return text
     return f"{text} (in {frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno})"
+
+
+def _is_standard_library(file: str) -> bool:
+    return file.startswith(_STANDARD_LIBRARY) and "site-packages" not in file

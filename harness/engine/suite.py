@@ -191,8 +191,12 @@ class Suite:
 
 def _sources(runs: Sequence[Prepared]) -> dict[Path, str]:
     """The files of the environments, each with the name of a run that it belongs to."""
-    found = [(run.resolved.found, run.progress.name) for run in runs]
-    return {path: name for facts, name in found if facts is not None for path in facts.source_files}
+    names: dict[Path, str] = {}
+    for run in runs:
+        found = run.resolved.found
+        files = run.environment.source_files if found is None else (*found.source_files, *run.environment.source_files)
+        names.update(dict.fromkeys(files, run.progress.name))
+    return names
 
 
 def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:

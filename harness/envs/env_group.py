@@ -9,6 +9,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Unpack, cast, overload
 
 from harness.envs.environment import Environment
@@ -35,7 +36,8 @@ class EnvGroup(Environment):
     Args:
         envs: At least one, in the order of their rows.
         env_names: What tables call them, as many as `envs`; by default their ids, else `env_0`, `env_1`, …
-        **options: See `EnvOptions`; no dataset, rubric or message type, which are the environments' own.
+        **options: Of `EnvOptions` only `sampling_args`, `max_workers`, `env_id` and `env_args`: the others are the
+            environments' own.
 
     Raises:
         EnvironmentFault: no environments, names that clash or hold a `/`, or environments of which some ask with
@@ -48,7 +50,7 @@ class EnvGroup(Environment):
         self.envs = list(envs)
         self.env_names = _names(self.envs, env_names)
         self.env_map = dict(zip(self.env_names, self.envs, strict=True))
-        for name in ("dataset", "eval_dataset", "rubric", "message_type", "system_prompt", "few_shot"):
+        for name in sorted(EnvOptions.__annotations__.keys() - {"sampling_args", "max_workers", "env_id", "env_args"}):
             if options.get(name) is not None:
                 raise EnvironmentFault(f"{type(self).__name__}({name}=…): give it to the environments in the group")
         options["message_type"] = self.envs[0].message_type
@@ -64,6 +66,15 @@ class EnvGroup(Environment):
             EnvironmentFault: there is none.
         """
         return _member(self.env_map, task)[1]
+
+    @property
+    def source_files(self) -> tuple[Path, ...]:
+        """The files of its own code and of every environment in it."""
+        return tuple(dict.fromkeys([*self._files, *(file for env in self.envs for file in env.source_files)]))
+
+    @source_files.setter
+    def source_files(self, files: tuple[Path, ...]) -> None:
+        self._files = files
 
     async def play(self, state: State) -> None:
         """Let the row's environment play the whole rollout, its own clean-up included."""

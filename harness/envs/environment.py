@@ -9,8 +9,10 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Unpack, cast
 
+from harness.deadline import was_cancelled
 from harness.envs.dataset import Style, Table
 from harness.envs.hooks import hooks_of
 from harness.envs.options import EnvOptions, checked, option_fault, unknown_name
@@ -28,7 +30,7 @@ logger = logging.getLogger(__name__)
 _FINAL = ("rollout", "row", "row_count", "teardown")
 """What the engine relies on; a subclass changes what happens inside through hooks."""
 
-_UNSETTABLE = frozenset({"env_id", "env_args", "extra_env_kwargs", "message_type", "parser", "rubric"})
+_UNSETTABLE = frozenset({"env_id", "env_args", "extra_env_kwargs", "message_type", "parser", "rubric", "source_files"})
 """Attributes that a run's settings may not replace after construction: they say what the environment is."""
 
 
@@ -56,6 +58,7 @@ class Environment(ABC):
         given = checked(type(self), options)
         self.env_id = given.get("env_id", "")
         self.env_args: JsonDict = given.get("env_args") or {}
+        self._files: tuple[Path, ...] = ()
         self.extra_env_kwargs: JsonDict = {}
         """What `set_kwargs` has set."""
         self.message_type: MessageType = given.get("message_type", "chat")
@@ -74,6 +77,15 @@ class Environment(ABC):
         for table in self._tables.values():
             if table.is_open:
                 table.check(self._style())
+
+    @property
+    def source_files(self) -> tuple[Path, ...]:
+        """The files of its own code, as far as `load_environment` found them."""
+        return self._files
+
+    @source_files.setter
+    def source_files(self, files: tuple[Path, ...]) -> None:
+        self._files = files
 
     # What is evaluated
 
@@ -195,7 +207,10 @@ class Environment(ABC):
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook(state)
-            except (Exception, SystemExit) as error:  # one hook's bug must not keep the others from running
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                # One hook's bug must not keep the others from running.
+                if isinstance(error, asyncio.CancelledError) and was_cancelled():
+                    raise
                 fault = self._fault(f"@cleanup {hook.name}", error)
                 first = first or fault
         return first
@@ -206,7 +221,9 @@ class Environment(ABC):
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook()
-            except (Exception, SystemExit) as error:  # as in `_clean_up`
+            except (Exception, SystemExit, asyncio.CancelledError) as error:  # as in `_clean_up`
+                if isinstance(error, asyncio.CancelledError) and was_cancelled():
+                    raise
                 self._fault(f"@teardown {hook.name}", error)
 
     def _fault(self, where: str, error: BaseException) -> EnvironmentFault:

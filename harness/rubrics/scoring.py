@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
 
+from harness.deadline import was_cancelled
 from harness.errors import ThreadsHung
 from harness.offload import offload
 from harness.rubrics.functions import ROLLOUT_NAMES, Planned, Value, raised, read, read_group
@@ -28,7 +29,7 @@ class _Call:
         self.index = index
         """Which rollout; None for the group."""
         self.value: Any = None
-        self.error: Exception | SystemExit | None = None
+        self.error: BaseException | None = None
 
 
 class Scoring:
@@ -64,10 +65,8 @@ class Scoring:
         try:
             arguments = self._group_arguments(planned) if index is None else self._arguments(planned, index)
             call.value = planned.function(**arguments)
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # the boundary around reward functions: a failed one is a reason, not an end
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            # The boundary around reward functions: a failed one is a reason, not an end.
             call.error = error
 
     def _calls(self, planned: Planned) -> list[_Call]:
@@ -101,7 +100,9 @@ class Scoring:
                 call.value = await cast("Awaitable[object]", call.value)
             except ThreadsHung:
                 raise
-            except (Exception, SystemExit) as error:  # as in `invoke`
+            except (Exception, SystemExit, asyncio.CancelledError) as error:  # as in `invoke`
+                if isinstance(error, asyncio.CancelledError) and was_cancelled():
+                    raise
                 call.error = error
         name, error = call.planned.name, call.error
         if call.index is not None:

@@ -223,8 +223,9 @@ def test_what_is_no_group_is_refused(envs: Any, names: Any, words: str) -> None:
 
 
 def test_what_belongs_to_the_environments_is_refused_on_the_group() -> None:
-    with pytest.raises(EnvironmentFault, match=r"EnvGroup\(rubric=…\): give it to the environments"):
-        group(rubric=Rubric())
+    for option in ({"rubric": Rubric()}, {"parser": XMLParser(["a"])}, {"tool_defs": [{"type": "function"}]}):
+        with pytest.raises(EnvironmentFault, match=rf"EnvGroup\({next(iter(option))}=…\): give it to the environments"):
+            group(**option)
     with pytest.raises(
         EnvironmentFault, match="task 'other' belongs to no environment of the group; it has sums, talk"
     ):
