@@ -1,10 +1,13 @@
 """Does what a page tells its readers to do, in a folder of its own: the commands in a shell, the Python in an
-interpreter, against `bench serve` on a free port and a stand-in Hub that has `openai/gsm8k`.
+interpreter, against `bench serve` on a free port and a stand-in Hub that has `openai/gsm8k`
+and `openai/openai_humaneval`.
 
-Only what a reader has to choose is replaced: the port, `PATH/test.jsonl`, and the ids of runs."""
+Only what a reader has to choose is replaced: the port, `PATH/test.jsonl` and `PATH/HumanEval.jsonl.gz`, and the ids of
+runs."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -23,6 +26,8 @@ from documented import ROOT, Step
 from hub_repos import Entry, Hub, Repo
 from hub_runs import TOKEN, hub_env
 from hub_server import HubServer
+
+from humaneval.sample import PROBLEMS as PROGRAMS
 
 PATIENCE = 120.0
 """Seconds after which a documented command has gone wrong."""
@@ -56,7 +61,7 @@ def problems() -> list[dict[str, str]]:
 
 
 def stock(hub: Hub) -> None:
-    """Put on `hub` what the documentation takes for granted: an account and `openai/gsm8k`."""
+    """Put on `hub` what the documentation takes for granted: an account and two datasets."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -67,6 +72,12 @@ def stock(hub: Hub) -> None:
     hub.large[data.sha256] = data.data
     hub.repos["openai/gsm8k"] = repo = Repo("openai/gsm8k", private=False)
     repo.add("the questions", {"README.md": Entry(_CARD.encode()), "main/test-00000-of-00001.parquet": data})
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([*PROGRAMS]), buffer)
+    data = Entry(buffer.getvalue(), lfs=True)
+    hub.large[data.sha256] = data.data
+    hub.repos["openai/openai_humaneval"] = repo = Repo("openai/openai_humaneval", private=False)
+    repo.add("the problems", {"README.md": Entry(_CARD.encode()), "main/test-00000-of-00001.parquet": data})
 
 
 class Session:
@@ -147,6 +158,10 @@ class Session:
         text = _ADDRESS.sub(self._url, text)
         if "PATH/test.jsonl" in text:
             text = text.replace("PATH/test.jsonl", str(self._questions()))
+        if "PATH/HumanEval.jsonl.gz" in text:
+            path = self._folder / "HumanEval.jsonl.gz"
+            path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in PROGRAMS).encode()))
+            text = text.replace("PATH/HumanEval.jsonl.gz", str(path))
         return _RUN.sub(lambda match: match["folder"] + self._newest(match["folder"]), text)
 
     def _questions(self) -> Path:

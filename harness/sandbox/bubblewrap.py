@@ -1,0 +1,178 @@
+"""Containment by bubblewrap: Linux namespaces without a daemon. Owns what is visible inside and as whom the program
+runs.
+
+An allow-list: the machine's programs and libraries and the interpreter's own, read-only; a private folder in memory; a
+process table and devices of its own. Nothing else of the machine exists inside, so there is nothing else to hide.
+
+As whom: bubblewrap started by root makes no user namespace, and the warden becomes a user that nobody else is before it
+starts the program. So the kernel's bound on processes holds (it never does for root), and is this run's alone. Started
+by anybody else it makes a user namespace, whose bound on processes is its own since Linux 5.14.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from harness.sandbox.api import Limits
+from harness.sandbox.interpreter import ROOT_FOLDERS, base_interpreter, hidden, package_paths, shown
+from harness.sandbox.orders import WARDEN, Launch, Lifeline
+from harness.sandbox.seccomp import filter_program
+from harness.sandbox.ways import Way
+
+NOBODY = 65534
+PACKAGES = "/opt/packages"
+
+_OWN_THREADS = 3
+"""bubblewrap outside, bubblewrap inside, the warden."""
+
+_FIRST_UID, _LAST_UID = 1_900_000_000, 1_999_999_999
+"""Far from what accounts, containers and systemd use."""
+
+
+class Bubblewrap(Way):
+    """See the module.
+
+    Args:
+        program: Path of `bwrap`.
+        packages: Installed packages that programs may import, beside the standard library.
+
+    Raises:
+        EnvironmentFault: a package is not installed.
+    """
+
+    def __init__(self, program: str, packages: Sequence[str] = ()) -> None:
+        self._program = program
+        self._packages = package_paths(packages)
+        self._uids = _spare_uids() if os.geteuid() == 0 else None
+
+    @property
+    def name(self) -> str:
+        """See `Sandbox`."""
+        return "bubblewrap"
+
+    @contextmanager
+    def launch(self, limits: Limits) -> Generator[Launch, None, None]:
+        """See `Way`."""
+        python = base_interpreter()
+        read_end, write_end = os.pipe()
+        lifeline = Lifeline()
+        try:
+            os.write(write_end, filter_program())
+        finally:
+            os.close(write_end)
+        uid = random.SystemRandom().randrange(*self._uids) if self._uids else None
+        rlimits: dict[str, int] = {}
+        if uid is not None:
+            rlimits["NPROC"] = limits.processes + 1  # the warden is the same user
+        elif _counts_by_namespace():
+            rlimits["NPROC"] = limits.processes + 2  # and here bubblewrap inside is, too
+        seccomp = ("--seccomp", str(read_end)) if filter_program() else ()
+        try:
+            yield Launch(
+                command=(self._program, *self._rights(), *seccomp, *self._view(limits), "--", python, *WARDEN),
+                python=python,
+                base="/tmp",
+                env=_environment(python, bool(self._packages)),
+                pass_fds=(read_end, lifeline.read_end),
+                order={"uid": uid, "strict": True},
+                rlimits=rlimits,
+                own_threads=_OWN_THREADS,
+                has_init=True,
+                lifeline=lifeline,
+            )
+        finally:
+            os.close(read_end)
+            lifeline.cut()
+
+    def _rights(self) -> list[str]:
+        options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+        options += ["--hostname", "sandbox", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+        if self._uids:
+            return [*options, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        return ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), *options]
+
+    def _view(self, limits: Limits) -> list[str]:
+        """The file system inside, in the order in which it is put together."""
+        options: list[str] = []
+        made: set[str] = set()
+
+        def place(path: str, *operation: str) -> None:
+            for parent in reversed(PurePosixPath(path).parents[:-1]):
+                if str(parent) not in made:
+                    made.add(str(parent))
+                    options.extend(("--perms", "0755", "--dir", str(parent)))
+            options.extend((*operation, path))
+
+        paths = shown()
+        for path in paths:
+            place(path, "--ro-bind", path)
+            made.add(path)
+        for path in ROOT_FOLDERS:
+            if Path(path).is_symlink():
+                options += ["--symlink", os.readlink(path), path]
+            elif Path(path).is_dir():
+                options += ["--ro-bind", path, path]
+        for path in hidden(paths):
+            options += ["--perms", "0755", "--size", "4096", "--tmpfs", path, "--remount-ro", path]
+        for name, path in self._packages.items():
+            place(f"{PACKAGES}/{name}", "--ro-bind", path)
+        shared = max(1 << 20, (limits.disk_mb << 20) // 8)
+        private = max(1 << 20, (limits.disk_mb << 20) - shared)
+        options += ["--proc", "/proc", "--dev", "/dev"]
+        options += ["--perms", "1777", "--size", str(shared), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
+        options += ["--perms", "1777", "--size", str(private), "--tmpfs", "/tmp", "--remount-ro", "/"]
+        return [*options, "--chdir", "/tmp"]
+
+
+def _environment(python: str, has_packages: bool) -> dict[str, str]:
+    return {
+        **program_environment("/tmp"),
+        "PATH": f"{os.path.dirname(python)}:/usr/local/bin:/usr/bin:/bin",
+        **({"PYTHONPATH": PACKAGES} if has_packages else {}),
+    }
+
+
+def program_environment(base: str) -> dict[str, str]:
+    """All that a program finds in its environment, but for PATH.
+
+    Args:
+        base: The private folder.
+    """
+    return {
+        "HOME": f"{base}/work",
+        "TMPDIR": base,
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "LANG": "C.UTF-8",
+        "PYTHONHASHSEED": "0",  # the same program does the same twice
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # numeric libraries start a thread a processor, each with buffers, and run into the bounds on both
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
+
+
+def _spare_uids() -> tuple[int, int] | None:
+    """User ids that root can become and that nobody has; None inside a container that has too few of them."""
+    try:
+        rows = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    except OSError:
+        return None
+    for first, _, count in rows:
+        if first <= _FIRST_UID and first + count > _LAST_UID:
+            return _FIRST_UID, _LAST_UID
+        if first <= 60_000 and first + count > 61_000:
+            return 60_000, 61_000  # the map of an unprivileged container: above accounts, below systemd's
+    return None
+
+
+def _counts_by_namespace() -> bool:
+    """Whether the kernel counts processes for each user namespace; before, it counted all of a user's."""
+    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return found is not None and (int(found[1]), int(found[2])) >= (5, 14)

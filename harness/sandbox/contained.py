@@ -1,0 +1,300 @@
+"""A contained process, from its first byte to the last of its tree. Owns what the three ways share: the start, the
+watch over what only a tree as a whole can exceed, the kill, and the reading of how it ended. How a process is contained
+is each way's own, what it is told is in `orders`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Sequence
+
+from harness.errors import SandboxError
+from harness.sandbox import tree
+from harness.sandbox.api import Files, Limits, Outcome, Result
+from harness.sandbox.orders import Launch, encode_order
+from harness.sandbox.wire import Wire
+from harness.types import JsonDict
+
+LOOK_SECONDS = 0.05
+"""Between two looks at a tree: what it may take too much of lasts no longer than this."""
+
+GRACE_SECONDS = 2.0
+"""The warden ends a program whose time is up; this much later it is done from outside."""
+
+MAX_INODES = 100_000
+"""Files in the private folder: empty ones cost kernel memory that its size does not bound."""
+
+
+class Contained:
+    """One process in its sandbox. Everything happens on the loop; nothing blocks it.
+
+    Args:
+        name: The way's, for messages.
+        launch: How it starts.
+        limits: What it may use.
+        holds_back: See `Wire`.
+    """
+
+    def __init__(self, name: str, launch: Launch, limits: Limits, holds_back: bool = False) -> None:
+        self._name = name
+        self._launch = launch
+        self._limits = limits
+        self._nonce = secrets.token_hex(16)
+        self.wire = Wire(self._nonce, limits.output_bytes, holds_back, self._changed)
+        self._waiters: list[asyncio.Future[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._reason: Outcome | None = None
+        self._began = self._ended = 0.0
+        self._cpu: float | None = None
+        self._init: int | None = None
+        """A handle of the init inside, where there is one."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the program lives, as far as is known here."""
+        return self.wire.exit_code is None and not self._final
+
+    @property
+    def _started(self) -> bool:
+        return any("started" in report for report in self.wire.reports.seen)
+
+    @property
+    def _final(self) -> JsonDict:
+        none: JsonDict = {}
+        return next((report for report in self.wire.reports.seen if "wall" in report), none)
+
+    async def start(self, files: Files, argv: Sequence[str]) -> None:
+        """Start the program; returns when it runs.
+
+        Raises:
+            SandboxError: it does not.
+        """
+        order = encode_order(self._launch, files, argv, self._limits, self._nonce)
+        # Killed before it has taken hold of what it starts, a sandbox program leaves it behind. So it is let finish.
+        starting = asyncio.ensure_future(self._start(order))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(GRACE_SECONDS):
+                    await starting
+            raise
+
+    async def _start(self, order: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        self._began = time.monotonic()
+        try:
+            await loop.subprocess_exec(
+                lambda: self.wire,
+                *self._launch.command,
+                env=dict(self._launch.outer_env),
+                pass_fds=self._launch.pass_fds,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SandboxError(f"{self._name}: {self._launch.command[0]} cannot be started: {error}") from error
+        try:
+            async with asyncio.timeout(self._launch.start_seconds):
+                await self._hold_init()
+                self.wire.write(order)
+                while not self._started and not self.wire.is_over:
+                    self._refuse_failed()
+                    await self.changed()
+        except TimeoutError:
+            raise SandboxError(f"{self._name} did not come up in {self._launch.start_seconds:g} s") from None
+        self._refuse_failed()
+        if not self._started:
+            said = " ".join(self.wire.stderr.text.split())[-500:] or "it said nothing"
+            raise SandboxError(f"{self._name} failed with exit code {self.wire.exit_code}: {said}")
+        self._began = time.monotonic()
+        self._look()
+
+    async def _hold_init(self) -> None:
+        """Take hold of the init inside, which waits for its order and so is sure to be there."""
+        transport = self.wire.transport
+        while self._launch.has_init and self.wire.exit_code is None and transport is not None:
+            used = tree.usage(transport.get_pid())
+            if used is not None and len(used.pids) > 1:
+                with contextlib.suppress(OSError):  # it has just failed
+                    self._init = os.pidfd_open(used.pids[1])
+                return
+            await asyncio.sleep(0.001)
+
+    def _refuse_failed(self) -> None:
+        for report in self.wire.reports.seen:
+            if "failed" in report:
+                raise SandboxError(f"{self._name}: the program cannot be started: {report['failed']}")
+
+    async def finish(self) -> Result:
+        """Wait for the end of the program, and say how it was."""
+        while not self.wire.is_over:
+            if self.wire.exit_code is not None:
+                await self._close()
+            else:
+                await self.changed()
+        return self.result()
+
+    async def last_words(self) -> None:
+        """If the program has let go of its output, it is most likely ending: give it a moment to say how."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                while self.wire.stdout_ended and self.is_running:
+                    await self.changed()
+
+    async def changed(self) -> None:
+        """Wait until the process says or does something."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def kill(self, reason: Outcome | None = None) -> None:
+        """Kill the whole tree.
+
+        Args:
+            reason: What for, if it is a limit.
+        """
+        if self._reason is None and not self._final:
+            self._reason = reason
+        if self._launch.lifeline is not None:
+            self._launch.lifeline.cut()
+        transport = self.wire.transport
+        if transport is None or self.wire.exit_code is not None:
+            return
+        used = tree.usage(transport.get_pid()) if self._launch.own_threads is not None else None
+        for pid in used.pids[1:] if used is not None else ():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue  # gone, or not ours to kill: the sandbox's own process takes it along
+        with contextlib.suppress(ProcessLookupError):
+            transport.kill()
+
+    async def end(self) -> None:
+        """Whatever happened: kill what lives, wait until it is gone, and let go of everything."""
+        if self._timer is not None:
+            self._timer.cancel()
+        transport = self.wire.transport
+        if transport is None:
+            return
+        if self.wire.exit_code is None:
+            self.kill()
+        try:
+            async with asyncio.timeout(10.0):
+                while self.wire.exit_code is None:
+                    await self.changed()
+        except TimeoutError:
+            raise SandboxError(f"{self._name}: process {transport.get_pid()} survives being killed") from None
+        finally:
+            if self.wire.exit_code is None:
+                transport.close()
+        await self._close()
+        await self._end_init()
+
+    async def _end_init(self) -> None:
+        """The sandbox program does not wait for what it leaves to the kernel; this does."""
+        handle, self._init = self._init, None
+        if handle is None:
+            return
+        loop = asyncio.get_running_loop()
+        gone = asyncio.Event()
+        loop.add_reader(handle, gone.set)
+        try:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            async with asyncio.timeout(10.0):
+                await gone.wait()
+        except TimeoutError:
+            raise SandboxError(f"{self._name}: the processes inside survive being killed") from None
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+
+    async def _close(self) -> None:
+        """After the process: wait for its last words, but not for somebody who holds its pipes open."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                while not self.wire.is_over:
+                    await self.changed()
+        if self.wire.transport is not None:
+            self.wire.transport.close()
+        while not self.wire.is_over:
+            await self.changed()
+
+    def _changed(self) -> None:
+        if self.wire.exit_code is not None and not self._ended:
+            self._ended = time.monotonic()
+        if (self.wire.stdout.is_flood or self.wire.stderr.is_flood) and self.is_running and self._reason is None:
+            self.kill("output")
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+    def _look(self) -> None:
+        """Look whether the tree keeps its limits, and come back in a moment."""
+        if self.wire.exit_code is not None:
+            return
+        reason = self._overrun()
+        if reason is not None:
+            self.kill(reason)
+        self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+    def _overrun(self) -> Outcome | None:
+        """The limit that the tree exceeds now."""
+        if time.monotonic() - self._began > self._limits.wall_seconds + GRACE_SECONDS:
+            return "timeout"
+        transport, own = self.wire.transport, self._launch.own_threads
+        used = tree.usage(transport.get_pid()) if transport is not None and own is not None else None
+        if used is None or own is None:
+            return None
+        self._cpu = used.cpu_seconds
+        bound = self._limits.memory_mb << 20
+        if used.memory > bound and tree.exact_memory(used.pids) > bound:
+            return "memory"
+        if used.threads - own > self._limits.processes:
+            return "processes"
+        if used.cpu_seconds > self._limits.cpu_seconds + 0.5:  # the sandbox's own start is in it
+            return "cpu"
+        if self._launch.has_init and (tree.files_in(used.pids[-1], self._launch.base) or 0) > MAX_INODES:
+            return "disk"
+        return None
+
+    def result(self) -> Result:
+        """How the program, which has ended, did so."""
+        final, wire = self._final, self.wire
+        outcome: Outcome = self._reason or _outcome(final, self._limits)
+        return Result(
+            exit_code=final.get("code") if outcome == "exited" else None,
+            stdout=wire.stdout.text,
+            stderr=wire.stderr.text,
+            outcome=outcome,
+            wall_seconds=final.get("wall", (self._ended or time.monotonic()) - self._began),
+            cpu_seconds=final.get("cpu", self._cpu),
+            stdout_truncated=wire.stdout.is_truncated,
+            stderr_truncated=wire.stderr.is_truncated,
+            signal=final.get("signal"),
+        )
+
+
+def _outcome(final: JsonDict, limits: Limits) -> Outcome:
+    """How a program ended that was not killed from outside, by the warden's last report; there is none if the program
+    killed the warden, or the sandbox with it."""
+    if final.get("timeout"):
+        return "timeout"
+    if final.get("memory"):
+        return "memory"
+    if "code" in final:
+        return "exited"
+    number = final.get("signal")
+    if number == signal.SIGXCPU or (number == signal.SIGKILL and final["cpu"] >= limits.cpu_seconds):
+        return "cpu"
+    return "disk" if number == signal.SIGXFSZ else "signalled"

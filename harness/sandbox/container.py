@@ -1,0 +1,114 @@
+"""Containment by docker or podman. Owns the engine's command line and the end of the container: the engine's client
+is only a client, so killing it ends nothing.
+
+The limits on memory, processes and network are the engine's; the warden inside keeps the time, so that a container ends
+even if the harness was killed and nobody is left to remove it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+
+from harness.offload import offload
+from harness.sandbox.api import Limits
+from harness.sandbox.bubblewrap import NOBODY, program_environment
+from harness.sandbox.orders import WARDEN, Launch
+from harness.sandbox.ways import Way
+
+IMAGE = "python:3.12-slim"
+"""What programs run in unless the caller names another; it must hold `python3`."""
+
+START_SECONDS = 300.0
+"""The first start may fetch the image."""
+
+REMOVE_SECONDS = 20.0
+
+_KEPT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+"""What the engine's client needs of the harness's environment, beside what is the engine's own. The container gets none
+of it."""
+
+
+def client_environment() -> dict[str, str]:
+    """The environment of the engine's client."""
+    own = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
+    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}
+
+
+class Container(Way):
+    """See the module.
+
+    Args:
+        engine: `docker` or `podman`.
+        program: Path of the engine's client.
+        image: What the program runs in.
+    """
+
+    def __init__(self, engine: str, program: str, image: str = IMAGE) -> None:
+        self._engine = engine
+        self._program = program
+        self._image = image
+
+    @property
+    def name(self) -> str:
+        """See `Sandbox`."""
+        return self._engine
+
+    @contextmanager
+    def launch(self, limits: Limits) -> Generator[Launch, None, None]:
+        """See `Way`."""
+        name = f"bench-{os.getpid()}-{secrets.token_hex(6)}"
+        yield Launch(
+            command=tuple(self._command(name, limits)),
+            python="python3",
+            base="/tmp",
+            env={**program_environment("/tmp"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+            outer_env=client_environment(),
+            order={"container": name, "strict": True},
+            start_seconds=START_SECONDS,
+        )
+
+    async def ended(self, launch: Launch) -> None:
+        """Remove the container, if it is still there. Goes on in its thread if nobody waits for it."""
+        await offload.run(self._remove, str(launch.order["container"]))
+
+    def _remove(self, name: str) -> None:
+        # a session of its own: the Ctrl-C that ends the harness must not end this
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                [self._program, "rm", "--force", name],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=client_environment(),
+                start_new_session=True,
+                timeout=REMOVE_SECONDS,
+            )
+
+    def _command(self, name: str, limits: Limits) -> list[str]:
+        shared = max(1, limits.disk_mb // 8)
+        private = max(1, limits.disk_mb - shared)
+        options: Mapping[str, str] = {
+            "--name": name,
+            "--network": "none",
+            "--cap-drop": "ALL",
+            "--security-opt": "no-new-privileges",
+            "--user": f"{NOBODY}:{NOBODY}",
+            "--hostname": "sandbox",
+            "--ipc": "private",
+            "--log-driver": "none",
+            "--pids-limit": str(limits.processes + 1),
+            "--memory": f"{limits.memory_mb}m",
+            "--memory-swap": f"{limits.memory_mb}m",
+            "--shm-size": f"{shared}m",
+            "--tmpfs": f"/tmp:rw,exec,nosuid,nodev,mode=1777,size={private}m",
+            "--workdir": "/tmp",
+            "--entrypoint": "python3",
+        }
+        command = [self._program, "run", "--rm", "--interactive", "--read-only"]
+        for option, value in options.items():
+            command += [option, value]
+        return [*command, self._image, *WARDEN]

@@ -1,0 +1,268 @@
+"""The program that runs inside a sandbox, before and beside the model's code. Owns what only a process inside can do:
+put the files in place, give up rights, start the program under its resource limits, and report how it ended.
+
+It is never imported by the harness: its source is sent to an interpreter inside, so it uses the standard library alone
+and nothing newer than Python 3.8. It reads its order from stdin, where its own source has come from: eight bytes of
+length, then JSON; what follows on stdin is the program's. Its reports go to stderr behind a nonce that stood in the
+order, which the program never sees: the warden's memory cannot be read (it is not dumpable), and the order is read
+before the program exists.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import time
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+
+
+class Order:
+    """What is to be done.
+
+    Args:
+        text: As `contained.encode_order` writes it.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        fields = json.loads(text)
+        self.nonce: str = fields["nonce"]
+        self.argv: list[str] = fields["argv"]
+        self.env: dict[str, str] = fields["env"]
+        self.base: str = fields["base"]
+        self.files: dict[str, str] = fields["files"]
+        self.rlimits: dict[str, list[int]] = fields["rlimits"]
+        self.wall_seconds: float = fields["wall_seconds"]
+        self.uid: int | None = fields["uid"]
+        self.lifeline: int | None = fields["lifeline"]
+        self.is_strict: bool = fields["strict"]
+        self.sweeps: bool = fields["sweep"]
+        self.in_container: bool = bool(fields["container"])
+
+
+def read_exactly(fd: int, size: int) -> bytes:
+    """The next `size` bytes, and not one more: the rest is the program's."""
+    parts: list[bytes] = []
+    while size:
+        part = os.read(fd, min(size, 1 << 20))
+        if not part:
+            raise SystemExit("the order ends early")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def give_up_rights(order: Order) -> None:
+    """Become the order's user, if it names one, and let nobody read this process or gain rights from it."""
+    if order.uid is not None:
+        os.setgroups([])
+        os.setresgid(order.uid, order.uid, order.uid)
+        os.setresuid(order.uid, order.uid, order.uid)
+    for option, value in ((PR_SET_DUMPABLE, 0), (PR_SET_NO_NEW_PRIVS, 1), (PR_SET_CHILD_SUBREAPER, 1)):
+        prctl(order, option, value)
+
+
+def prctl(order: Order, option: int, value: int) -> None:
+    """Set an attribute of this process that only Linux has."""
+    if sys.platform != "linux":
+        return
+    try:
+        import ctypes
+
+        failed = ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        failed = True
+    if failed and order.is_strict:
+        raise SystemExit(f"prctl({option}, {value}) failed")
+
+
+def put_files(order: Order) -> None:
+    """Make the work folder, fill it, and go there."""
+    work = os.path.join(order.base, "work")
+    os.mkdir(work, 0o700)
+    os.chdir(work)
+    for path, content in order.files.items():
+        folder = os.path.dirname(path)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(content))
+
+
+def limit(order: Order) -> None:
+    """Put this process, about to become the program, under the limits that the kernel keeps."""
+    for name, (soft, hard) in order.rlimits.items():
+        number: int | None = getattr(resource, f"RLIMIT_{name}", None)
+        if number is None:
+            continue
+        top = resource.getrlimit(number)[1]
+        if top != resource.RLIM_INFINITY:
+            soft, hard = min(soft, top), min(hard, top)
+        try:
+            resource.setrlimit(number, (soft, hard))
+        except (ValueError, OSError):
+            if order.is_strict:
+                raise
+
+
+def become_program(order: Order, failed: int) -> None:
+    """In the child: a session of its own, limits, then the program. Never returns."""
+    try:
+        os.setsid()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        limit(order)
+        prctl(order, PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.execvpe(order.argv[0], order.argv, order.env)
+    except BaseException as error:  # whatever it is goes to the warden, which is all that can still report it
+        os.write(failed, str(error).encode("utf-8", "replace")[:500])
+    os._exit(127)
+
+
+def start(order: Order) -> tuple[int, str]:
+    """Start the program; its pid, and why it could not be started."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read_end)
+        become_program(order, write_end)
+    os.close(write_end)
+    reason = b""
+    while True:
+        part = os.read(read_end, 500)
+        if not part:
+            break
+        reason += part
+    os.close(read_end)
+    return pid, reason.decode("utf-8", "replace")
+
+
+def watch(pid: int, order: Order, wake: int) -> int | None:
+    """Wait for the program, for the end of its time, or for the end of the harness; its wait status if it ended."""
+    deadline = time.monotonic() + order.wall_seconds
+    sources = [wake] if order.lifeline is None else [wake, order.lifeline]
+    while True:
+        status = reap(pid)
+        left = deadline - time.monotonic()
+        if status is not None or left <= 0:
+            return status
+        ready = select.select(sources, [], [], left)[0]
+        if order.lifeline in ready:
+            return None  # nobody ever writes to it: the other end is gone
+        if wake in ready:
+            os.read(wake, 512)
+
+
+def reap(pid: int) -> int | None:
+    """Collect all dead children; the program's wait status if it is among them."""
+    found = None
+    while True:
+        try:
+            dead, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if dead == 0:
+            return found
+        if dead == pid:
+            found = status
+
+
+def kill_tree(pid: int) -> None:
+    """Kill the program and everything it has left behind. Orphans come to this process, so it gets them all."""
+    end = time.monotonic() + 5.0
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+        for child in children():
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.002)
+        except ChildProcessError:
+            return
+
+
+def children() -> list[int]:
+    """Direct children of this process, by the list that Linux keeps, or by everybody's parent."""
+    me = os.getpid()
+    try:
+        with open(f"/proc/self/task/{me}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        pass
+    found: list[int] = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat") as file:
+                if int(file.read().rpartition(")")[2].split()[1]) == me:
+                    found.append(int(name))
+    return found
+
+
+def wake_up(number: int, frame: object) -> None:
+    """What the signal of a child's end calls; that it has a handler is what makes it wake the `select` above."""
+
+
+def killed_for_memory() -> int:
+    """How many processes of this container were killed for memory, as far as its control group says."""
+    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        with contextlib.suppress(OSError, ValueError), open(path) as file:
+            for line in file:
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    return 0
+
+
+def main() -> None:
+    """One program, from the order to the report."""
+    reports = os.dup(2)
+    order = Order(read_exactly(0, int.from_bytes(read_exactly(0, 8), "big")))
+
+    def report(fields: dict[str, object]) -> None:
+        os.write(reports, f"\n\x1e{order.nonce} {json.dumps(fields)}\n".encode())
+
+    if order.lifeline is not None:
+        os.set_inheritable(order.lifeline, False)
+    os.umask(0o022)
+    give_up_rights(order)
+    put_files(order)
+    wake, notify = os.pipe()
+    os.set_blocking(notify, False)
+    signal.set_wakeup_fd(notify, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, wake_up)
+    began, memory_kills = time.monotonic(), killed_for_memory() if order.in_container else 0
+    pid, reason = start(order)
+    if reason:
+        report({"failed": reason})
+        return
+    report({"started": True})
+    for fd in (0, 1, 2):  # the program's ends are the only ones, so that closing one is felt outside
+        os.close(fd)
+    status = watch(pid, order, wake)
+    took = time.monotonic() - began
+    if status is None or order.sweeps:
+        kill_tree(pid)
+    if order.sweeps:
+        os.chdir("/")
+        shutil.rmtree(order.base, ignore_errors=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    final: dict[str, object] = {"wall": took, "cpu": used.ru_utime + used.ru_stime, "timeout": status is None}
+    if status is not None and os.WIFEXITED(status):
+        final["code"] = os.WEXITSTATUS(status)
+    elif status is not None:
+        final["signal"] = os.WTERMSIG(status)
+    if order.in_container:
+        final["memory"] = killed_for_memory() > memory_kills
+    report(final)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""The two ends of a contained process's pipes. Owns what is kept of its output, what is dropped, and the warden's
+reports among it; owns no limit of time and kills nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import cast
+
+from harness.types import JsonDict
+
+FLOOD = 8
+"""As many times the bound on output is more than a program says by mistake."""
+
+
+class Kept:
+    """The first bytes of a stream.
+
+    Args:
+        bound: How many.
+    """
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self.data = bytearray()
+        self.seen = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Keep of `chunk` what still fits."""
+        self.seen += len(chunk)
+        if len(self.data) < self.bound:
+            self.data += chunk[: self.bound - len(self.data)]
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether something did not fit."""
+        return self.seen > self.bound
+
+    @property
+    def is_flood(self) -> bool:
+        """Whether it is time to end this."""
+        return self.seen > self.bound * FLOOD
+
+    @property
+    def text(self) -> str:
+        """What was kept; a character that the bound cut in two is left out."""
+        if self.is_truncated:
+            return self.data.decode("utf-8", "replace").removesuffix("�")
+        return self.data.decode("utf-8", "replace")
+
+
+class Reports:
+    """Parts the warden's reports from the program's stderr, in which they stand, each behind the nonce.
+
+    Args:
+        nonce: Known to the warden and to nobody inside.
+    """
+
+    def __init__(self, nonce: str) -> None:
+        self._mark = f"\n\x1e{nonce} ".encode()
+        self._held = b""
+        self.seen: list[JsonDict] = []
+
+    def add(self, chunk: bytes) -> bytes:
+        """Read on; gives back what is the program's own."""
+        data = self._held + chunk
+        own = b""
+        while (at := data.find(self._mark)) >= 0:
+            end = data.find(b"\n", at + len(self._mark))
+            if end < 0:
+                self._held = data[at:]
+                return own + data[:at]
+            self.seen.append(cast(JsonDict, json.loads(data[at + len(self._mark) : end])))
+            own, data = own + data[:at], data[end + 1 :]
+        keep = _overlap(data, self._mark)
+        self._held = data[len(data) - keep :]
+        return own + data[: len(data) - keep]
+
+    def rest(self) -> bytes:
+        """What was held back as the possible beginning of a report, when there is no more to come."""
+        held, self._held = self._held, b""
+        return held
+
+
+def _overlap(data: bytes, mark: bytes) -> int:
+    """How many last bytes of `data` may be the first of `mark`."""
+    return next((size for size in range(min(len(data), len(mark) - 1), 0, -1) if mark.startswith(data[-size:])), 0)
+
+
+class Wire(asyncio.SubprocessProtocol):
+    """What a process says, as it says it.
+
+    Args:
+        nonce: Of the warden's reports.
+        bound: Bytes to keep of each stream.
+        holds_back: Whether a process that says more on stdout than was read waits for its reader, rather than losing
+            what is too much.
+        changed: Called after anything has happened.
+    """
+
+    def __init__(self, nonce: str, bound: int, holds_back: bool, changed: Callable[[], None]) -> None:
+        self.stdout = Kept(bound)
+        self.stderr = Kept(bound)
+        self.reports = Reports(nonce)
+        self.unread = bytearray()
+        """Of stdout, when it holds back."""
+        self.stdout_ended = False
+        self.exit_code: int | None = None
+        """Of the process outside (the sandbox program), once it has ended."""
+        self.is_over = False
+        """The process has ended, and nobody holds its pipes."""
+        self.can_write = True
+        self.transport: asyncio.SubprocessTransport | None = None
+        self._holds_back = holds_back
+        self._paused = False
+        self._changed = changed
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.SubprocessTransport, transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.stderr.add(self.reports.add(data))
+        elif self._holds_back:
+            self.unread += data
+            self._regulate()
+        else:
+            self.stdout.add(data)
+        self._changed()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self.stdout_ended = True
+        elif fd == 2:
+            self.stderr.add(self.reports.rest())
+        else:
+            self.can_write = True  # nothing more will be written, so nobody needs to wait
+        self._changed()
+
+    def process_exited(self) -> None:
+        if self.transport is not None:
+            self.exit_code = self.transport.get_returncode()
+        self._changed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_over = self.stdout_ended = self.can_write = True
+        self._changed()
+
+    def pause_writing(self) -> None:
+        self.can_write = False
+
+    def resume_writing(self) -> None:
+        self.can_write = True
+        self._changed()
+
+    def write(self, data: bytes) -> None:
+        """Send to the process's stdin, if it is open."""
+        pipe = self._pipe(0)
+        if data and pipe is not None and not pipe.is_closing():
+            cast(asyncio.WriteTransport, pipe).write(data)
+
+    def close_stdin(self) -> None:
+        """Nothing more comes."""
+        pipe = self._pipe(0)
+        if pipe is not None:
+            pipe.close()
+
+    def take_line(self) -> bytes | None:
+        """A line of stdout that nobody has read; a part of one that is too long or the last; None when it is still to
+        come."""
+        end = self.unread.find(b"\n") + 1
+        if not end and (self.stdout_ended or len(self.unread) >= self.stdout.bound):
+            end = len(self.unread)
+        elif not end:
+            return None
+        line = bytes(self.unread[:end])
+        del self.unread[:end]
+        self._regulate()
+        return line
+
+    def drop_unread(self) -> None:
+        """Read no more lines; what is there, and what still comes, is kept as far as it fits."""
+        self.stdout.add(bytes(self.unread))
+        self.unread.clear()
+        self._holds_back = False
+        self._regulate()
+
+    def _regulate(self) -> None:
+        full = self._holds_back and len(self.unread) >= self.stdout.bound
+        pipe = self._pipe(1)
+        if full == self._paused or pipe is None or pipe.is_closing():
+            return
+        self._paused = full
+        reader = cast(asyncio.ReadTransport, pipe)
+        reader.pause_reading() if full else reader.resume_reading()
+
+    def _pipe(self, fd: int) -> asyncio.BaseTransport | None:
+        return self.transport.get_pipe_transport(fd) if self.transport is not None else None
