@@ -60,7 +60,9 @@ class Worklist:
         if self._plan.is_group and (any(needs) or _is_stale(recorded, items)):
             # A group that lacks anything is scored anew as a whole: its rewards are about each other.
             needs = [need or self._rescore(recorded, item) for item, need in zip(items, needs, strict=True)]
-            if stage != "generate":
+            # Where scoring is left to a later pass, only a group with members still to be made is put together: one of
+            # them may have a state that no journal can hold, and then the group is scored while that is there.
+            if stage != "generate" or "generate" in needs:
                 group = Group(len(items), lost=needs.count(None))
         introduce = not recorded.has_example(example.key)
         for item, need in zip(items, needs, strict=True):
@@ -71,7 +73,7 @@ class Worklist:
                 generated = _generated(recorded, reader, item)
                 if self._progress is not None:
                     self._progress.usage += generated.usage
-                if stage != "generate":
+                if stage != "generate" or group is not None:
                     yield Todo(item, recorded=generated, group=group)
             elif need is None:
                 self._count(recorded, reader, item)

@@ -228,3 +228,41 @@ def test_what_cannot_be_resumed_is_said_before_anything_starts(
     assert (done.code, done.out) == (2, "")
     assert words in done.said
     assert not (shop.cwd / "outputs").exists()
+
+
+GROUP_OF_OBJECTS = """
+from harness import MultiTurnEnv, Rubric
+
+async def members(states):
+    return [float(len(states))] * len(states)
+
+async def alive(state):
+    return float(state["thing"] is not None)
+
+class Things(MultiTurnEnv):
+    async def setup_state(self, state):
+        state["thing"] = object()
+
+    async def env_response(self, messages, state, **kwargs):
+        return []
+
+    def reference_reply(self, example, messages):
+        return example.answer
+
+def load_environment():
+    rows = [{"question": str(n), "answer": str(n)} for n in range(12)]
+    return Things(dataset=rows, rubric=Rubric([members, alive], [1.0, 1.0], reward_range=(0, 4)), max_turns=1)
+"""
+
+
+def test_a_group_whose_states_no_journal_holds_is_scored_as_a_whole_also_when_scoring_waits(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.environment("things", GROUP_OF_OBJECTS)
+    command = ["run", "things", "-m", "reference/oracle", "-r", "2", "-c", "4", "-N", "--resume", "--json"]
+    first = shop.bench(*command, "-n", "1")
+    grown = shop.bench(*command, "-n", "12")
+    assert grown.run["path"] == first.run["path"]
+    summary = grown.run["summary"]
+    assert (summary["scored"], summary["unscored"], summary["reward"]["mean"]) == (24, {}, 3.0), grown.err
+    journal = (shop.cwd / grown.run["path"] / "journal.jsonl").read_text().splitlines()
+    assert sum('"scored"' in line[:40] for line in journal) == 24, "nobody is scored twice"

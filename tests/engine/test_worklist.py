@@ -151,12 +151,14 @@ def expected(plan: Plan, events: list[tuple[int, int, Event]], *, grouped: bool,
             bases = [story.base for story in members if story.kind is not None]
             if make or rate or (scores and min(scores) < max(bases)):
                 rate = {rollout for rollout, story in enumerate(members) if story.kind == "G" and rollout not in make}
-                if stage != "generate":
+                if stage != "generate" or make:
                     out.groups[index] = len(members) - len(make) - len(rate)
         name = {rollout: f"{index}.{rollout}" for rollout in range(len(members))}
         out.generate |= {name[rollout] for rollout in make if stage != "score"}
-        out.score |= {name[rollout] for rollout in rate if stage != "generate"}
-        out.later |= {name[rollout] for rollout in rate if stage == "generate"}
+        # In a pass that leaves scoring to a later one, a group with members to be made is handed out whole all the same:
+        # if one of them has a state that no journal can hold, it is scored at once.
+        now = stage != "generate" or index in out.groups
+        (out.score if now else out.later).update(name[rollout] for rollout in rate)
         out.left |= {name[rollout] for rollout in name.keys() - make - rate}
     return out
 
