@@ -155,7 +155,7 @@ def expected(plan: Plan, events: list[tuple[int, int, Event]], *, grouped: bool,
                     out.groups[index] = len(members) - len(make) - len(rate)
         name = {rollout: f"{index}.{rollout}" for rollout in range(len(members))}
         out.generate |= {name[rollout] for rollout in make if stage != "score"}
-        # In a pass that leaves scoring to a later one, a group with members to be made is handed out whole all the same:
+        # In a pass that leaves scoring to a later one, a group with members to be made is handed out whole, too:
         # if one of them has a state that no journal can hold, it is scored at once.
         now = stage != "generate" or index in out.groups
         (out.score if now else out.later).update(name[rollout] for rollout in rate)

@@ -1,9 +1,8 @@
 """Does what a page tells its readers to do, in a folder of its own: the commands in a shell, the Python in an
-interpreter, against `bench serve` on a free port and a stand-in Hub that has `openai/gsm8k`
-and `openai/openai_humaneval`.
+interpreter, against `bench serve` on a free port and a stand-in Hub that has the datasets of the documentation.
+A page that installs something gets a virtual environment of its own, which sees what is installed here.
 
-Only what a reader has to choose is replaced: the port, `PATH/test.jsonl` and `PATH/HumanEval.jsonl.gz`, and the ids of
-runs."""
+Only what a reader has to choose is replaced: the port, the files in `PATH/`, and the ids of runs."""
 
 from __future__ import annotations
 
@@ -16,11 +15,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from documented import ROOT, Step
 from hub_repos import Entry, Hub, Repo
@@ -34,6 +34,8 @@ PATIENCE = 120.0
 
 QUESTIONS = ROOT.parent / "shared" / "data" / "gsm8k" / "test.jsonl"
 """The 1,319 questions, which are not part of the repository."""
+
+MATHEMATICS = [{"problem": "What is $1 + 1$?", "answer": "2", "solution": "\\boxed{2}"}]
 
 ACCOUNT, ORGANISATION = "you", "my-org"
 """Who pushes, in the documentation."""
@@ -61,23 +63,30 @@ def problems() -> list[dict[str, str]]:
 
 
 def stock(hub: Hub) -> None:
-    """Put on `hub` what the documentation takes for granted: an account and two datasets."""
+    """Put on `hub` what the documentation takes for granted: an account and the datasets that environments read."""
+    hub.account(TOKEN, ACCOUNT, orgs=(ORGANISATION,))
+    _put(hub, "openai/gsm8k", problems())
+    _put(hub, "openai/openai_humaneval", [*PROGRAMS])
+    _put(hub, "HuggingFaceH4/MATH-500", MATHEMATICS)
+    question = {"question": "Which is the femur?", "choices": ["arm", "thigh", "skull", "hand"], "answer": 1}
+    _put(hub, "cais/mmlu", [{**question, "subject": "anatomy"}], config="anatomy")
+    gated = {"Question": "Which is the femur?", "Correct Answer": "thigh", "Record ID": "r1"}
+    gated |= {f"Incorrect Answer {number}": word for number, word in enumerate(("arm", "skull", "hand"), 1)}
+    gated |= {"High-level domain": "Biology", "Subdomain": "Anatomy"}
+    _put(hub, "Idavidrein/gpqa", [gated], config="gpqa_diamond", split="train")
+
+
+def _put(hub: Hub, name: str, rows: list[dict[str, Any]], config: str = "main", split: str = "test") -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(problems()), buffer)
-    data = Entry(buffer.getvalue(), lfs=True)
-    hub.account(TOKEN, ACCOUNT, orgs=(ORGANISATION,))
-    hub.large[data.sha256] = data.data
-    hub.repos["openai/gsm8k"] = repo = Repo("openai/gsm8k", private=False)
-    repo.add("the questions", {"README.md": Entry(_CARD.encode()), "main/test-00000-of-00001.parquet": data})
-    buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([*PROGRAMS]), buffer)
+    pq.write_table(pa.Table.from_pylist(rows), buffer)
     data = Entry(buffer.getvalue(), lfs=True)
     hub.large[data.sha256] = data.data
-    hub.repos["openai/openai_humaneval"] = repo = Repo("openai/openai_humaneval", private=False)
-    repo.add("the problems", {"README.md": Entry(_CARD.encode()), "main/test-00000-of-00001.parquet": data})
+    hub.repos[name] = repo = Repo(name, private=False)
+    card = _CARD.replace("main", config).replace("test", split)
+    repo.add("the rows", {"README.md": Entry(card.encode()), f"{config}/{split}-00000-of-00001.parquet": data})
 
 
 class Session:
@@ -86,9 +95,11 @@ class Session:
     Args:
         folder: Where the reader works; made if missing.
         hub: A stand-in Hub, stocked.
+        installs: Whether the page installs something.
     """
 
-    def __init__(self, folder: Path, hub: HubServer) -> None:
+    def __init__(self, folder: Path, hub: HubServer, *, installs: bool = False) -> None:
+        self._python = _own_python(folder / "venv") if installs else Path(sys.executable)
         self.cwd = folder / "work"
         shutil.copytree(ROOT / "configs", self.cwd / "configs")
         self._folder = folder
@@ -118,7 +129,7 @@ class Session:
         if step.kind == "file":
             (self.cwd / step.name).write_text(step.text + "\n")
         elif step.kind == "python":
-            self._run(step, [sys.executable, "-c", self._adapt(step.text)])
+            self._run(step, [str(self._python), "-c", self._adapt(step.text)])
         elif step.text.startswith("bench serve"):
             words = self._adapt(step.text).split(" ", 2)[2]
             self._url = self._serve(shlex.split(re.sub(r"--port 80\d\d", "", words)))
@@ -130,8 +141,9 @@ class Session:
         environ = hub_env(self._hub, self._folder / "hf")
         for name in ("COLUMNS", "PRIME_API_KEY", "OPENAI_API_KEY", "FORCE_COLOR"):
             environ.pop(name, None)
-        path = os.pathsep.join([str(Path(sys.executable).parent), environ["PATH"]])
-        return {**environ, "PATH": path, "PYTHONPATH": str(self.cwd), "NO_COLOR": "1"}
+        path = os.pathsep.join([str(self._python.parent), str(Path(sys.executable).parent), environ["PATH"]])
+        offline = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}  # pip reads this 0 as --no-build-isolation
+        return {**environ, **offline, "PATH": path, "PYTHONPATH": str(self.cwd), "NO_COLOR": "1"}
 
     def type(self, text: str) -> subprocess.CompletedProcess[str]:
         """Type a command, as a page has it, whatever comes of it."""
@@ -158,10 +170,12 @@ class Session:
         text = _ADDRESS.sub(self._url, text)
         if "PATH/test.jsonl" in text:
             text = text.replace("PATH/test.jsonl", str(self._questions()))
-        if "PATH/HumanEval.jsonl.gz" in text:
-            path = self._folder / "HumanEval.jsonl.gz"
-            path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in PROGRAMS).encode()))
-            text = text.replace("PATH/HumanEval.jsonl.gz", str(path))
+        for name, rows in (("math.jsonl", MATHEMATICS), ("HumanEval.jsonl.gz", PROGRAMS)):
+            if f"PATH/{name}" in text:
+                data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+                path = self._folder / name
+                path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+                text = text.replace(f"PATH/{name}", str(path))
         return _RUN.sub(lambda match: match["folder"] + self._newest(match["folder"]), text)
 
     def _questions(self) -> Path:
@@ -197,3 +211,14 @@ def shape(line: str) -> str:
     line = _RUN.sub(lambda match: f"{match['folder']}ID", line)
     line = re.sub(r"\d[\d.,]*[kM]?", "#", line)
     return " ".join(re.sub(r"─+", "─", line).split())
+
+
+def _own_python(venv: Path) -> Path:
+    """The interpreter of a new virtual environment that has bench as a dependency has it, and its command."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, timeout=PATIENCE)
+    [packages] = venv.glob("lib/python*/site-packages")
+    (packages / "bench.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    python, command = venv / "bin" / "python", venv / "bin" / "bench"
+    command.write_text(f"#!{python}\nimport sys\nfrom harness.cli.main import main\nsys.exit(main())\n")
+    command.chmod(0o755)
+    return python
