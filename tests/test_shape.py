@@ -28,6 +28,9 @@ RANKS = {
 SIBLINGS = {("rubrics", "parsers"), ("envs", "rubrics"), ("envs", "parsers")}
 """Rank-2 packages that may use one another."""
 
+RUNS_CODE = {"harness/sandbox/repl.py": {"eval", "exec"}}
+"""The interpreter that a model talks to: it only ever runs inside a sandbox."""
+
 MODULE_LINES = 400
 FUNCTION_LINES = 50
 PARAMETERS = 7
@@ -139,7 +142,7 @@ def test_heavy_packages_are_imported_late(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_nothing_unsafe_or_untidy(path: Path) -> None:
-    banned_calls = {"eval", "exec", "gather", "create_task"}
+    banned_calls = {"eval", "exec", "gather", "create_task"} - RUNS_CODE.get(name_of(path), set())
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             for target in imported(node):

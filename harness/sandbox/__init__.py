@@ -12,6 +12,9 @@ orders      what the sandbox and the warden in it are told
 wire        the two ends of its pipes, bounded
 tree        what a process tree uses, from /proc
 seccomp     the system calls that are refused inside bubblewrap
+workbench   a shell and an interpreter for one conversation, kept between calls
+attendant   the program inside that keeps them apart
+repl        the interpreter's loop
 warden      the program that runs inside, before and beside the model's code
 """
 

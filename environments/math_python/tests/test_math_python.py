@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -146,16 +147,24 @@ def test_a_fork_or_a_thread_of_the_code_does_not_answer_for_it() -> None:
 
 def test_there_is_no_network_and_none_of_our_files_and_variables() -> None:
     os.environ["MATH_PYTHON_SECRET"] = "secret"
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    connect = f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 5).recv(2)"
     try:
+        with socket.create_connection(("127.0.0.1", port), 5):  # from outside of the sandbox it is there
+            listener.accept()[0].close()
         out = told(
             "import os\n'MATH_PYTHON_SECRET' in os.environ",
-            "import socket\nsocket.create_connection(('1.1.1.1', 53), 1)",
+            connect,
             f"import os\nos.path.exists({__file__!r})",
         )
     finally:
         del os.environ["MATH_PYTHON_SECRET"]
+        listener.setblocking(False)
+        with listener, pytest.raises(BlockingIOError):  # nobody else came
+            listener.accept()
     assert out[0] == "False"
-    assert "OSError" in out[1] or "Error" in out[1].splitlines()[-1]
+    assert out[1].splitlines()[-1].startswith(("ConnectionRefusedError", "OSError: [Errno 101]", "PermissionError"))
     assert out[2] == "False"
 
 
@@ -197,7 +206,7 @@ def descendants() -> list[int]:
     found: list[int] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if b"repl.py" in path.read_bytes():
+            if b"closefd=False).readline()))" in path.read_bytes():
                 found.append(int(path.parent.name))
         except OSError:  # ended meanwhile
             continue
