@@ -8,6 +8,7 @@
     │   ├── EnvironmentNotFound    no such environment (says how to install it)
     │   ├── EnvironmentLoadError   importing or constructing it failed
     │   ├── SandboxMissing         it needs a sandbox and there is none (says what to install)
+    │   ├── ToolServerError        a server of its tools did not start, died or fell silent: another try may do
     │   └── ThreadsHung            too many calls of its blocking code never return: the run stops
     ├── ModelError                 one model call failed for good; `retryable` says whether time may heal it
     │   ├── ContextLengthError     the prompt no longer fits: a property of the model, not a fault
@@ -55,6 +56,9 @@ class ResumeRefused(UsageError):
 class EnvironmentFault(HarnessError):
     """An environment's own code raised or broke its contract."""
 
+    retryable: bool = False
+    """Whether the same rollout may succeed if it is made again at once (`--max-retries`)."""
+
 
 class EnvironmentNotFound(EnvironmentFault):
     """No installed module or distribution answers to the environment's name."""
@@ -70,6 +74,12 @@ class SandboxMissing(EnvironmentFault):
     """Model-written code is to run, and nothing on this machine can contain it."""
 
     exit_code = 2
+
+
+class ToolServerError(EnvironmentFault):
+    """A server of an environment's tools did not start, died or did not answer; it is opened anew for the next try."""
+
+    retryable = True
 
 
 class ThreadsHung(EnvironmentFault):

@@ -104,7 +104,6 @@ async def _attempt(
 ) -> Attempt:
     state = State.begin(item.example, item.rollout_index, meter.model, sampling_args)
     started_at, started = time.time(), time.monotonic()
-
     deadline = Deadline(timeout)
 
     def timing() -> Timing:
@@ -135,7 +134,8 @@ async def _attempt(
         # The boundary around environment code: its bug, or its sys.exit(), costs its rollout and not every run.
         if isinstance(error, asyncio.CancelledError) and was_cancelled():
             raise
-        return failed("environment_error", describe(error), retryable=False)
+        may_heal = isinstance(error, EnvironmentFault) and error.retryable
+        return failed("environment_error", describe(error), retryable=may_heal)
     exported, lost = state.export()
     return Attempt(
         state,

@@ -16,7 +16,7 @@ from harness.errors import EnvironmentFault
 from harness.offload import offload
 from harness.state import State
 from harness.tools.mcp import ServerSettings, ServerTool, check_installed, read_servers, tool_name
-from harness.tools.mcp_host import MCPHost, MCPSession
+from harness.tools.mcp_host import Limits, MCPHost, MCPSession
 from harness.types import Chat, JsonDict, Message
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,9 @@ class MCPEnv(ToolEnv):
         prefix_tools: Whether models call a tool `server_tool`. Without it, two servers may not offer tools of one name.
         allowed_tools: The tools that are offered, by the name that models call them; all by default. Naming them also
             gives each a metric of its own.
-        startup_timeout: Seconds that one server may take to be open.
+        startup_timeout: Seconds that one server may take to be open. Only as many as there are cores start at once;
+            waiting for a turn counts neither here nor as time of the rollout.
+        call_timeout: Seconds that one call of a server's tool may take; the rollout fails after them.
         **options: See `ToolEnv`; Python functions in `tools` are offered as well.
 
     Raises:
@@ -55,6 +57,7 @@ class MCPEnv(ToolEnv):
         prefix_tools: bool = False,
         allowed_tools: Sequence[str] | None = None,
         startup_timeout: float = 30.0,
+        call_timeout: float = 300.0,
         **options: Any,
     ) -> None:
         where = type(self).__name__
@@ -62,8 +65,9 @@ class MCPEnv(ToolEnv):
             raise EnvironmentFault(f"{where}(scope=…) must be 'rollout' or 'shared', not {scope!r}")
         if isinstance(allowed_tools, str):
             raise EnvironmentFault(f"{where}(allowed_tools=…) must be a list of names, not {allowed_tools!r}")
-        if not startup_timeout > 0:
-            raise EnvironmentFault(f"{where}(startup_timeout=…) must be above 0, not {startup_timeout!r}")
+        for option, seconds in (("startup_timeout", startup_timeout), ("call_timeout", call_timeout)):
+            if not seconds > 0:
+                raise EnvironmentFault(f"{where}({option}=…) must be above 0, not {seconds!r}")
         servers = read_servers(mcp_servers)
         check_installed()
         super().__init__(**options)
@@ -72,7 +76,7 @@ class MCPEnv(ToolEnv):
         self._allowed = None if allowed_tools is None else tuple(allowed_tools)
         self._sessions: dict[str, MCPSession] = {}
         self._shared: MCPSession | None = None
-        self._host = MCPHost(servers, startup_timeout)
+        self._host = MCPHost(servers, Limits(startup_timeout, call_timeout))
         weakref.finalize(self, self._host.close, CLOSE_SECONDS)  # for whoever never calls teardown
         for name in self._allowed or ():
             self._count_calls(name)
@@ -100,7 +104,7 @@ class MCPEnv(ToolEnv):
 
         Raises:
             ToolCallError: the tool failed, or refused its arguments.
-            EnvironmentFault: the server failed, or the rollout is over.
+            EnvironmentFault: the server failed or did not answer in time, or the rollout is over.
         """
         if tool_name in self.tool_map:
             return await super().call_tool(tool_name, tool_args, tool_call_id, **kwargs)
@@ -117,7 +121,7 @@ class MCPEnv(ToolEnv):
     async def close_mcp_session(self, state: State) -> None:
         """Close the rollout's servers, after every other `@cleanup` method."""
         session = self._sessions.pop(state["trajectory_id"], None)
-        if session is None or session is self._shared:
+        if session is None or session is self._shared or session in self._sessions.values():
             return
         session.leave()
         try:
@@ -134,11 +138,12 @@ class MCPEnv(ToolEnv):
             logger.warning("%s: an MCP server is not closed after %g s", type(self).__name__, CLOSE_SECONDS)
 
     def _session(self) -> MCPSession:
-        """A session of the rollout's own, or the one that all share; one that failed is replaced."""
+        """A session of the rollout's own, or the one that all share. One that failed is replaced, and closed by the
+        last rollout that still has it: what failed one call may yet answer another."""
         if self._scope == "rollout":
             return self._host.open()
         if self._shared is None or self._shared.is_broken:
-            if self._shared is not None:
+            if self._shared is not None and self._shared not in self._sessions.values():
                 self._shared.leave()
             self._shared = self._host.open()
         return self._shared

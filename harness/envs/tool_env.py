@@ -103,14 +103,15 @@ class ToolEnv(MultiTurnEnv):
         Raises:
             EnvironmentFault: there is no such tool.
         """
+        wanted = tool.name if isinstance(tool, Tool) else tool
         for name, known in self._tool_map.items():
-            if tool in (name, known, known.function):
+            if wanted in (name, known.function):
                 del self._tool_map[name]
                 self._counts.drop(_counter_name(name))
                 self.tool_defs = [kept.definition for kept in self._tool_map.values()]
                 return
         raise EnvironmentFault(
-            f"{type(self).__name__}.remove_tool: there is no tool {getattr(tool, '__name__', tool)!r}"
+            f"{type(self).__name__}.remove_tool: there is no tool {getattr(wanted, '__name__', wanted)!r}"
         )
 
     def _bind_hooks(self) -> None:
@@ -200,7 +201,10 @@ class ToolEnv(MultiTurnEnv):
         offered = _offered(state, self._tool_map)
         if name not in offered:
             raise unknown_tool(name, offered)
-        return parse_arguments(name, written)
+        arguments = parse_arguments(name, written)
+        if name in self._tool_map:
+            self._tool_map[name].refuse_hidden(arguments)  # before anything fills them in
+        return arguments
 
     async def _complete(self, name: str, arguments: JsonDict, messages: Messages, state: State) -> JsonDict:
         """Fill in what the model does not know of."""

@@ -263,8 +263,13 @@ def _judges(summary: Summary) -> list[str]:
         return []
     tokens = f"{numerals.tokens(usage, usage.input_tokens)} + {numerals.tokens(usage, usage.output_tokens)} tokens"
     cost = "cost unknown" if usage.cost is None else _dollars(usage.cost)
-    replies = "reply" if usage.requests == 1 else "replies"
-    return [f"judge: {numerals.count(usage.requests)} {replies}, {tokens}, {cost}"]
+    if usage.cost is not None and summary.judge_unpriced:
+        cost = f"at least {cost} ({_replies(summary.judge_unpriced)} of unknown cost)"
+    return [f"judge: {_replies(usage.requests)}, {tokens}, {cost}"]
+
+
+def _replies(number: int) -> str:
+    return f"{numerals.count(number)} {'reply' if number == 1 else 'replies'}"
 
 
 def _missing(summary: Summary) -> list[str]:

@@ -18,6 +18,7 @@ from harness.parsers.parser import Parser, identity
 from harness.parsers.xml import XMLParser
 from harness.rubrics.functions import RewardFunc
 from harness.rubrics.math_pool import math_pool
+from harness.rubrics.math_text import squeezed
 from harness.rubrics.rubric import Rubric
 from harness.types import Prompt
 
@@ -142,7 +143,7 @@ def require_math_verify(who: str) -> None:
 
 
 async def _verify(answer: str, gold: str, cpu_seconds: float) -> bool:
-    if "".join(answer.split()) == "".join(gold.split()):
+    if squeezed(answer) == squeezed(gold):
         return True
     if len(gold) > LONGEST_GOLD:
         raise VerificationError(f"the expected answer has {len(gold)} letters; at most {LONGEST_GOLD} can be compared")

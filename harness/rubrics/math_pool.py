@@ -65,7 +65,7 @@ class _Process:
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         self._popen = subprocess.Popen(
             # -P: beside the program lie modules whose names the standard library needs
-            [sys.executable, "-P", str(PROGRAM)],
+            [sys.executable, "-P", str(PROGRAM), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,5 +1,5 @@
 r"""The program that compares mathematical answers, run as a child process. Owns what counts as equal; owns no policy of
-retries, no scheduling, and imports nothing of the harness.
+retries and no scheduling. Of the harness it loads one file, `math_text`, which says what of a text's spelling matters.
 
 It reads one JSON object a line from standard input (`id`, `answer`, `gold`, `cpu_seconds`) and writes one a line to
 standard output: `{"ready": …}` first, then `{"id", "right"}` for every request. The process that was started only
@@ -7,28 +7,45 @@ forks: its child does the work, and a check that uses up its CPU time ends that 
 `{"died": <signal>}` before the next child goes on. So a cut check costs a fork, not a second of imports, and time is
 the process's own: waiting for a busy machine costs nothing.
 
+Whoever started it may be killed at any time. On Linux the kernel then ends both processes, and everywhere the child
+ends itself when its input closes, so nobody computes for nobody.
+
 Reading is by grammar (latex2sympy), never by evaluating text as Python. What is not read as mathematics is compared as
 text.
 """
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
 import json
 import math
 import os
 import re
 import resource
+import select
 import signal
 import sys
-import unicodedata
+import threading
 from collections.abc import Callable
-from typing import Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING or __name__ != "__main__":
+    from harness.rubrics import math_text
+else:  # run as a program, which starts faster without the harness
+    _spec = importlib.util.spec_from_file_location("math_text", Path(__file__).with_name("math_text.py"))
+    math_text = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(math_text)
 
 MEMORY_BYTES = 2 << 30
 """Of address space: sympy takes an eighth of it, a tower of exponents any amount."""
 
 CHECKS_A_CHILD = 2000
 """Then a fresh child: what caches and half-built expressions hold on to does not add up."""
+
+PR_SET_PDEATHSIG = 1
+"""Linux's number for the signal that a process gets when its parent ends."""
 
 RECYCLED, UNREADABLE = 3, 4
 """Exit codes of a child: done its share; lost its place in the input."""
@@ -43,80 +60,11 @@ HUGE = 100_000
 DEEPEST = 60
 """Brackets within brackets; the grammar takes exponential time over them."""
 
-WORD_LETTERS = 4
-"""From this length on, letters without markup are a word and not a product: `east` is not `seat`."""
-
-_CHARACTERS = str.maketrans(
-    dict.fromkeys("−‐‑‒–—﹣-", "-")
-    | {
-        "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "×": r"\times ", "·": r"\cdot ", "÷": "/",
-        "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "±": r"\pm ", "°": r"^\circ ",
-        "²": "^{2}", "³": "^{3}", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "≠": r"\ne ",
-        "√": r"\sqrt ", "\u00a0": " ", "\u2009": " ", "\u202f": " ", "≈": r"\approx ",
-    }
-)  # fmt: skip
-_WRAPPED = re.compile(r"\A(?:\$\$(?P<d>.+)\$\$|\$(?P<s>[^$]+)\$|\\\((?P<p>.+)\\\)|\\\[(?P<b>.+)\\\])\Z", re.DOTALL)
-_TRAILING = re.compile(r"(?:\\\\|[.,;:\s])+\Z")
-_LEADING = re.compile(r"\A\s*\\(?:approx|simeq|sim)(?![A-Za-z])")
-_SPACING = re.compile(r"(?<!\\)\\(?:[,;:! ]|q?quad(?![A-Za-z])|(?:thin|med|thick)space(?![A-Za-z]))|~")
-_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d])")
-_MIXED = re.compile(r"(?<![\d.,/^_])(\d+) +(\d+) ?/ ?(\d+)(?![\d.])")
-_BARE_ARGUMENTS = re.compile(r"\\([dt]?frac|binom) *(\d) *(\d)(?!\d)")
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.,])\d(?:[\d.,]*\d)? +[\d.]")
 _STUCK = re.compile(r"([^\d\s])\1{30}")
 """A model that went into a loop."""
-_EXPONENT = re.compile(r"(?<=\d)[eE]([-+]?\d{1,4})(?![\w{])")
 _BASE = re.compile(r"\A[\dA-Fa-f]+_\{?(\d+)\}?\Z")
-_UNITS = (
-    r"(?:[kcm]?m|ft|feet|foot|in|inch(?:es)?|mi(?:les?)?|yd|[km]?g|lbs?|oz|[mµ]?s|sec(?:onds?)?|min(?:utes?)?|h|hrs?|"
-    r"hours?|days?|weeks?|months?|years?|dollars?|cents?|degrees?|[km]?(?:meters?|metres?)|liters?|litres?|units?|mph)"
-)
-_UNIT_TAIL = re.compile(
-    rf"(?<=[\d}}])\s*(?<![A-Za-z\\]){_UNITS}(?:\s*(?:/|\bper\b)\s*{_UNITS}|\s*\^\s*\{{?[23]\}}?)\s*\Z"
-)
-_SPELLED = re.compile(
-    r"\A(?:\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname)\s*\{)?\s*([A-Za-z][A-Za-z ,'-]*)\}?\Z"
-)
-_REPEATING = re.compile(r"(?<![\d.])(\d{0,30})\.(\d{0,30})\\overline\s*\{(\d{1,30})\}")
-_NO_WORDS = {"inf", "infinity"}
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
-
-
-def plain(text: str) -> str:
-    """`text` without what changes nothing: delimiters, spacing, typographic signs, a full stop at the end."""
-    text = "".join(str(unicodedata.decimal(c, c)) if not c.isascii() else c for c in text.translate(_CHARACTERS))
-    text = text.strip()
-    while found := _WRAPPED.match(text):
-        text = next(part for part in found.groups() if part is not None).strip()
-    text = _SPACING.sub(lambda m: "" if m[0] == "\\!" else " ", text)
-    text = _TRAILING.sub("", _LEADING.sub("", " ".join(text.split()))).strip()
-    text = _THOUSANDS.sub(lambda m: m[0].replace(" ", ""), text.replace("{,}", ","))
-    text = _BARE_ARGUMENTS.sub(r"\\\1{\2}{\3}", text)
-    text = _REPEATING.sub(_fraction, text)
-    text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
-    text = _EXPONENT.sub(r"\\times 10^{\1}", text)
-    return _UNIT_TAIL.sub("", text.replace("\\varnothing", "\\emptyset"))
-
-
-def spelled(text: str) -> str | None:
-    """The letters of a text that has nothing but letters, in one spelling; None for formulas."""
-    found = _SPELLED.match(text)
-    return " ".join(found[1].lower().split()) if found else None
-
-
-def words(text: str) -> str | None:
-    """What `spelled` makes of a text that is meant as words: marked as text, or too long for a product."""
-    said = spelled(text)
-    if said is None or len(said) == 1 or said in _NO_WORDS:
-        return None
-    bare = said.replace(" ", "").isalpha() and max(map(len, said.split())) >= WORD_LETTERS
-    return said if "\\" in text or bare else None
-
-
-def _fraction(found: re.Match[str]) -> str:
-    whole, fixed, repeated = found.groups()
-    value = int(whole + fixed + repeated) - int(whole + fixed or "0")
-    return rf"\frac{{{value}}}{{{10 ** len(fixed) * (10 ** len(repeated) - 1)}}}"
 
 
 class Mathematics:
@@ -132,9 +80,9 @@ class Mathematics:
         self._grader = cast(Any, grader)
         self._grammar = cast(Any, grammar)
         self._rules = self._grammar.NormalizationConfig(
-            basic_latex=True, units=True, malformed_operators=True, nits=True, boxed="none"
+            basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none"
         )
-        self._golds: dict[str, object] = {}
+        self._golds: dict[tuple[str, bool], object] = {}
 
     def right(self, answer: str, gold: str) -> bool:
         """Whether `answer` says what `gold` says.
@@ -143,30 +91,49 @@ class Mathematics:
             answer: The content of a box.
             gold: The expected answer, without a box.
         """
-        answer, gold = plain(answer), plain(gold)
+        answer, gold = math_text.plain(answer), math_text.plain(gold)
         if not answer or not gold:
             return False
-        if "".join(answer.split()) == "".join(gold.split()):
+        if math_text.same_text(answer, gold):
             return True
-        if (wanted := words(gold)) is not None:
-            return wanted == spelled(answer)
+        if (wanted := math_text.words(gold)) is not None:
+            return wanted == math_text.spelled(answer)
+        gold = math_text.without_unit(gold, number_expected=False)
+        answer = math_text.without_unit(answer, number_expected=math_text.is_numeral(gold))
+        if math_text.same_text(answer, gold):
+            return True
         bases = [found[1] for found in map(_BASE.match, (answer, gold)) if found]
         if len(set(bases)) > 1:
             return False
-        if gold not in self._golds:
-            self._golds = {gold: self._read(gold)}  # rollouts of one example come together
-        return self._same(self._read(answer), self._golds[gold])
+        return self._same(*self._both(answer, gold))
 
-    def _read(self, text: str) -> object:
-        """The expression that a text stands for; None if it is none."""
-        if _TWO_NUMBERS.search(text) or _STUCK.search(text) or _depth(text) > DEEPEST:
-            return None  # the grammar would add the numbers up, and lose itself in the rest
+    def _both(self, answer: str, gold: str) -> tuple[object, object]:
+        """The two expressions, read alike: `i` is the imaginary unit in both or in none."""
+        lower = not (math_text.i_is_variable(answer) or math_text.i_is_variable(gold))
+        texts = math_text.with_imaginary(answer, lower), math_text.with_imaginary(gold, lower)
+        if texts != (answer, gold):
+            said, wanted = self._read(texts[0], True), self._read_gold(texts[1], True)
+            if said is not None and wanted is not None:
+                return said, wanted
+        complex_ = any(map(self._grader.should_treat_as_complex, (answer, gold)))
+        return self._read(answer, complex_), self._read_gold(gold, complex_)
+
+    def _read_gold(self, text: str, complex_: bool) -> object:
+        key = (text, complex_)
+        if key not in self._golds:
+            self._golds = {key: self._read(*key)}  # rollouts of one example come together
+        return self._golds[key]
+
+    def _read(self, text: str, complex_: bool) -> object:
+        """The expression that a text stands for; None if it is none. Variables are real unless it is about complex
+        numbers."""
+        if _TWO_NUMBERS.search(text) or _STUCK.search(text) or _depth(text) > DEEPEST or math_text.is_prose(text):
+            return None  # the grammar would add numbers up, multiply letters of words, and lose itself in the rest
         degrees = "\\circ" in text and _TRIGONOMETRIC.search(text) is not None
         try:
-            normal = self._grammar.normalize_latex(text, self._rules)
             return self._grammar.latex2sympy(
-                normal,
-                is_real=not self._grader.should_treat_as_complex(normal),
+                self._grammar.normalize_latex(text, self._rules),
+                is_real=None if complex_ else True,
                 convert_degrees=degrees,
                 normalization_config=None,
             )
@@ -291,10 +258,13 @@ def main() -> int:
         return 1
     say({"ready": warm, "error": "" if warm else "it does not know that 1/2 is 0.5"})
     limit_memory()
+    worker = os.getpid()
     while True:
         child = os.fork()
         if not child:
             try:
+                end_with_parent(worker)
+                threading.Thread(target=end_with_input, daemon=True).start()
                 code = serve(mathematics, say)
             except BaseException:  # the child must end here, whatever happens: a second copy of this loop would compete
                 code = UNREADABLE
@@ -304,6 +274,27 @@ def main() -> int:
             return code
         if code != RECYCLED:
             say({"died": -code})
+
+
+def end_with_parent(parent: int) -> None:
+    """Let the kernel end this process when its parent ends, where the kernel can do that.
+
+    Args:
+        parent: Its id. A parent that has ended already is noticed by another one having taken its place.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def end_with_input() -> None:
+    """End this process when nobody is left who could send it anything. What it still computes, nobody would read."""
+    poll = select.poll()
+    poll.register(0, select.POLLHUP)
+    while not any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in poll.poll()):
+        continue
+    os._exit(0)
 
 
 def limit_memory() -> None:
@@ -317,4 +308,5 @@ def limit_memory() -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    end_with_parent(int(sys.argv[1]))
     sys.exit(main())

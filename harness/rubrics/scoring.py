@@ -80,9 +80,12 @@ class Scoring:
         if len(calls) == 1:
             await self._settle(calls[0])
             return
-        async with asyncio.TaskGroup() as tasks:
-            for call in calls:
-                tasks.create_task(self._settle(call))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for call in calls:
+                    tasks.create_task(self._settle(call))
+        except BaseExceptionGroup as group:
+            raise _hung(group) or group from None
 
     async def _run_sync(self, calls: Sequence[_Call]) -> None:
         batch = _Batch(self, calls)
@@ -98,9 +101,9 @@ class Scoring:
         if inspect.isawaitable(call.value):
             try:
                 call.value = await cast("Awaitable[object]", call.value)
-            except ThreadsHung:
-                raise
             except (Exception, SystemExit, asyncio.CancelledError) as error:  # as in `invoke`
+                if hung := _hung(error):
+                    raise hung from None
                 if isinstance(error, asyncio.CancelledError) and was_cancelled():
                     raise
                 call.error = error
@@ -153,6 +156,14 @@ class _Batch:
 
 def _is_async(planned: Planned) -> bool:
     return planned.is_async
+
+
+def _hung(error: BaseException) -> ThreadsHung | None:
+    """What says that threads hang, also in a group of a function's own tasks."""
+    if isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return next((hung for hung in map(_hung, inner) if hung is not None), None)
+    return error if isinstance(error, ThreadsHung) else None
 
 
 def _of(state: State, name: str) -> Any:

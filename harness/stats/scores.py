@@ -34,6 +34,8 @@ class Details(TypedDict, total=False):
     """Wall time of generation; 0 = unknown."""
     judged: Usage | None
     """What judges of the rollout used; None if none was asked."""
+    judged_unpriced: int
+    """Replies among these whose cost is unknown."""
 
 
 class _UsageColumns:
@@ -85,6 +87,7 @@ class ScoreTable:
         "_reasons",
         "_reward",
         "_seconds",
+        "_unpriced",
         "_usage",
         "_width",
     )
@@ -103,6 +106,8 @@ class ScoreTable:
         self._metrics: dict[str, array[float]] = {}
         self._judged: _UsageColumns | None = None
         """Made for the first rollout that a judge was asked about."""
+        self._unpriced: array[int] = array("q")
+        """Replies of judges without a cost; as long as `_judged`."""
 
     def __len__(self) -> int:
         """Rollouts with an outcome."""
@@ -125,7 +130,8 @@ class ScoreTable:
             reward: None is unscored; so is what is no number, infinite or absurdly large.
             metrics: Values by name; None and such values count as missing.
             reason: Why there is no reward; ignored if there is one.
-            **details: `usage`, which is required, and `truncated`, `empty`, `refused`, `seconds`, `judged`.
+            **details: `usage`, which is required, and `truncated`, `empty`, `refused`, `seconds`, `judged` and
+                `judged_unpriced`.
 
         Raises:
             ValueError: a negative index.
@@ -145,8 +151,10 @@ class ScoreTable:
         judged = details.get("judged")
         if judged is not None and self._judged is None:
             self._judged = _UsageColumns(len(self._reward))
+            self._unpriced = array("q", [0]) * len(self._reward)
         if self._judged is not None:
             self._judged.set(row, judged or Usage())
+            self._unpriced[row] = details.get("judged_unpriced", 0)
         self._set_metrics(row, metrics)
 
     @property
@@ -185,6 +193,10 @@ class ScoreTable:
         """What judges used, of all rollouts; None if none was ever asked."""
         return None if self._judged is None else self._judged.total()
 
+    def judged_unpriced(self) -> int:
+        """Replies of judges whose cost is unknown, of all rollouts."""
+        return sum(self._unpriced)
+
     def seconds(self) -> list[float]:
         """Generation times that are known, in no order."""
         return [value for value in self._seconds if value > 0.0]
@@ -217,6 +229,7 @@ class ScoreTable:
             self._usage.append()
             if self._judged is not None:
                 self._judged.append()
+                self._unpriced.append(0)
         return row
 
     def _widen(self, width: int) -> None:

@@ -109,6 +109,8 @@ class Summary:
     """Generation time of a rollout."""
     judge_usage: Usage | None = None
     """What judges used, which is in no other number; None if none was asked."""
+    judge_unpriced: int = 0
+    """Replies of judges whose cost is unknown, so that the cost of `judge_usage`, if there is any, is a lower bound."""
 
     @property
     def not_run(self) -> int:
@@ -147,13 +149,18 @@ class Summary:
             "empty": self.empty,
             "refused": self.refused,
             "usage": usage_json(self.usage),
-            "judge_usage": None if self.judge_usage is None else usage_json(self.judge_usage),
+            "judge_usage": self._judge_json(),
             "wall_s": number(self.wall_s),
             "resumed": self.resumed,
             "rollouts_per_s": number(self.rollouts_per_s),
             "rollout_seconds": None if self.rollout_seconds is None else self.rollout_seconds.to_json(),
             "methods": dict(METHODS),
         }
+
+    def _judge_json(self) -> JsonDict | None:
+        if self.judge_usage is None:
+            return None
+        return {**usage_json(self.judge_usage), "unpriced": self.judge_unpriced}
 
 
 def tokens_known(usage: Usage) -> bool:
@@ -220,6 +227,7 @@ def summarize(
         resumed=resumed,
         rollout_seconds=_distribution(table.seconds()),
         judge_usage=table.judged(),
+        judge_unpriced=table.judged_unpriced(),
     )
 
 

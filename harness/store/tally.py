@@ -39,7 +39,7 @@ def tally(recorded: Recorded) -> ScoreTable:
                 table.add(*place, None, {}, NOT_SCORED, **details)
             else:
                 score = cast(Scored, reader.record(lines.score))
-                details["judged"] = judged(score.extra.get(JUDGEMENTS, _said_before(base)))
+                _judge(details, score.extra.get(JUDGEMENTS, _said_before(base)))
                 table.add(*place, score.reward, score.metrics, score.reason or None, **details)
     return table
 
@@ -49,6 +49,17 @@ def judged(judgements: object) -> Usage | None:
 
     An environment may keep something of its own under that name: what has not the shape counts for nothing.
     """
+    usages = _usages(judgements)
+    return sum(usages, start=Usage()) if usages else None
+
+
+def _judge(details: Details, judgements: object) -> None:
+    usages = _usages(judgements)
+    details["judged"] = sum(usages, start=Usage()) if usages else None
+    details["judged_unpriced"] = sum(usage.requests for usage in usages if usage.cost is None)
+
+
+def _usages(judgements: object) -> list[Usage]:
     usages: list[Usage] = []
     for entry in cast("list[object]", judgements) if isinstance(judgements, list) else ():
         usage = cast("dict[str, object]", entry).get("usage") if isinstance(entry, dict) else None
@@ -57,7 +68,7 @@ def judged(judgements: object) -> Usage | None:
                 usages.append(Usage(**cast("dict[str, Any]", usage)))
             except TypeError:
                 continue
-    return sum(usages, start=Usage()) if usages else None
+    return usages
 
 
 def _said_before(record: Generated | Failed) -> object:
@@ -69,7 +80,7 @@ def _details(record: Generated | Failed) -> Details:
     details: Details = {"usage": record.usage, "seconds": max(0.0, record.timing.generation - record.timing.waiting)}
     if isinstance(record, Generated):
         details["truncated"] = record.is_truncated
-        details["judged"] = judged(_said_before(record))
+        _judge(details, _said_before(record))
         details["empty"] = record.is_empty and not record.is_refusal
         details["refused"] = record.is_refusal
     return details

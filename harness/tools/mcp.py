@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO, TypeAlias, cast
 
-from harness.errors import EnvironmentFault, ToolCallError
+from harness.errors import EnvironmentFault, ToolCallError, ToolServerError
 from harness.types import JsonDict
 
 INSTALL = "pip install 'bench-harness[mcp]'"
@@ -22,6 +22,9 @@ _KEYS = ("name", "command", "args", "env", "cwd", "url", "headers", "description
 
 _MODELS_FAULT = {-32602, -32601}
 """JSON-RPC errors that are about the call: invalid params, no such method. All others are about the server."""
+
+_NOT_THERE = (FileNotFoundError, NotADirectoryError, PermissionError)
+"""What starting a program that does not exist raises."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -166,7 +169,27 @@ def translated(error: Exception, server: str, doing: str) -> Exception:
     if code in _MODELS_FAULT:
         return ToolCallError(str(error))
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return EnvironmentFault(f"MCP server {server!r} failed while {doing}: {words}")
+    return ToolServerError(f"MCP server {server!r} failed while {doing}: {words}")
+
+
+def opening_fault(error: Exception, server: MCPServer, said: str) -> EnvironmentFault:
+    """An exception out of the opening of a server. A program that is not there will not be there next time.
+
+    Args:
+        error: Out of a client, or of the function that makes the server.
+        server: Which one.
+        said: What it wrote at last, as the end of a sentence.
+    """
+    words = f"{translated(error, server.name, 'it was opened')}{said}"
+    is_for_good = isinstance(error, EnvironmentFault) or (bool(server.command) and _is_not_there(error))
+    return EnvironmentFault(words) if is_for_good else ToolServerError(words)
+
+
+def _is_not_there(error: BaseException | None) -> bool:
+    """Whether a program could not be started, whatever was made of that on the way."""
+    while error is not None and not isinstance(error, _NOT_THERE):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _part(block: JsonDict) -> JsonDict:

@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from harness.errors import EnvironmentFault, ToolCallError, ToolParseError
@@ -40,6 +40,8 @@ class Tool:
     """Parameters that cannot be passed by name."""
     needed: frozenset[str] = frozenset()
     """Hidden parameters without a default."""
+    bound: frozenset[str] = frozenset()
+    """Parameters that a `functools.partial` has given their value."""
 
     @property
     def definition(self) -> JsonDict:
@@ -57,7 +59,19 @@ class Tool:
         Raises:
             ToolCallError: one is unknown, missing or of the wrong type, in words for the model.
         """
+        self.refuse_hidden(arguments)
         return dict(arguments) if self.reader is None else self.reader.read(arguments)
+
+    def refuse_hidden(self, arguments: JsonDict) -> None:
+        """Refuse arguments of the model's that are not its to give, though the function would take them.
+
+        Raises:
+            ToolCallError: there is one; the words are those for an unknown argument.
+        """
+        for name in arguments:
+            if name in self.hidden or name in self.bound:
+                shown: Iterable[str] = self.parameters.get("properties", ())
+                raise ToolCallError(f"{self.name}: {unknown_argument(name, tuple(shown))}")
 
 
 def read_tool(function: Callable[..., Any] | Tool, hidden: Iterable[str] = (), *, name: str | None = None) -> Tool:
@@ -68,7 +82,7 @@ def read_tool(function: Callable[..., Any] | Tool, hidden: Iterable[str] = (), *
 
     Args:
         function: Sync or async; a bound method, a `functools.partial` or an object with `__call__` will do. A tool is
-            returned as it is.
+            returned as it is, or with more that is hidden, or with another name.
         hidden: Parameters that the model does not see.
         name: What the model calls it; the function's name by default.
 
@@ -76,15 +90,12 @@ def read_tool(function: Callable[..., Any] | Tool, hidden: Iterable[str] = (), *
         EnvironmentFault: it is no function, its name is none that endpoints take, or a parameter cannot be described.
     """
     if isinstance(function, Tool):
-        return function
+        return _changed(function, frozenset(hidden), name)
     if not callable(function):
         raise EnvironmentFault(f"a tool must be a function, not {function!r}")
-    called = name or _name_of(function)
-    if not _NAME.fullmatch(called):
-        raise EnvironmentFault(
-            f"tool {called!r}: a tool's name has 1 to 64 letters, digits, _ or -; give it one with def, or with "
-            "read_tool(f, name=…)"
-        )
+    called = _checked_name(name or _name_of(function))
+    if _is_generator(function):
+        raise EnvironmentFault(f"tool {called!r} is a generator: a model cannot read one; return a list, or a text")
     parameters = _parameters(called, function)
     skipped = _checked_hidden(called, tuple(hidden), parameters)
     inner = _unwrapped(function)
@@ -101,6 +112,7 @@ def read_tool(function: Callable[..., Any] | Tool, hidden: Iterable[str] = (), *
         reader=reader,
         positional=tuple(p for p in parameters if p.kind is p.POSITIONAL_ONLY),
         needed=frozenset(p.name for p in parameters if p.name in skipped and p.default is p.empty),
+        bound=_bound(function),
     )
 
 
@@ -183,6 +195,28 @@ def unknown_tool(name: str, offered: Iterable[str]) -> ToolCallError:
     return error
 
 
+def _changed(tool: Tool, hidden: frozenset[str], name: str | None) -> Tool:
+    """A tool with more that is hidden, or with another name."""
+    called = _checked_name(name or tool.name)
+    if hidden <= tool.hidden:
+        reader = None if tool.reader is None else replace(tool.reader, tool=called)
+        return tool if called == tool.name else replace(tool, name=called, reader=reader)
+    if tool.reader is None or tool.parameters != tool.reader.parameters:
+        raise EnvironmentFault(
+            f"tool {called!r} has a schema of its own, in which nothing can be hidden; pass read_tool the function"
+        )
+    return replace(read_tool(tool.function, tool.hidden | hidden, name=called), description=tool.description)
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise EnvironmentFault(
+            f"tool {name!r}: a tool's name has 1 to 64 letters, digits, _ or -; give it one with def, or with "
+            "read_tool(f, name=…)"
+        )
+    return name
+
+
 def _checked_hidden(tool: str, hidden: tuple[str, ...], parameters: list[inspect.Parameter]) -> frozenset[str]:
     known = [parameter.name for parameter in parameters]
     for name in hidden:
@@ -202,8 +236,12 @@ def _parameters(tool: str, function: Callable[..., Any]) -> list[inspect.Paramet
                 f"tool {tool!r}: models pass arguments by name, so *{parameter.name} has no place; take a list instead"
             )
     # What a partial binds by keyword stays in the signature, with a default: it is not the model's to change.
-    bound = set(function.keywords) if isinstance(function, functools.partial) else set[str]()
+    bound = _bound(function)
     return [parameter for parameter in parameters if parameter.name not in bound]
+
+
+def _bound(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(function.keywords) if isinstance(function, functools.partial) else frozenset()
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -232,6 +270,15 @@ def _name_of(function: object) -> str:
 
 
 def _is_async(function: object) -> bool:
+    return any(inspect.iscoroutinefunction(code) for code in _called(function))
+
+
+def _is_generator(function: object) -> bool:
+    return any(inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code) for code in _called(function))
+
+
+def _called(function: object) -> tuple[object, object]:
+    """What runs when it is called: itself, or the method of an object. Not what a decorator has wrapped."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+    return function, getattr(function, "__call__", None)  # noqa: B004

@@ -17,7 +17,7 @@ from harness.engine.executors import Finished
 from harness.engine.executors.local import LocalExecutor
 from harness.engine.lanes import Lane
 from harness.envs import Environment
-from harness.errors import EnvironmentFault, ModelError, SystemicError, ThreadsHung
+from harness.errors import EnvironmentFault, ModelError, SystemicError, ThreadsHung, ToolServerError
 from harness.records import Failed, Generated, Item, Score
 from harness.types import Messages, ModelResponse, Prompt, Usage
 
@@ -127,6 +127,22 @@ def test_whatever_an_environment_raises_is_its_rollouts_failure(error: Exception
     assert environment.cleaned == 1
 
 
+def test_a_server_of_tools_that_failed_may_be_well_at_the_next_try() -> None:
+    tries = iter([ToolServerError("it died"), ToolServerError("it died again"), None])
+
+    def flaky(state: State) -> None:
+        if error := next(tries, None):
+            raise error
+
+    environment = Talk(flaky)
+    record = make(environment, *[reply()] * 6, retries=1)
+    assert isinstance(record, Failed)
+    assert (record.reason, record.retryable, record.attempts) == ("environment_error", True, 2)
+    assert record.error.startswith("it died again (in flaky, test_rollout.py:")
+    record = make(environment, *[reply()] * 6, retries=1)
+    assert isinstance(record, Generated) and record.attempts == 1
+
+
 def test_a_rollouts_timeout_cancels_it_and_cleans_up() -> None:
     async def hang(state: State) -> None:
         await asyncio.Event().wait()
@@ -223,6 +239,22 @@ def test_hung_threads_are_not_about_this_rollout() -> None:
 
     with pytest.raises(ThreadsHung):
         asyncio.run(rate(Hung()))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_threads_that_hang_in_async_functions_are_not_about_these_rollouts(count: int, is_nested: bool) -> None:
+    async def look(completion: Messages) -> float:
+        raise ThreadsHung("8 calls hang")
+
+    async def look_twice(completion: Messages) -> float:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(look(completion))
+            tasks.create_task(look(completion))
+        return 1.0
+
+    with pytest.raises(ThreadsHung, match="8 calls hang"):
+        asyncio.run(rate(Rubric([look_twice if is_nested else look]), count=count))
 
 
 # The executor of this process

@@ -20,20 +20,22 @@ from fastmcp.utilities.types import Image
 from scripted_chat import ScriptedChat, example_of
 
 from harness import MCPEnv, State, cleanup
-from harness.errors import EnvironmentFault, ToolCallError
+from harness.engine.rollout import generate
+from harness.errors import EnvironmentFault, ToolCallError, ToolServerError
+from harness.records import Generated, Item
 from harness.types import JsonDict, Message
 
 ROWS = [{"question": "q"}]
 
 CHILD = """
-import os, signal, sys, time
+import asyncio, os, signal, sys, time
 from pathlib import Path
 
 folder, way = Path(sys.argv[1]), sys.argv[2]
 (folder / f"{os.getpid()}.pid").touch()
 if way == "hang":
     time.sleep(600)
-if way == "die":
+if way == "die" or way == "flaky" and len(list(folder.glob("*.pid"))) == 1:
     sys.exit("cannot open the database")
 if way == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -56,6 +58,12 @@ def variable(name: str) -> str:
 @server.tool
 def crash() -> str:
     os._exit(9)
+
+
+@server.tool
+async def never() -> str:
+    await asyncio.Event().wait()
+    return "at last"
 
 
 if way.startswith("http:"):
@@ -385,22 +393,83 @@ def test_a_child_ends_with_a_rollout_that_is_cancelled_while_it_starts(children:
 def test_a_child_that_does_not_start_is_a_fault_and_no_score(children: Children, way: str, words: str) -> None:
     env = MCPEnv([children.settings(way)], dataset=ROWS, startup_timeout=1.0 if way == "hang" else 30.0)
     chat = ScriptedChat()
-    with pytest.raises(EnvironmentFault, match=words):
+    with pytest.raises(ToolServerError, match=words):
         asyncio.run(env.rollout(begin(env), chat))
     assert chat.asked == []
     assert len(children.pids()) == 1
 
 
-def test_a_command_that_does_not_exist_is_a_fault() -> None:
-    env = MCPEnv({"gone": {"command": "/nonexistent/server"}}, dataset=ROWS)
-    with pytest.raises(EnvironmentFault, match="MCP server 'gone' failed while it was opened"):
+@pytest.mark.parametrize("command", ["/nonexistent/server", "nonexistent-server", __file__])
+def test_a_command_that_does_not_exist_is_a_fault_for_good(command: str) -> None:
+    env = MCPEnv({"gone": {"command": command}}, dataset=ROWS)
+    with pytest.raises(EnvironmentFault, match="MCP server 'gone' failed while it was opened") as caught:
         play(env, "done")
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize("scope", ["rollout", "shared"])
+def test_a_start_that_failed_is_tried_again(children: Children, scope: Any) -> None:
+    env = MCPEnv([children.settings("flaky")], dataset=ROWS, scope=scope)
+
+    async def main() -> Any:
+        chat = ScriptedChat([calls(call("pid")), "done"])
+        item = Item("0.0", example_of(env.row(0).prompt), 0)
+        try:
+            return await generate(env, item, chat, sampling_args={}, timeout=None, max_retries=1)
+        finally:
+            await env.teardown()
+
+    attempt = asyncio.run(main())
+    assert isinstance(attempt.record, Generated), attempt.record
+    assert attempt.record.attempts == len(children.pids()) == 2
+    assert int(answers(attempt.state)[0]) in children.pids()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scope", ["rollout", "shared"])
+def test_a_call_that_never_returns_fails_its_rollout_and_not_the_next(children: Children, scope: Any) -> None:
+    env = MCPEnv([children.settings()], dataset=ROWS, scope=scope, call_timeout=0.5)
+    with pytest.raises(ToolServerError, match=r"^MCP server 'child' did not answer never within 0\.5 s$"):
+        play(env, calls(call("never")))
+    env = MCPEnv([children.settings()], dataset=ROWS, scope=scope, call_timeout=60) if scope == "rollout" else env
+    (pid,) = answers(play(env, calls(call("pid")))[0])
+    assert len(children.pids()) == 2 and int(pid) in children.pids()
+    asyncio.run(env.teardown())
+
+
+@pytest.mark.slow
+def test_a_shared_server_that_failed_one_rollout_serves_out_those_that_still_have_it(children: Children) -> None:
+    env = MCPEnv([children.settings()], dataset=ROWS, scope="shared", call_timeout=2.0)
+    first, second, third = begin(env), begin(env), begin(env)
+
+    async def main() -> None:
+        held, failed = asyncio.Event(), asyncio.Event()
+
+        class Waiting(ScriptedChat):
+            async def __call__(self, prompt: Any, **more: Any) -> Any:
+                held.set()
+                await failed.wait()
+                return await super().__call__(prompt, **more)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(env.rollout(first, Waiting([calls(call("pid")), "done"])))
+            await held.wait()
+            with pytest.raises(ToolServerError):
+                await env.rollout(second, ScriptedChat([calls(call("never"))]))
+            await env.rollout(third, ScriptedChat([calls(call("pid")), "done"]))
+            failed.set()
+
+    asyncio.run(main())
+    (old,), (new,) = answers(first), answers(third)
+    assert sorted(children.pids()) == sorted([int(old), int(new)])
+    assert not is_alive(old) and is_alive(new)
+    asyncio.run(env.teardown())
 
 
 @pytest.mark.parametrize("scope", ["rollout", "shared"])
 def test_a_child_that_dies_fails_its_rollout_and_not_the_next(children: Children, scope: Any) -> None:
     env = MCPEnv([children.settings()], dataset=ROWS, scope=scope)
-    with pytest.raises(EnvironmentFault, match="MCP server 'child' failed while crash was called"):
+    with pytest.raises(ToolServerError, match="MCP server 'child' failed while crash was called"):
         play(env, calls(call("crash")))
     assert len(answers(play(env, calls(call("pid")))[0])) == 1
     assert len(children.pids()) == 2
@@ -454,7 +523,7 @@ def test_a_server_over_http_is_called_and_lives_on(children: Children) -> None:
     with http_server(children) as url:
         env = MCPEnv({"far": {"url": url}}, dataset=ROWS)
         state, chat = play(env, calls(call("pid")))
-        assert offered(chat)[0] == ["pid", "variable", "crash"]
+        assert offered(chat)[0] == ["pid", "variable", "crash", "never"]
         assert [int(pid) for pid in answers(state)] == children.pids()
         assert is_alive(children.pids()[0])
     with pytest.raises(EnvironmentFault, match="MCP server 'far' failed while it was opened"):
@@ -471,6 +540,7 @@ def test_a_server_over_http_is_called_and_lives_on(children: Children) -> None:
         ({"scope": "run"}, "scope"),
         ({"allowed_tools": "add"}, "allowed_tools"),
         ({"startup_timeout": 0}, "startup_timeout"),
+        ({"call_timeout": 0}, "call_timeout"),
         ({"max_trns": 1}, "did you mean 'max_turns'"),
         ({"message_type": "completion"}, "tools go with messages"),
     ],

@@ -21,6 +21,7 @@ from harness.errors import (
     ToolParseError,
 )
 from harness.records import Generated
+from harness.tools import read_tool
 from harness.types import JsonDict, Message, Messages, Prompt
 
 ROWS = [{"question": "q"}]
@@ -278,6 +279,27 @@ def test_a_count_of_the_authors_own_is_left_alone() -> None:
 
     env = env_of(add, rubric=Rubric([add_calls]))
     assert env.rubric.metric_names == ("add_calls", "num_turns", "total_tool_calls")
+
+
+def test_the_model_cannot_set_a_hidden_argument() -> None:
+    def read(path: str, root: str = "/data") -> str:
+        return f"{root}/{path}"
+
+    env = env_of(read_tool(read, hidden=["root"]))
+    asked = [call("read", {"path": "a"}), call("read", {"path": "a", "root": "/etc"})]
+    state, _ = play(env, calls(*asked))
+    assert answers(state) == ["/data/a", "read: unknown argument 'root'; it takes path"]
+    filled = asyncio.run(env.call_tool("read", {"path": "a", "root": "/srv"}, "c0"))
+    assert filled.get("content") == "/srv/a"  # who calls the method is not the model
+
+
+def test_a_tool_is_taken_away_by_what_it_was_added_as() -> None:
+    one, other = read_tool(add, name="one"), read_tool(add, name="other")
+    env = env_of(one, other)
+    env.remove_tool(other)
+    assert list(env.tool_map) == ["one"]
+    with pytest.raises(EnvironmentFault, match="there is no tool 'other'"):
+        env.remove_tool(other)
 
 
 def test_tools_come_and_go_with_their_definitions_and_counts() -> None:

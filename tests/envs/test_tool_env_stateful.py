@@ -11,6 +11,7 @@ from scripted_chat import ScriptedChat, example_of
 
 from harness import State, StatefulToolEnv
 from harness.errors import EnvironmentFault
+from harness.tools import read_tool
 from harness.types import JsonDict, Message, Messages
 
 ROWS = [{"question": "q"}]
@@ -171,3 +172,34 @@ def test_a_missing_or_wrong_update_tool_args_is_refused_at_construction() -> Non
 def test_only_parameters_that_there_are_can_be_skipped() -> None:
     with pytest.raises(EnvironmentFault, match="did you mean 'account'"):
         Bank().add_tool(deposit, args_to_skip=["acount"])
+
+
+def test_a_tool_that_is_read_already_hides_what_it_is_told_to() -> None:
+    env = Bank()
+    env.remove_tool(deposit)
+    tool = read_tool(deposit, ["account"], name="pay_in")
+    env.add_tool(tool, args_to_skip=["note"])
+    (definition,) = env.tool_defs
+    assert definition["function"]["name"] == "pay_in"
+    assert list(definition["function"]["parameters"]["properties"]) == ["amount"]
+    env.remove_tool(tool)
+    assert env.tool_defs == []
+
+
+def test_the_model_cannot_set_them_where_anything_may_be_set() -> None:
+    def write(text: str, owner: str, **rest: Any) -> str:
+        return f"{owner} wrote {text} {rest}"
+
+    class Notes(StatefulToolEnv):
+        def update_tool_args(self, tool_name: str, tool_args: JsonDict, *args: Any, **kwargs: Any) -> JsonDict:
+            tool_args.setdefault("owner", "Ada")
+            return tool_args
+
+    env = Notes(dataset=ROWS)
+    env.add_tool(write, args_to_skip=["owner"])
+    asked = [
+        {"id": f"c{number}", "type": "function", "function": {"name": "write", "arguments": text}}
+        for number, text in enumerate(['{"text": "t", "owner": "root"}', '{"text": "t", "size": 3}'])
+    ]
+    state = play(env, {"role": "assistant", "content": None, "tool_calls": asked})
+    assert answers(state) == ["write: unknown argument 'owner'; it takes text", "Ada wrote t {'size': 3}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import VerificationError
-from harness.rubrics.math_pool import MathPool
+from harness.rubrics.math_pool import PROGRAM, MathPool
 
 BINOMIAL = r"\binom{10^9}{5\cdot 10^8}"
 """Cannot be computed, and is not seen to be too large either."""
@@ -227,6 +228,60 @@ print("well")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("well\n", "")
+
+
+def at_work(pid: int) -> bool:
+    """Whether a descendant of a process computes, and does not only wait."""
+    return any(cpu_ticks(child) >= 10 for child in tree(pid)[2:])
+
+
+def test_when_the_program_is_killed_a_check_that_runs_ends_with_it() -> None:
+    program = f"""
+import asyncio
+from harness.rubrics.math_pool import math_pool
+asyncio.run(math_pool.check({BINOMIAL!r}, "5", 600))
+"""
+    process = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        wait_until(lambda: at_work(process.pid))
+        pids = tree(process.pid)
+        assert len(pids) == 3
+    finally:
+        process.kill()  # no handler of its own can run
+        process.wait(60)
+    wait_until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+def test_without_the_kernel_s_help_a_check_ends_when_its_input_closes() -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-P", PROGRAM, str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    assert worker.stdin is not None and worker.stdout is not None
+    with worker:
+        assert json.loads(worker.stdout.readline())["ready"] is True
+        request = {"id": 1, "answer": BINOMIAL, "gold": "5", "cpu_seconds": 600}
+        worker.stdin.write(json.dumps(request).encode() + b"\n")
+        worker.stdin.flush()
+        wait_until(lambda: any(cpu_ticks(pid) >= 10 for pid in tree(worker.pid)[1:]))
+        (child,) = tree(worker.pid)[1:]
+        worker.stdin.close()  # we live on, so the kernel sends nothing
+        try:
+            assert worker.wait(60) == 0
+            assert not is_alive(child)
+        finally:
+            for pid in (worker.pid, child):
+                if is_alive(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_worker_whose_parent_is_gone_already_does_not_start() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait(60)
+    done = subprocess.run([sys.executable, "-P", PROGRAM, str(gone.pid)], input=b"", capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"")
 
 
 @pytest.mark.parametrize("end", ["exit", "SIGKILL"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 
-from harness.errors import EnvironmentFault, ToolCallError
+from harness.errors import EnvironmentFault, ToolCallError, ToolServerError
 from harness.tools.mcp import MCPServer, ServerTool, read_result, read_servers, read_tools, tool_name, translated
 
 
@@ -166,9 +166,9 @@ class Coded(Exception):
     [
         (Coded(-32602), ToolCallError),  # invalid params
         (Coded(-32601), ToolCallError),  # no such method
-        (Coded(-32603), EnvironmentFault),  # internal error
-        (Coded(-32000), EnvironmentFault),  # connection closed
-        (ConnectionError(), EnvironmentFault),
+        (Coded(-32603), ToolServerError),  # internal error
+        (Coded(-32000), ToolServerError),  # connection closed
+        (ConnectionError(), ToolServerError),
         (ToolCallError("x"), ToolCallError),
     ],
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -141,6 +142,46 @@ def test_a_tool_may_be_called_by_another_name_and_a_tool_stays_one() -> None:
     assert tool("said") == "said"
 
 
+def test_a_partials_keyword_is_no_extra_argument_either() -> None:
+    def collect(a: int, b: int = 0, **rest: Any) -> tuple[int, int, dict[str, Any]]:
+        return a, b, rest
+
+    tool = read_tool(functools.partial(collect, b=10))
+    assert asyncio.run(call_tool(tool, {"a": 1, "c": 3})) == (1, 10, {"c": 3})
+    with pytest.raises(ToolCallError, match="collect: unknown argument 'b'; it takes a"):
+        asyncio.run(call_tool(tool, {"a": 1, "b": 2}))
+
+
+def test_a_tool_may_be_read_again_with_more_hidden_or_another_name() -> None:
+    def look(key: str, store: dict[str, int], limit: int = 5) -> tuple[int, int]:
+        """Look up."""
+        return store[key], limit
+
+    tool = replace(read_tool(look, ["store"]), description="Look it up.")
+    more = read_tool(tool, ["limit"], name="find")
+    assert (more.name, more.description, more.hidden) == ("find", "Look it up.", {"store", "limit"})
+    assert list(more.parameters["properties"]) == ["key"]
+    with pytest.raises(ToolCallError, match="find: unknown argument 'limit'; it takes key"):
+        more.read({"key": "k", "limit": 1})
+    assert asyncio.run(call_tool(more, {"key": "k"}, {"store": {"k": 1}, "limit": 2})) == (1, 2)
+    named = read_tool(tool, ["store"], name="find")
+    assert (named.name, named.hidden, named.description) == ("find", {"store"}, "Look it up.")
+    with pytest.raises(ToolCallError, match="find: argument 'key' is missing"):
+        named.read({})
+    with pytest.raises(EnvironmentFault, match="tool 'a b': a tool's name has"):
+        read_tool(tool, name="a b")
+    with pytest.raises(EnvironmentFault, match="nothing to hide: unknown argument 'limits'"):
+        read_tool(tool, ["limits"])
+
+
+@pytest.mark.parametrize("changed", [{"reader": None}, {"parameters": {"type": "object"}}])
+def test_nothing_can_be_hidden_in_a_schema_of_somebody_elses(changed: dict[str, Any]) -> None:
+    tool = replace(read_tool(add), **changed)
+    assert read_tool(tool, name="plus").name == "plus"
+    with pytest.raises(EnvironmentFault, match="tool 'add' has a schema of its own"):
+        read_tool(tool, ["b"])
+
+
 def test_parameters_without_names_are_passed_by_place() -> None:
     def f(a: int, b: int = 2, /, *, c: int = 3) -> tuple[int, int, int]:
         return a, b, c
@@ -162,6 +203,33 @@ def test_what_is_no_tool_is_refused(function: Any, words: str) -> None:
     with pytest.raises(EnvironmentFault) as caught:
         read_tool(function)
     assert str(caught.value).startswith(words)
+
+
+def hits(query: str) -> Iterator[str]:
+    yield query
+
+
+async def later_hits(query: str) -> AsyncIterator[str]:
+    yield query
+
+
+class Hits:
+    def __call__(self, query: str) -> Iterator[str]:
+        yield query
+
+
+@pytest.mark.parametrize("function", [hits, later_hits, Hits(), functools.partial(hits, query="x")])
+def test_a_generator_is_refused_with_a_way_out(function: Any) -> None:
+    with pytest.raises(EnvironmentFault, match="is a generator: a model cannot read one; return a list, or a text"):
+        read_tool(function)
+
+
+def test_a_decorator_may_make_a_text_of_a_generator() -> None:
+    @functools.wraps(hits)
+    def joined(query: str) -> str:
+        return ", ".join([*hits(query), *hits(query)])
+
+    assert asyncio.run(call_tool(read_tool(joined), {"query": "a"})) == "a, a"
 
 
 def test_a_star_is_refused_with_a_way_out() -> None:
@@ -223,6 +291,16 @@ def test_hidden_arguments_are_filled_in_and_never_taken_from_the_model() -> None
         asyncio.run(call_tool(tool, '{"key": "k", "store": {"k": 2}}', {"store": {"k": 1}}))
     with pytest.raises(EnvironmentFault, match="nothing fills its hidden argument 'store'"):
         asyncio.run(call_tool(tool, '{"key": "k"}'))
+
+
+def test_a_hidden_argument_is_no_extra_one_either() -> None:
+    def write(text: str, owner: str = "nobody", **rest: Any) -> tuple[str, str, dict[str, Any]]:
+        return text, owner, rest
+
+    tool = read_tool(write, ["owner"])
+    assert asyncio.run(call_tool(tool, {"text": "t", "colour": "red"})) == ("t", "nobody", {"colour": "red"})
+    with pytest.raises(ToolCallError, match="write: unknown argument 'owner'; it takes text"):
+        asyncio.run(call_tool(tool, {"text": "t", "owner": "root"}))
 
 
 def test_sync_functions_run_in_a_thread_and_async_ones_on_the_loop() -> None:

@@ -7,7 +7,8 @@ import re
 from harness import Parser
 
 _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[\\{}]|[{}]")
-_SPELLING = re.compile(r"\\(?:left|right|displaystyle|!|,|;|:| )|(?<=\\)[dt](?=frac)|\s")
+_SPELLING = re.compile(r"\\(?:left|right|displaystyle|!|,|;|:| )|(?<=\\)[dt](?=frac)")
+_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
 
 
 class OneBox(Parser):
@@ -17,7 +18,8 @@ class OneBox(Parser):
         """The content of the last outermost box if all say the same, else ""."""
         said = text.rpartition("</think>")[2].partition("<think>")[0]
         found = [content for content in boxes(said) if content]
-        spellings = {_SPELLING.sub("", content) for content in found}
+        # `1 1/2` and `11/2` are two answers, so a space counts between digits and letters.
+        spellings = {_SPACE.sub("", _SPELLING.sub("", content)) for content in found}
         return found[-1] if len(spellings) == 1 else ""
 
 

@@ -1,20 +1,21 @@
 """MCP demo: answer questions about a stockroom that only the tools of an MCP server know.
 
 Owns the prompt, the reward and the reference policy. `stockroom` makes what is in stock and the questions, `server` is
-the MCP server.
+the MCP server, `serve` the program that runs it, and `grading` reads the answer out of a reply.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Literal, cast
 
 from harness import Example, JsonDict, MCPEnv, Message, Messages, Parser, Prompt, Rubric
 from harness.errors import ConfigError
+from mcp_demo.grading import read_number
 from mcp_demo.server import make_server
 from mcp_demo.stockroom import MAX_EXAMPLES, make_rows
 
@@ -25,7 +26,7 @@ SYSTEM_PROMPT = (
 
 TOOLS = ("find_item", "stock_of", "price_of")
 
-_BOXED = re.compile(r"\\boxed\{\s*([0-9][0-9,.\s]*)\}")
+SCRIPT = Path(__file__).with_name("serve.py")
 
 
 class McpDemoEnv(MCPEnv):
@@ -50,16 +51,6 @@ class McpDemoEnv(MCPEnv):
 async def correct(completion: Prompt, answer: str, parser: Parser) -> float:
     """1 if the last reply gives the right number, else 0."""
     return float(read_number(parser.parse_answer(completion) or "") == answer)
-
-
-def read_number(reply: str) -> str:
-    """The number in a reply's `\\boxed{}`, in plain digits; "" unless there is exactly one.
-
-    Numbers inside thinking do not count. A reply that repeats its number is fine, one with two different ones has none.
-    """
-    said = reply.rpartition("</think>")[2].partition("<think>")[0]
-    found = {re.sub(r"[,\s]", "", number).removesuffix(".") for number in _BOXED.findall(said)}
-    return found.pop() if len(found) == 1 else ""
 
 
 def load_environment(
@@ -87,7 +78,7 @@ def load_environment(
         raise ConfigError(f"transport must be memory or stdio, not {transport!r}")
     if scope not in ("shared", "rollout"):
         raise ConfigError(f"scope must be shared or rollout, not {scope!r}")
-    command = {"command": sys.executable, "args": ["-m", "mcp_demo.server", str(seed)]}
+    command = {"command": sys.executable, "args": ["-P", str(SCRIPT), str(seed)]}
     server = command if transport == "stdio" else {"server": partial(make_server, seed)}
     return McpDemoEnv(
         {"stockroom": server},

@@ -1,11 +1,8 @@
-"""The MCP server: three tools that look into a stockroom. Owns what a model sees of it.
-
-`python -m mcp_demo.server SEED` serves it over stdin and stdout."""
+"""The MCP server: three tools that look into a stockroom. Owns what a model sees of it; `serve` makes it a program."""
 
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from mcp_demo.stockroom import SHELVES, make_stockroom
@@ -55,7 +52,3 @@ def make_server(seed: int) -> FastMCP[Any]:
     for tool in (find_item, stock_of, price_of):
         server.tool(tool)
     return server
-
-
-if __name__ == "__main__":
-    make_server(int(sys.argv[1]) if len(sys.argv) > 1 else 0).run(show_banner=False)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness import Message, Messages, ModelResponse, Prompt, State
 from harness.keys import ExampleKeys
-from mcp_demo import load_environment, read_number
+from mcp_demo import SCRIPT, load_environment
+from mcp_demo.grading import read_number
 from mcp_demo.stockroom import MATERIALS, SHELVES, THINGS, make_stockroom
 
 
@@ -27,6 +31,39 @@ from mcp_demo.stockroom import MATERIALS, SHELVES, THINGS, make_stockroom
         ("<think>\\boxed{1}</think>\\boxed{2}", "2"),
         ("<think>\\boxed{1}", ""),
         ("\\boxed{many}", ""),
+        ("\\boxed{many}, that is, \\boxed{12}", "12"),
+        ("\\boxed{512 \\text{ coins}}", "512"),
+        ("\\boxed{512\\text{ coins}}", "512"),
+        ("\\boxed{512 coins (in all)}", "512"),
+        ("\\boxed{\\text{Total: }512}", "512"),
+        ("\\boxed{x = 512}", "512"),
+        ("\\boxed{1{,}234}", "1234"),
+        ("\\boxed{1\\,234}", "1234"),
+        ("\\boxed{1,234,567.00}", "1234567"),
+        ("\\boxed {512}", "512"),
+        ("\\boxed{\\$512}", "512"),
+        ("\\boxed{\\textbf{512}}", "512"),
+        ("\\boxed{\\boxed{512}}", "512"),
+        ("\\fbox{512}", "512"),
+        ("\\boxed{512.0}", "512"),
+        ("\\boxed{512} or \\boxed{512.0}", "512"),
+        ("\\boxed{0512}", "512"),
+        ("\\boxed{0}", "0"),
+        ("\\boxed{５１２}", "512"),
+        ("\\boxed{512.5}", ""),
+        ("\\boxed{12} and \\boxed{13 pieces}", ""),
+        ("\\boxed{12} and \\boxed{13.5}", ""),
+        ("\\boxed{12 or 13}", ""),
+        ("\\boxed{12 or more}", ""),
+        ("\\boxed{12 thousand}", ""),
+        ("\\boxed{300 + 212 = 512}", ""),
+        ("\\boxed{1,2345}", ""),
+        ("\\boxed{1 2}", ""),
+        ("\\boxed{12^2}", ""),
+        ("\\boxed{12½}", ""),
+        ("\\boxed{1/2}", ""),
+        ("\\boxed{12", ""),
+        ("\\boxed{" + "9" * 300 + "}", ""),
         ("\\boxed{-5}", ""),
         ("123", ""),
         ("", ""),
@@ -109,6 +146,29 @@ def test_the_ideal_player_asks_the_server_for_everything_it_says(transport: Any)
         "stock_of_calls": 1.0,
         "price_of_calls": 1.0,
     }
+
+
+def test_the_program_imports_nothing_from_where_it_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("json", "mcp_demo", "stockroom"):
+        (tmp_path / f"{name}.py").write_text(f"raise RuntimeError('this is not the {name} that was meant')\n")
+    monkeypatch.chdir(tmp_path)
+    env = load_environment(num_examples=1, transport="stdio")
+    example = ExampleKeys().example(env.row(0), 0)
+    state = State.begin(example, 0, "player", {})
+
+    async def main() -> None:
+        await env.rollout(state, Player(lambda messages: env.reference_reply(example, messages)))
+        await env.rubric.score([state])
+        await env.teardown()
+
+    asyncio.run(main())
+    assert state["reward"] == 1.0
+
+
+def test_the_program_starts_without_a_warning() -> None:
+    command = [sys.executable, "-P", str(SCRIPT), "3"]
+    done = subprocess.run(command, input="", capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "" and "Warning" not in done.stderr
 
 
 def test_wrong_calls_are_answered_and_the_model_may_try_again() -> None:

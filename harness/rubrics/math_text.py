@@ -1,0 +1,275 @@
+r"""Mathematical answers as texts: what of their spelling changes nothing, which letters are words or units and no
+variables, and when two are the same to the letter. Owns no algebra; `math_worker` reads what comes out of here.
+
+The worker runs this file on its own, so it imports nothing but the standard library."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import pairwise
+
+WORD_LETTERS = 4
+"""From this length on, letters without markup are a word and not a product: `east` is not `seat`."""
+
+SHORT_WORD_LETTERS = 3
+"""Where a number is expected, letters after the answer's number are a word from this length on."""
+
+
+def _listed(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+_CHARACTERS = str.maketrans(
+    dict.fromkeys("−‐‑‒–—﹣-", "-")
+    | {
+        "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "×": r"\times ", "·": r"\cdot ", "÷": "/",
+        "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "±": r"\pm ", "°": r"^\circ ",
+        "²": "^{2}", "³": "^{3}", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "≠": r"\ne ",
+        "√": r"\sqrt ", "\u00a0": " ", "\u2009": " ", "\u202f": " ", "≈": r"\approx ",
+    }
+)  # fmt: skip
+_WRAPPED = re.compile(r"\A(?:\$\$(?P<d>.+)\$\$|\$(?P<s>[^$]+)\$|\\\((?P<p>.+)\\\)|\\\[(?P<b>.+)\\\])\Z", re.DOTALL)
+_TRAILING = re.compile(r"(?:\\\\|[.,;:\s])+\Z")
+_LEADING = re.compile(r"\A\s*\\(?:approx|simeq|sim)(?![A-Za-z])")
+_SPACING = re.compile(r"(?<!\\)\\(?:!\s*|[,;: ]|q?quad(?![A-Za-z])|(?:thin|med|thick)space(?![A-Za-z]))|~")
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d])")
+_MIXED = re.compile(r"(?<![\d.,/^_])(\d+) +(\d+) ?/ ?(\d+)(?![\d.])")
+_BARE_ARGUMENTS = re.compile(r"\\([dt]?frac|binom) *(\d) *(\d)(?!\d)")
+_EXPONENT = re.compile(r"(?<=\d)[eE]([-+]?\d{1,4})(?![\w{])")
+_REPEATING = re.compile(r"(?<![\d.])(\d{0,30})\.(\d{0,30})\\overline\s*\{(\d{1,30})\}")
+_PI = re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])")
+
+_MARK = r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|sf)|mbox|operatorname)\s*"
+_MARKED = re.compile(_MARK + r"\{([^{}]*)\}")
+_MARKED_NUMBER = re.compile(r"\A" + _MARK + r"\{([^{}]*\d[^{}]*)\}\.?\Z")
+_SPELLED = re.compile(rf"\A(?:{_MARK}\{{)?\s*([A-Za-z][A-Za-z ,'-]*)\}}?\Z")
+_NO_WORDS = {"inf", "infinity"}
+_SPACE = re.compile(r"(?<=(.))\s+(?=(.))")
+_LETTERS = re.compile(r"\\?[A-Za-z]{2,}")
+
+_FUNCTIONS = _listed(
+    "sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan asin acos atan log exp sqrt cbrt root abs max "
+    "min sup inf lim mod gcd lcm det dim ker arg floor ceil sgn sign sum prod cis infinity phi tau alpha beta gamma "
+    "delta theta lambda omega sigma epsilon percent percentage pct"
+)
+"""Names that mean something in a formula."""
+_COUNTING = _listed(
+    "zero one two three four five six seven eight nine ten eleven twelve twenty hundred hundreds thousand thousands "
+    "million millions billion billions trillion trillions dozen dozens score half halves third thirds quarter quarters "
+    "fourth fourths fifth fifths sixth sixths seventh sevenths eighth eighths ninth ninths tenth tenths hundredth "
+    "hundredths thousandth thousandths plus minus times over divided squared cubed factorial choose base binary octal "
+    "decimal hexadecimal and not nor never wrong incorrect false"
+)
+"""Words that change what the number before them says."""
+_SHORT_WORDS = frozenset(("sq", "cu", "of", "per"))
+
+_CLEAR_UNITS = (
+    r"feet|foot|ft|inch(?:es)?|miles?|yards?|yds?|[ckm]m|kg|lbs?|oz|pounds?|ounces?|(?:kilo)?grams?|tons?|acres?|"
+    r"(?:kilo|centi|milli)?(?:meters?|metres?)|lit(?:er|re)s?|gallons?|secs?|seconds?|mins?|minutes?|hrs?|hours?|days?|"
+    r"weeks?|months?|years?|yrs?|dollars?|cents?|deg|degrees?|units?|mph|km/h|kmh|kph"
+)
+_LETTER_UNITS = r"m|g|s|h|l|L|in|mi|mg|ms"
+"""They may as well be variables."""
+_UNIT = rf"(?:{_CLEAR_UNITS}|{_LETTER_UNITS})(?![A-Za-z])"
+_UNIT_TAIL = re.compile(
+    rf"(?P<gap>\s*)(?<![A-Za-z\\])(?:(?:sq|square|cu|cubic)\b\.?\s*)?(?:(?P<letter>{_LETTER_UNITS})|{_CLEAR_UNITS})"
+    rf"(?![A-Za-z])(?P<per>\s*(?:/|\bper\b)\s*{_UNIT})?(?:\s*\^\s*\{{?[23]\}}?)?\s*\Z"
+)
+_MARKED_TAIL = re.compile(rf"\s*(?:{_MARK}\{{[^{{}}]*\}}\s*/\s*)?{_MARK}\{{([^{{}}]*)\}}(?:\s*\^\s*\{{?[23]\}}?)?\s*\Z")
+_WORD_TAIL = re.compile(r"(?<=[\d}%]) +([A-Za-z][A-Za-z. '-]*)\Z")
+_ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th|\^\s*\{?\s*\\text\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?)\Z")
+_TEMPERATURE = re.compile(r"(?<=\\circ)\}?\s*(?:C|F)\Z")
+_NAMED = re.compile(r"\A[A-Za-z](?:_\{?\w{1,20}\}?)?\s*=\s*")
+_NUMERAL = re.compile(
+    r"(?=[^\d]{0,20}\d)[-+]?\s*(?:\\?\$)?\s*[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)?\s*"
+    r"(?:\\[dt]?frac\{\d+\}\s*\{\d+\}|/ ?\d+)?"
+    r"(?:\s*\^\s*(?:\\circ|\{\\circ\})|\s*\\?%)?\s*"
+)
+_CONSTANT = re.compile(
+    r"(?:\\(?:[dtc]?frac|sqrt|pi|cdot|times|left|right|pm|circ)(?![A-Za-z])|\\[$%]|[^A-Za-z\\,;=<>])+"
+)
+_OPEN_ENDED = re.compile(r"(?:[-+*/^_=<>(\[{,;:|&]|\\(?!pi|circ|infty|%)[A-Za-z]+)\s*\Z")
+"""After these an operand follows, so letters are no unit."""
+
+_NAMES = r"text\w*|math\w*|mbox|operatorname|begin|end|hat|vec|bar|overline|overrightarrow|tilde|widehat"
+_IMAGINARY = re.compile(
+    rf"(?P<marked>\\(?:text(?:rm)?|math(?:rm|sf))\s*\{{\s*i\s*\}}|\\imath(?![A-Za-z]))|"
+    rf"\\(?:{_NAMES})(?![A-Za-z])\s*(?:\{{[^{{}}]*\}})?|\\[A-Za-z]+|"
+    r"(?<![A-Za-z])(?:inf(?:inity)?|(?:arc)?sinh?|lim|min)(?![a-z])|(?P<bare>[iI])(?P<power>\s*\^)?"
+)
+_SUBSCRIPT = re.compile(r"_\s*(?:\{([^{}]*)\}|([A-Za-z]))")
+_COUNTED = re.compile(
+    r"(?<![A-Za-z\\])di(?![A-Za-z])|(?:\A|[,;])\s*i\s*=|"
+    r"(?<![A-Za-z\\])i\s*(?:[<>]|\\(?:le|ge|leq|geq|lt|gt|ne|in|to)(?![A-Za-z]))|"
+    r"(?:[<>]|\\(?:le|ge|leq|geq|lt|gt)(?![A-Za-z]))\s*i(?![A-Za-z])"
+)
+"""`i` as the variable of an integral, of an equation, of an inequality."""
+
+
+def plain(text: str) -> str:
+    """`text` without what changes nothing: delimiters, spacing, typographic signs, a full stop at the end."""
+    text = "".join(str(unicodedata.decimal(c, c)) if not c.isascii() else c for c in text.translate(_CHARACTERS))
+    text = text.strip()
+    while found := _WRAPPED.match(text):
+        text = next(part for part in found.groups() if part is not None).strip()
+    text = _SPACING.sub(lambda m: "" if m[0][:2] == "\\!" else " ", text)
+    text = " ".join(text.split())
+    text = _MARKED_NUMBER.sub(lambda m: m[1], text)
+    text = _TRAILING.sub("", _LEADING.sub("", text)).strip()
+    text = _THOUSANDS.sub(lambda m: m[0].replace(" ", ""), text.replace("{,}", ","))
+    text = _BARE_ARGUMENTS.sub(r"\\\1{\2}{\3}", text)
+    text = _REPEATING.sub(_fraction, text)
+    text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
+    text = _EXPONENT.sub(r"\\times 10^{\1}", text)
+    return _PI.sub(r"\\pi ", text.replace("\\varnothing", "\\emptyset")).strip()
+
+
+def squeezed(text: str) -> str:
+    """`text` without the whitespace that cannot matter. Between letters and digits it does (`1 1/2` is not `11/2`), and
+    so it does beside a comma or a point among digits (`1, 234` is not `1,234`)."""
+    return _SPACE.sub(lambda m: " " if _tells(m[1], m[2]) else "", text.strip())
+
+
+def _tells(before: str, after: str) -> bool:
+    both = before.isalnum() and after.isalnum()
+    return both or (before in ",." and after.isdigit()) or (before.isdigit() and after in ",.")
+
+
+def same_text(first: str, second: str) -> bool:
+    r"""Whether two plain texts are the same to the letter, but for the marking of text and the case of words."""
+    return _unmarked(first) == _unmarked(second)
+
+
+def _unmarked(text: str) -> str:
+    bare = _MARKED.sub(lambda m: m[1], text)
+    return squeezed(_LETTERS.sub(lambda m: m[0] if m[0][0] == "\\" else m[0].lower(), bare)).rstrip(".")
+
+
+def spelled(text: str) -> str | None:
+    """The letters of a text that has nothing but letters, in one spelling; None for formulas."""
+    found = _SPELLED.match(text)
+    return " ".join(found[1].lower().split()) if found else None
+
+
+def words(text: str) -> str | None:
+    """What `spelled` makes of a text that is meant as words: marked as text, or too long for a product."""
+    said = spelled(text)
+    if said is None or len(said) == 1 or said in _NO_WORDS:
+        return None
+    bare = said.replace(" ", "").isalpha() and max(map(len, said.split())) >= WORD_LETTERS
+    return said if "\\" in text or bare else None
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text has words in it that are no formula's, so that it can only be compared as text."""
+    bare = re.sub(rf"\\(?:{_NAMES})(?![A-Za-z])\s*\{{[^{{}}]*\}}|\\[A-Za-z]+", "\\\\", text)
+    found = re.findall(r"(?:(?<=\s)|(?<=\A))[A-Za-z]+(?=[\s,.:;]|\Z)", bare)
+    return any(len(word) >= WORD_LETTERS and word.lower() not in _FUNCTIONS and not _is_product(word) for word in found)
+
+
+def is_numeral(text: str) -> bool:
+    """Whether a plain text is one number, perhaps with a name: `12`, `x = -1/2`, `$3.50`."""
+    return _NUMERAL.fullmatch(_NAMED.sub("", text)) is not None
+
+
+def without_unit(text: str, number_expected: bool) -> str:
+    r"""A plain text without the unit or the counted things at its end.
+
+    Letters are taken off only if they cannot be variables: when they are marked as text, or when all that stands before
+    them is one number. `4 \pi h` and `x + 2 m` keep theirs.
+
+    Args:
+        text: What `plain` returned.
+        number_expected: The expected answer is one number, so letters after a number are no product.
+    """
+    for head in (_before_marked(text), _before_unit(text, number_expected), _before_words(text, number_expected)):
+        if head is not None:
+            return head
+    short = _ORDINAL.sub("", text)
+    short = short if is_numeral(short) else text
+    return _TEMPERATURE.sub(lambda m: "}" if "}" in m[0] else "", short)
+
+
+def _before_marked(text: str) -> str | None:
+    found = _MARKED_TAIL.search(text)
+    if found is None:
+        return None
+    head, said = text[: found.start()].rstrip(), found[1].strip()
+    if not head or _OPEN_ENDED.search(head) or said in ("i", "e") or any(map(str.isdigit, said)):
+        return None
+    if said[0:1] != "(" and {word.lower() for word in re.findall("[A-Za-z]+", said)} & (
+        _COUNTING | _FUNCTIONS - {"min", "sec"} | {"or"}
+    ):
+        return None
+    return head if len(said) > 1 or _is_constant(head) else None
+
+
+def _before_unit(text: str, number_expected: bool) -> str | None:
+    found = _UNIT_TAIL.search(text)
+    if found is None:
+        return None
+    head = text[: found.start()]
+    if not found["letter"]:
+        return head if _is_constant(head) else None
+    return head if is_numeral(head) and (found["gap"] or found["per"] or number_expected) else None
+
+
+def _before_words(text: str, number_expected: bool) -> str | None:
+    found = _WORD_TAIL.search(text)
+    if found is None or not is_numeral(text[: found.start()]):
+        return None
+    least = SHORT_WORD_LETTERS if number_expected else WORD_LETTERS
+    said = [word.strip(".'-").lower() for word in found[1].split()]
+    fine = all(_is_word(word, least) for word in said) and max(map(len, said)) >= least
+    return text[: found.start()] if fine else None
+
+
+def _is_word(word: str, least: int) -> bool:
+    if word in _SHORT_WORDS:
+        return True
+    if re.fullmatch(_CLEAR_UNITS, word):
+        return True
+    known = word in _COUNTING or word in _FUNCTIONS or word == "pi"
+    return len(word) >= least and not known and not _is_product(word)
+
+
+def _is_product(word: str) -> bool:
+    """Letters in the order of the alphabet, or without a vowel: `abc`, `xyz`."""
+    return all(first < second for first, second in pairwise(word)) or not set(word) & set("aeiouy")
+
+
+def _is_constant(text: str) -> bool:
+    value = _NAMED.sub("", text)
+    return _CONSTANT.fullmatch(value) is not None and ("\\pi" in value or any(map(str.isdigit, value)))
+
+
+def i_is_variable(text: str) -> bool:
+    """Whether `i` counts or stands for a quantity here: in a subscript, under a sum, on the left of an equation."""
+    indices = (re.sub(r"\\[A-Za-z]+", "", found[1] or found[2]) for found in _SUBSCRIPT.finditer(text))
+    return any("i" in index for index in indices) or _COUNTED.search(text) is not None
+
+
+def with_imaginary(text: str, lower: bool) -> str:
+    """`text` with the imaginary unit written as the grammar reads it: `I`, and `{I}` under an exponent, which it would
+    pass over otherwise.
+
+    Args:
+        text: A plain text.
+        lower: `i` stands for it, too.
+    """
+
+    def written(found: re.Match[str]) -> str:
+        if not found["bare"]:
+            return " I" if found["marked"] and lower else found[0]
+        if found["bare"] == "i" and not lower:
+            return found[0]
+        return f"{{I}}{found['power']}" if found["power"] else "I"
+
+    return _IMAGINARY.sub(written, text)
+
+
+def _fraction(found: re.Match[str]) -> str:
+    whole, fixed, repeated = found.groups()
+    value = int(whole + fixed + repeated) - int(whole + fixed or "0")
+    return rf"\frac{{{value}}}{{{10 ** len(fixed) * (10 ** len(repeated) - 1)}}}"
