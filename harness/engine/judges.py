@@ -151,6 +151,11 @@ def _is_named(spec: JudgeSpec, resolved: ResolvedRun) -> bool:
 
 
 def _check_reference(seat: Seat, resolved: ResolvedRun, environment: Environment) -> None:
+    if is_reference(seat.model) and (player := parse_model(seat.model).name) != "judge":
+        raise ConfigError(
+            f"judge_model {seat.model}, of {resolved.env_id}: {player} plays, and judges nothing; name "
+            f"{REFERENCE_JUDGE}, or a real model"
+        )
     if not seat.is_embedded:
         return
     policy = parse_model(seat.model).name
@@ -159,8 +164,6 @@ def _check_reference(seat: Seat, resolved: ResolvedRun, environment: Environment
             f"{resolved.env_id} has no reference judge, so {seat.model} cannot judge it; implement reference_verdict, "
             "or name another judge_model"
         )
-    if policy in ("oracle", "noisy") and not environment.has_reference:
-        raise ConfigError(f"{resolved.env_id} has no reference policy, so {seat.model} cannot judge it")
 
 
 def _check_keys(seat: Seat, resolved: ResolvedRun, environ: Mapping[str, str]) -> None:

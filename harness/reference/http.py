@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 from aiohttp import web
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, EnvironmentFault
 from harness.reference.faults import Fault
 from harness.reference.header import Rollout, read_rollout
 from harness.reference.policies import NAMES, Policy, is_reference, message_text, parse_model
@@ -112,7 +112,7 @@ class Listener:
                 injected = await _inject(request, server.faults.next())
                 if injected is not None:
                     return injected
-            return _json(self._answer(raw, rollout, is_chat=is_chat))
+            return _answered(self._answer(raw, rollout, is_chat=is_chat))
         except Refusal as refusal:
             return _error(refusal.status, str(refusal), refusal.code)
         finally:
@@ -147,6 +147,8 @@ class Listener:
         except NotImplementedError as error:
             words = str(error) or "the environment has no reference policy (reference_reply)"
             raise Refusal(404, words, "no_reference_policy") from error
+        except EnvironmentFault as error:
+            raise Refusal(400, str(error), "environment_error") from error
         except Exception as error:  # environment code: its bug is this request's error, not the server's end
             words = f"the environment's reference policy raised {type(error).__name__}: {error}"
             raise Refusal(400, words, "environment_error") from error
@@ -262,6 +264,13 @@ def _models() -> JsonDict:
 
 def _json(value: JsonDict) -> web.Response:
     return web.Response(body=orjson.dumps(value), content_type="application/json")
+
+
+def _answered(body: JsonDict) -> web.Response:
+    try:
+        return _json(body)
+    except TypeError as error:  # an environment's message may hold anything
+        raise Refusal(400, f"the environment's reply cannot be sent as JSON: {error}", "environment_error") from error
 
 
 def _error(status: int, message: str, code: str, headers: tuple[tuple[str, str], ...] = ()) -> web.Response:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from harness.records import Example
-from harness.reference.policies import message_text
+from harness.reference.policies import message_text, said
 from harness.types import Chat, JsonDict, Messages, ModelResponse, Prompt, Usage
 
 
@@ -52,7 +52,7 @@ class _Verdicts:
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        said = self.environment.reference_verdict(self.example, messages)
+        message = said("reference_verdict", self.environment.reference_verdict(self.example, messages))
         characters = sum(len(message_text(message)) for message in cast("Messages", messages))
-        usage = Usage(characters // 4, len(said) // 4, requests=1)
-        return ModelResponse({"role": "assistant", "content": said}, "stop", usage, self.model)
+        usage = Usage(characters // 4, len(message_text(message)) // 4, requests=1)
+        return ModelResponse({"role": "assistant", **message}, "stop", usage, self.model)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import inspect
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias, cast
 from urllib.parse import parse_qsl
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, EnvironmentFault
 from harness.records import Example
 from harness.reference.player import Player
 from harness.types import Message, Messages
@@ -70,17 +71,44 @@ class Policy:
 
         Raises:
             NotImplementedError: the environment has no reference policy, or no reference judge.
+            EnvironmentFault: it returned something that is neither a text nor a message.
         """
-        answer: Message | str
         if player is None or example is None or self.name == "echo":
-            answer = echo(messages)
-        elif self.name == "judge":
-            answer = player.reference_verdict(example, messages)
-        elif self.is_ideal(rollout_key):
-            answer = player.reference_reply(example, messages)
-        else:
-            answer = player.null_reply(example, messages)
-        return {"role": "assistant", "content": answer} if isinstance(answer, str) else answer
+            return said("echo", echo(messages))
+        if self.name == "judge":
+            return said("reference_verdict", player.reference_verdict(example, messages))
+        if self.is_ideal(rollout_key):
+            return said("reference_reply", player.reference_reply(example, messages))
+        return said("null_reply", player.null_reply(example, messages))
+
+
+def said(method: str, answer: object) -> Message:
+    """What an environment's method returned, as a message.
+
+    Args:
+        method: Which one, for the message of the error.
+        answer: A text, or a message with content or tool calls.
+
+    Raises:
+        EnvironmentFault: it is neither.
+    """
+    if isinstance(answer, str):
+        return {"role": "assistant", "content": answer}
+    if isinstance(answer, dict):
+        message = cast("Message", answer)
+        fits = isinstance(message.get("content"), str | list | None) and isinstance(
+            message.get("tool_calls"), list | None
+        )
+        if fits and ("content" in message or "tool_calls" in message):
+            return message
+        raise EnvironmentFault(f"{method} returned a dict that is no message: it needs content (a text) or tool_calls")
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise EnvironmentFault(
+            f"{method} returned a coroutine, not a text or a message: make it a plain def, not async"
+        )
+    hint = " (a forgotten return?)" if answer is None else ""
+    raise EnvironmentFault(f"{method} returned {type(answer).__name__}, not a text or a message{hint}")
 
 
 def echo(messages: Messages) -> str:

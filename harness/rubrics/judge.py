@@ -9,16 +9,18 @@ reading of replies are `judge_prompt`.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Protocol, TypedDict, Unpack, cast
 
 from harness.config.wording import suggestion
 from harness.errors import EnvironmentFault, JudgeError, ModelError, SystemicError
 from harness.parsers.parser import Parser
 from harness.records import JUDGEMENTS, Score
-from harness.rubrics.functions import RewardFunc, plan
-from harness.rubrics.judge_port import JudgeSpec, ask, judged_by, prompt_digest
+from harness.rubrics.functions import Planned, RewardFunc, plan
+from harness.rubrics.judge_port import JudgeSpec, ask, judged_by, prompt_digest, watched
 from harness.rubrics.judge_port import seated as seated
 from harness.rubrics.judge_prompt import (
     DEFAULT_PROMPT,
@@ -136,7 +138,7 @@ class Judge:
         except SystemicError:
             raise
         except ModelError as error:
-            raise JudgeError(f"judge {error.reason}", str(error)) from error
+            raise _unasked(error) from error
 
     @asynccontextmanager
     async def _turn(self, state: State, key: str) -> AsyncGenerator[None]:
@@ -189,8 +191,9 @@ class JudgeRubric(Rubric):
     """A rubric with a judge model. Functions may take `judge` (see `Judge`), and `judge_model`, `judge_prompt` and
     `judge_sampling_args`; without functions, `judge_verdict` is the reward.
 
-    A judge that refuses, rambles, says nothing or cannot be asked leaves the rollout unscored, with a reason. What it
-    said, its model, tokens and cost are in `state["judgements"]`, and so in the journal.
+    A judge that refuses, rambles, says nothing or cannot be asked leaves the rollout unscored, with a reason; one that
+    cannot be asked does so although the function catches the error. What it said, its model, tokens and cost are in
+    `state["judgements"]`, and so in the journal.
 
     Args:
         funcs: As of `Rubric`. One that takes `judge` must be async.
@@ -202,7 +205,8 @@ class JudgeRubric(Rubric):
             requests of a run; and those of `Rubric`.
 
     Raises:
-        EnvironmentFault: as of `Rubric`; or a prompt, verdicts or a bound that cannot be.
+        EnvironmentFault: as of `Rubric`; or a prompt, verdicts, sampling arguments or a bound that cannot be.
+        ConfigError: a url that is none, or a key where the name of a variable belongs.
     """
 
     def __init__(
@@ -217,7 +221,7 @@ class JudgeRubric(Rubric):
         _refuse_unknown(options)
         verdicts = check_verdicts(options.get("verdicts", DEFAULT_VERDICTS))
         template = check_template(options.get("judge_prompt", DEFAULT_PROMPT))
-        sampling_args = dict(options.get("judge_sampling_args") or {})
+        sampling_args = _table("judge_sampling_args", options.get("judge_sampling_args"))
         spec = JudgeSpec(
             _text("judge_model", judge_model),
             options.get("judge_base_url"),
@@ -235,19 +239,17 @@ class JudgeRubric(Rubric):
         }
         if taken := given.keys() & (options.get("class_objects") or {}):
             raise EnvironmentFault(f"class object {min(taken)!r}: functions get the judge's by that name; rename it")
-        reward_range = options.get("reward_range")
-        if funcs is None and reward_range is None:
-            scale = float((weights or [1.0])[0])
-            ends = [scale * value for value in verdicts.values()]
-            reward_range = min(ends), max(ends)
         super().__init__(
             [judge_verdict] if funcs is None else funcs,
             weights,
             parser,
             class_objects={**given, **(options.get("class_objects") or {})},
-            reward_range=reward_range,
+            reward_range=options.get("reward_range"),
             needs_live_state=options.get("needs_live_state", False),
         )
+        if funcs is None and options.get("reward_range") is None:
+            ends = [self._functions[0].weight * value for value in verdicts.values()]
+            self._range = min(ends), max(ends)
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
@@ -266,6 +268,8 @@ class JudgeRubric(Rubric):
                 f"reward function {planned.name!r} takes judge, which must be awaited: make it `async def`"
             )
         super().add_reward_func(func, weight)
+        if planned.is_async:
+            self._functions[-1] = replace(self._functions[-1], function=_watched(planned))
 
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts, as `Rubric` does.
@@ -297,16 +301,45 @@ def _replayed(entry: JsonDict) -> ModelResponse:
     return ModelResponse(message, cast("str | None", entry["finish_reason"]), Usage())
 
 
+def _unasked(error: ModelError) -> JudgeError:
+    return JudgeError(f"judge {error.reason}", str(error))
+
+
+def _watched(planned: Planned) -> RewardFunc:
+    """The function, without a value if a judge could not be asked, whatever it made of the error."""
+
+    async def watching(**arguments: Any) -> object:
+        with watched() as failures:
+            value = planned.function(**arguments)
+            value = await value if inspect.isawaitable(value) else value
+        if failures:
+            raise _unasked(failures[0]) from failures[0]
+        return value
+
+    return watching
+
+
 def _refuse_unknown(options: Mapping[str, object]) -> None:
+    known = ["judge_model", *_Options.__annotations__, "funcs", "weights", "parser"]
     for name in options:
-        if name not in _Options.__annotations__:
-            raise EnvironmentFault(f"JudgeRubric({name}=…): unknown; {suggestion(name, _Options.__annotations__)}")
+        if name not in known:
+            raise EnvironmentFault(f"JudgeRubric({name}=…): unknown; {suggestion(name, known)}")
 
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise EnvironmentFault(f"{name} must be a text, not {value!r}")
     return value
+
+
+def _table(name: str, value: object) -> JsonDict:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(
+        isinstance(key, str) for key in cast("Mapping[object, object]", value)
+    ):
+        raise EnvironmentFault(f"{name} must be a table of names and values, not {value!r}")
+    return dict(cast("Mapping[str, Any]", value))
 
 
 def _bound(value: object) -> int | None:

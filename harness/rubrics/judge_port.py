@@ -12,17 +12,18 @@ their own with `judged_by`."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from harness.errors import EnvironmentFault, ModelError, SystemicError
+from harness.config.checks import url, variable
+from harness.errors import ConfigError, EnvironmentFault, ModelError, SystemicError
 from harness.keys import digest
 from harness.parsers.parser import text_of
 from harness.records import JUDGEMENTS
-from harness.redact import redactor
+from harness.redact import Redactor, redactor
 from harness.types import Chat, JsonDict, ModelResponse, Prompt
 
 
@@ -47,8 +48,32 @@ class JudgeSpec:
     """A literal key, out of a client object that code was given. Never recorded, never shown."""
 
     def __post_init__(self) -> None:
+        """Refuse what would be recorded, or asked, as something that it is not.
+
+        Raises:
+            ConfigError: a key variable that is no variable's name, or a url that is none.
+        """
         if self.key:
             redactor.add(self.key)
+        _check("judge_api_key_var", self.api_key_var, _key_variable, "the name of an environment variable")
+        _check("judge_base_url", self.base_url, url, "a url")
+
+
+def _check(name: str, value: object, check: Callable[[str], str], kind: str) -> None:
+    """Run a setting's check. What is wrong is never repeated: it may be a key."""
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be {kind}, a text, not a value of type {type(value).__name__}")
+    try:
+        check(value)
+    except ValueError as error:
+        raise ConfigError(f"{name} {error}") from None
+
+
+def _key_variable(value: str) -> str:
+    # Some providers' keys (hf_…, gsk_…) could be names of variables.
+    return variable(value if Redactor().text(value) == value else "-")
 
 
 class Panel(Protocol):
@@ -76,6 +101,7 @@ class _Pass:
 
 _panel: ContextVar[Panel | None] = ContextVar("judge_panel", default=None)
 _pass: ContextVar[_Pass | None] = ContextVar("judge_pass", default=None)
+_watch: ContextVar[list[ModelError] | None] = ContextVar("judge_watch", default=None)
 
 
 @contextmanager
@@ -104,6 +130,18 @@ def seated() -> Generator[None]:
         _pass.reset(token)
     if now.fault is not None:
         raise now.fault
+
+
+@contextmanager
+def watched() -> Generator[list[ModelError]]:
+    """The calls of judges that fail inside, also in tasks that are started there: a function that swallows such a
+    failure has a value, but not one that says anything about the rollout."""
+    failures: list[ModelError] = []
+    token = _watch.set(failures)
+    try:
+        yield failures
+    finally:
+        _watch.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +184,7 @@ async def ask(
     question = prompt_digest(spec, prompt, sampling_args)
     now, place = _pass.get() or _Pass(), (id(state), question)
     if state is not None and (failed := now.failed.get(place)) is not None:
+        _note(failed)
         raise failed
     try:
         chat = panel.chat(spec, state)
@@ -157,11 +196,17 @@ async def ask(
         raise fault from error
     except ModelError as error:
         now.failed[place] = error
+        _note(error)
         raise
     entry = _entry(chat.model, question, response)
     if state is not None:
         state.setdefault(JUDGEMENTS, []).append(entry)
     return Asked(response, entry)
+
+
+def _note(error: ModelError) -> None:
+    if (failures := _watch.get()) is not None:
+        failures.append(error)
 
 
 def _entry(model: str, question: str, response: ModelResponse) -> JsonDict:

@@ -61,14 +61,20 @@ class Verdict:
     """All that it said."""
 
 
-def check_verdicts(verdicts: Mapping[str, float]) -> dict[str, float]:
+def check_verdicts(given: object) -> dict[str, float]:
     """The verdicts, checked.
 
     Raises:
-        EnvironmentFault: fewer than two, a label that a reply could not name, labels that differ in case alone, or a
-            value that is no finite number.
+        EnvironmentFault: no table, fewer than two, a label that a reply could not name, labels that differ in case
+            alone, or a value that is no finite number.
     """
-    labels = [str(label) for label in verdicts]
+    if not isinstance(given, Mapping):
+        raise EnvironmentFault(f'verdicts must say what each label is worth, {{"A": 1.0, "B": 0.0}} say, not {given!r}')
+    wrong = next((key for key in cast("Mapping[object, object]", given) if not isinstance(key, str)), None)
+    if wrong is not None:
+        raise EnvironmentFault(f"verdicts: a label must be a text, not {wrong!r}")
+    verdicts = cast("Mapping[str, float]", given)
+    labels = list(verdicts)
     if len(labels) < 2:
         raise EnvironmentFault(f"verdicts: a judge needs at least two to choose from, not {labels}")
     for label, value in verdicts.items():
@@ -175,6 +181,9 @@ def read_verdict(text: str, verdicts: Mapping[str, float]) -> Verdict:
     spelled = {label.casefold(): label for label in verdicts}
     label = spelled.get(_bare(tagged[1] if tagged else last).casefold())
     if label is None:
+        tags = {_bare(found).casefold() for found in _TAG.findall(last)}
+        if len(tags) > 1 and tags & spelled.keys():
+            raise JudgeError("two verdicts", f"the judge said {' and '.join(map(_short, sorted(tags)))}")
         raise JudgeError("no verdict", f"the judge's last line is {_short(last)}, not one of {', '.join(verdicts)}")
     others = {_bare(found).casefold() for found in _TAG.findall(said)} - {label.casefold()}
     if others:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from datasets import Dataset
@@ -122,7 +122,7 @@ def test_the_loop_calls_the_hooks_in_order(vf: ModuleType) -> None:
     assert state["log"] == ["setup", "env 2 a", "env 4 end", "first", "second"]
     assert [message["content"] for message in state["completion"]] == ["a", "more", "end", "bye"]
     assert (state["stop_condition"], len(chat.asked)) == ("has_final_env_response", 2)
-    assert [message["content"] for message in chat.asked[1].prompt] == ["one", "a", "more"]
+    assert [message["content"] for message in cast(Any, chat.asked[1].prompt)] == ["one", "a", "more"]
     stopped, _ = play(counting(vf)(dataset=ROWS, rubric=vf.Rubric()), "a", "b", "stop")
     assert (stopped["stop_condition"], len(stopped["trajectory"])) == ("said_stop", 3)
     bounded, _ = play(counting(vf)(dataset=ROWS, rubric=vf.Rubric(), max_turns=2), "a")
@@ -188,7 +188,7 @@ def test_a_failed_call_is_an_error_of_the_api_and_of_ours(vf: ModuleType) -> Non
     slow = ModelError("slow", status=503, retryable=True, reason="server_error")
     state, chat = play(Catching(dataset=ROWS, rubric=vf.Rubric(), max_turns=2), "a", slow, "b")
     assert [(type(e).__name__, str(e)) for e in caught] == [("ModelError", "slow")] and caught[0].__cause__ is slow
-    assert [message["content"] for message in chat.asked[1].prompt] == ["aside"]
+    assert [message["content"] for message in cast(Any, chat.asked[1].prompt)] == ["aside"]
     assert len(state["trajectory"]) == 2
     with pytest.raises(ModelError) as failed:
         play(vf.SingleTurnEnv(dataset=ROWS, rubric=vf.Rubric()), slow)

@@ -205,10 +205,10 @@ def test_another_judge_is_refused_by_name(shop: Workshop) -> None:
         other = shop.bench(*command, *args(judge_model="reference/judge", size=4), "--resume")
         assert other.code == 2
         assert 'env.env_args.judge_model was "grader", now "reference/judge"' in other.said
-        shop.write("configs/endpoints.toml", registry.format(judge.url).replace("reference/judge", "reference/null"))
+        shop.write("configs/endpoints.toml", registry.format(judge.url).replace("reference/judge", "other-judge"))
         changed = shop.bench(*command, *args(judge_model="grader", size=4), "--resume")
         assert changed.code == 2
-        assert 'judges.judge.model was ["reference/judge"], now ["reference/null"]' in changed.said
+        assert 'judges.judge.model was ["reference/judge"], now ["other-judge"]' in changed.said
         assert judge.stats()["requests"] == 4
     assert len(shop.run_dirs()) == 1
 
@@ -242,3 +242,28 @@ def test_the_judge_plays_nothing(shop: Workshop) -> None:
     done = shop.bench("run", "judged", "-m", "reference/judge")
     assert done.code == 2
     assert "reference/judge judges and plays nothing" in done.said
+
+
+def test_a_key_in_place_of_its_variables_name_is_written_nowhere(shop: Workshop) -> None:
+    key = "sk-live-0123456789abcdef"
+    done = shop.bench("run", "judged", *ALL, *args(judge_api_key_var=key), "-m", "reference/oracle")
+    assert done.code == 2
+    assert "judge_api_key_var must be the name of an environment variable, never the key itself" in done.said
+    assert key not in done.said and key not in done.err and shop.run_dirs() == []
+    written = [path for path in shop.cwd.rglob("*") if path.is_file()]
+    assert [path for path in written if key.encode() in path.read_bytes()] == []
+
+
+def test_a_verdict_that_is_never_returned_is_said_and_not_asked_for_again(shop: Workshop) -> None:
+    wrong = JUDGED.replace("        return said +", "        said +")
+    assert wrong != JUDGED
+    shop.environment("forgetful", wrong)
+    with shop.bench_serve("--env", "forgetful") as judge:
+        done = shop.bench("run", "forgetful", *ALL, *judge_at(judge.url), "-m", "reference/oracle")
+        assert judge.stats()["requests"] == 20
+    reason = "reference_verdict returned NoneType, not a text or a message (a forgotten return?)"
+    assert "Traceback" not in done.err
+    [(said, number)] = summary(shop.run_dir())["unscored"].items()
+    assert (said, number) == ("judge_verdict judge bad_request", 20)
+    scores = [line for line in lines(shop.run_dir()) if line["type"] == "scored"]
+    assert len(scores) == 20 and all(reason in json.dumps(line) for line in scores)

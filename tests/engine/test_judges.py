@@ -18,7 +18,7 @@ from harness.engine.judges import RunPanel, Seat, identity_with, seats_of, stand
 from harness.engine.prepare import Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
 from harness.envs.environment import Environment
-from harness.errors import ConfigError, EnvironmentFault
+from harness.errors import ConfigError, EnvironmentFault, EnvironmentLoadError
 from harness.loader import load_environment
 from harness.reference.faults import Faults
 from harness.reference.header import read_rollout
@@ -147,6 +147,17 @@ def test_a_real_model_is_not_judged_by_the_reference_judge_unless_asked(module: 
         ("reference/oracle", {"known": False}, "no reference judge to stand in .* name it: -a .*far/judge"),
         ("some-model", {"known": False, "grader": "reference/judge"}, "no reference judge, so reference/judge cannot"),
         ("some-model", {"grader": "reference/juge"}, "did you mean reference/judge"),
+        (
+            "some-model",
+            {"grader": "reference/oracle"},
+            "judge_model reference/oracle, .* name reference/judge, or a real",
+        ),
+        ("reference/oracle", {"grader": "reference/noisy?seed=2"}, "noisy plays, and judges nothing"),
+        (
+            "some-model",
+            {"grader": "reference/null", "judge_base_url": "http://localhost:9/v1"},
+            "null plays, and judges",
+        ),
         ("some-model", {"sampling": {"n": 4}, "grader": "twins"}, "sampling_args.n = 4"),
     ],
 )
@@ -371,3 +382,28 @@ def test_a_run_without_a_judge_says_so(module: str, tmp_path: Path) -> None:
     assert run.judges == () and "judges" not in run.manifest.identity
     assert run.summary is not None and run.summary.judge_usage is None
     assert json.loads((run.folder.path / "summary.json").read_text())["judge_usage"] is None
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (
+            {"key_var": "sk-live-0123456789"},
+            "judge_api_key_var must be the name of an environment variable, never the key",
+        ),
+        ({"judge_base_url": "judge.example/v1"}, "judge_base_url must be an http or https URL"),
+        ({"judge_base_url": "ftp://judge.example"}, "judge_base_url must be an http or https URL"),
+    ],
+)
+def test_what_names_no_key_and_no_place_is_refused_before_anything_is_written(
+    module: str, tmp_path: Path, args: dict[str, str], words: str
+) -> None:
+    before = sorted(tmp_path.rglob("*.json")) + sorted(tmp_path.rglob("*.toml"))
+    run = resolved(module, "m", grader="twins", **args)
+    with pytest.raises(EnvironmentLoadError, match=words) as caught:
+        prepare([run], [progress_of(run)], StartOptions())
+    assert caught.value.exit_code == 2
+    assert isinstance(caught.value.__cause__, ConfigError)
+    assert "0123456789" not in str(caught.value)
+    assert sorted(tmp_path.rglob("*.json")) + sorted(tmp_path.rglob("*.toml")) == before
+    assert not (tmp_path / "outputs").exists()

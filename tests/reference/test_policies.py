@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, EnvironmentFault
 from harness.records import Example, Row
 from harness.reference.header import Rollout, read_rollout, write_rollout
+from harness.reference.panel import ReferencePanel
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import Policy, echo, is_reference, parse_model
+from harness.state import State
 from harness.types import Message, Messages
+
+EXAMPLE = Example("k", 0, [{"role": "user", "content": "1 + 1"}], answer="2")
 
 
 class Sums:
@@ -141,3 +147,65 @@ def test_the_header_holds_any_text(lane: str, example: str, rollout: str) -> Non
 @pytest.mark.parametrize("value", [None, "", "a;b", "a;b;c;d"])
 def test_other_headers_are_no_rollouts(value: str | None) -> None:
     assert read_rollout(value) is None
+
+
+def returning(value: object) -> Any:
+    class Wrong(Sums):
+        def reference_reply(self, example: Example, messages: Messages, /) -> Any:
+            return value
+
+        def null_reply(self, example: Example, messages: Messages, /) -> Any:
+            return value
+
+        def reference_verdict(self, example: Example, messages: Messages, /) -> Any:
+            return value
+
+    return Wrong()
+
+
+METHODS = [("oracle", "reference_reply"), ("null", "null_reply"), ("judge", "reference_verdict")]
+
+WRONG: list[tuple[object, str]] = [
+    (None, "returned NoneType, not a text or a message (a forgotten return?)"),
+    (1.0, "returned float, not a text or a message"),
+    ({}, "returned a dict that is no message"),
+    ({"content": 3}, "returned a dict that is no message"),
+    ({"content": None, "tool_calls": "f"}, "returned a dict that is no message"),
+]
+
+
+@pytest.mark.parametrize(("value", "words"), WRONG)
+@pytest.mark.parametrize(("policy", "method"), METHODS)
+def test_what_is_no_message_is_the_environments_fault(policy: Any, method: str, value: object, words: str) -> None:
+    built = EnvironmentPlayer(returning(value))
+    built.learn_all()
+    example = built.find(None, [{"role": "system", "content": "add"}, {"role": "user", "content": "1 + 1"}])
+    assert example is not None
+    with pytest.raises(EnvironmentFault) as caught:
+        Policy(policy).reply(built, example, [], "k")
+    assert str(caught.value).startswith(f"{method} {words}")
+
+
+def test_an_async_method_is_named_and_never_left_unawaited() -> None:
+    async def later() -> str:
+        return "2"
+
+    built = EnvironmentPlayer(returning(later()))
+    built.learn_all()
+    with pytest.raises(EnvironmentFault, match=r"reference_reply returned a coroutine, .* make it a plain def"):
+        Policy("oracle").reply(built, built.find(None, [{"role": "user", "content": "?"}]) or EXAMPLE, [], "k")
+
+
+@pytest.mark.parametrize(("value", "words"), WRONG)
+def test_a_judge_without_a_server_says_the_same(value: object, words: str) -> None:
+    chat = ReferencePanel(returning(value)).chat(None, State.begin(EXAMPLE, 0, "m", {}))
+    with pytest.raises(EnvironmentFault) as caught:
+        asyncio.run(chat([{"role": "user", "content": "?"}]))
+    assert str(caught.value).startswith(f"reference_verdict {words}")
+
+
+def test_a_judge_without_a_server_answers() -> None:
+    chat = ReferencePanel(returning("CORRECT!")).chat(None, State.begin(EXAMPLE, 0, "m", {}))
+    response = asyncio.run(chat([{"role": "user", "content": "12345678"}]))
+    assert response.message == {"role": "assistant", "content": "CORRECT!"}
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (2, 2)

@@ -202,6 +202,31 @@ def test_a_bug_in_a_player_is_that_requests_error() -> None:
     serve(server, talk)
 
 
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (None, "reference_reply returned NoneType, not a text or a message (a forgotten return?)"),
+        ({"content": "x", "extra": object()}, "the environment's reply cannot be sent as JSON"),
+        ("half \ud800 of a pair", "the environment's reply cannot be sent as JSON"),
+    ],
+)
+def test_a_player_that_returns_no_message_is_that_requests_error(returned: Any, words: str) -> None:
+    class Forgetful(Questions):
+        def reference_reply(self, example: Example, messages: Messages, /) -> Any:
+            return returned
+
+    server = ReferenceServer()
+    server.add("lane", learned(Forgetful()))
+
+    async def talk(ask: Ask) -> None:
+        status, body = await ask("reference/oracle", "question 0")
+        assert (status, body["error"]["code"]) == (400, "environment_error")
+        assert body["error"]["message"].startswith(words)
+        assert server.stats.in_flight == 0
+
+    serve(server, talk)
+
+
 def test_an_environment_without_a_reference_policy_is_named() -> None:
     server = ReferenceServer()
     server.add("lane", learned(Unplayable()))

@@ -153,6 +153,24 @@ def test_what_judges_cost_is_said_in_a_line_of_its_own(usage: Usage, words: str)
     assert not any("judge:" in line for line in printed([report(of=summary())], 120))
 
 
+@pytest.mark.parametrize(
+    ("unpriced", "words"),
+    [
+        (18, "at least $9.00 (18 replies of unknown cost)"),
+        (1, "at least $9.00 (1 reply of unknown cost)"),
+        (0, "$9.00"),
+    ],
+)
+def test_a_sum_that_does_not_know_every_cost_is_a_lower_bound(unpriced: int, words: str) -> None:
+    run = replace(summary(), judge_usage=Usage(7, 6, requests=20, cost=9.0), judge_unpriced=unpriced)
+    said = [line.strip() for line in printed([report(of=run)], 120) if "judge:" in line]
+    assert said == [f"judge: 20 replies, 7 + 6 tokens, {words}"]
+    assert run.to_json()["judge_usage"] == {
+        "input_tokens": 7, "output_tokens": 6, "reasoning_tokens": 0, "cached_tokens": 0, "requests": 20,
+        "unreported": 0, "cost": 9.0, "unpriced": unpriced,
+    }  # fmt: skip
+
+
 def test_clean_runs_have_no_remarks() -> None:
     result = RunReport("gsm8k", "gsm8k", "m", None, summary(examples=320, rollouts=1, right=0.5, usage=Usage()))
     assert "Results" not in "\n".join(printed([result], 80))

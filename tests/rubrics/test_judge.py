@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from scripted_chat import ScriptedChat, state_of
 
 from harness import JudgeRubric, Parser, RubricGroup
-from harness.errors import EnvironmentFault, ModelError, SystemicError
+from harness.errors import ConfigError, EnvironmentFault, JudgeError, ModelError, SystemicError
 from harness.parsers import ThinkParser
 from harness.records import JUDGEMENTS, Score
 from harness.rubrics.judge import DEFAULT_JUDGE, Judge
@@ -82,6 +83,8 @@ def test_without_functions_the_verdict_is_the_reward_and_all_of_it_is_kept() -> 
         ({"role": "assistant", "content": None, "refusal": "No."}, "judge refused"),
         (ModelResponse({"role": "assistant", "content": "CORRECT"}, "length"), "judge cut short"),
         ("<verdict>INCORRECT</verdict>\nCORRECT", "two verdicts"),
+        ("<verdict>CORRECT</verdict> <verdict>INCORRECT</verdict>", "two verdicts"),
+        ("<verdict>CORRECT</verdict> <verdict>CORRECT</verdict>", "no verdict"),
         (ModelError("host: too busy", reason="rate_limit", retryable=True), "judge rate_limit"),
     ],
 )
@@ -301,3 +304,107 @@ def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], words: s
 def test_a_function_that_is_added_later_is_checked_too() -> None:
     with pytest.raises(EnvironmentFault, match="async def"):
         JudgeRubric([kind]).add_metric(takes_judge)
+
+
+# Arguments that cannot be
+
+
+@pytest.mark.parametrize("name", ["judge_api_key_var", "judge_base_url"])
+@pytest.mark.parametrize(
+    "value", ["sk-live 0123456789", "sk-live-0123456789", "0abc://me:hidden-9137@host/v1", 7, b"x"]
+)
+def test_a_key_or_an_address_that_is_none_is_refused_and_not_repeated(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^{name} must be ") as caught:
+        JudgeRubric(**{name: value})
+    shown = "".join(traceback.format_exception(caught.value)).partition("ConfigError")[2]
+    assert str(value) not in shown and "9137" not in shown
+    with pytest.raises(ConfigError):
+        JudgeSpec("m", **{name.removeprefix("judge_"): value})
+
+
+def test_a_password_in_an_address_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^judge_base_url must not hold a user or password") as caught:
+        JudgeRubric(judge_base_url="https://me:hidden-9137@judge.example/v1")
+    assert "9137" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["hf_0123456789abcdefABCDEF", "gsk_0123456789abcdefABCDEF"])
+def test_a_key_that_could_be_a_variables_name_is_refused_too(key: str) -> None:
+    with pytest.raises(ConfigError, match=r"^judge_api_key_var must be the name of an environment variable") as caught:
+        JudgeRubric(judge_api_key_var=key)
+    assert key not in str(caught.value)
+
+
+def test_a_name_and_an_address_are_taken() -> None:
+    [spec] = JudgeRubric(judge_api_key_var="JUDGE_KEY_2", judge_base_url="https://judge.example/v1").judges
+    assert (spec.api_key_var, spec.base_url) == ("JUDGE_KEY_2", "https://judge.example/v1")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"judge_modle": "m"}, 'did you mean "judge_model"'),
+        ({"wieghts": [1.0]}, 'did you mean "weights"'),
+        ({"verdicts": {1: 1.0}}, "verdicts: a label must be a text, not 1"),
+        ({"verdicts": ["A", "B"]}, r"verdicts must say what each label is worth, .* not \['A', 'B'\]"),
+        ({"verdicts": None}, "verdicts must say what each label is worth, .* not None"),
+        ({"judge_sampling_args": "x"}, "judge_sampling_args must be a table of names and values, not 'x'"),
+        ({"judge_sampling_args": {1: 2}}, "judge_sampling_args must be a table"),
+        ({"weights": ["x"]}, "its weight must be a finite number, not 'x'"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused_in_words(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(EnvironmentFault, match=words):
+        JudgeRubric(**options)
+
+
+# Failures that a function swallows
+
+BUSY = ModelError("host: too busy", reason="rate_limit", retryable=True)
+UNASKED = "judge rate_limit: host: too busy"
+
+
+async def swallowing(judge: Judge, prompt: Any, completion: Any, answer: str, state: State) -> float:
+    try:
+        return (await judge.verdict(prompt, completion, answer, state)).value
+    except Exception:
+        return 0.0
+
+
+async def swallowing_all(judge: Judge, completions: Any, states: list[State]) -> list[float]:
+    async def one(completion: Any, state: State) -> float:
+        try:
+            return float("CORRECT" in await judge.ask(completion[-1]["content"], state))
+        except JudgeError:
+            return 0.0
+
+    async with asyncio.TaskGroup() as tasks:
+        made = [tasks.create_task(one(*each)) for each in zip(completions, states, strict=True)]
+    return [each.result() for each in made]
+
+
+def test_a_failed_call_that_a_function_swallows_is_no_zero() -> None:
+    [result] = score(JudgeRubric([swallowing]), bench(BUSY))
+    assert (result.reward, result.metrics, result.reasons) == (None, {"swallowing": None}, {"swallowing": UNASKED})
+    [first, second] = score(JudgeRubric([swallowing_all]), bench("CORRECT", BUSY), state_of(), state_of())
+    assert (first.reward, second.reward) == (None, None)
+    assert first.reasons == second.reasons == {"swallowing_all": UNASKED}
+
+
+def test_every_function_that_swallows_it_is_without_a_value_and_a_metric_costs_no_reward() -> None:
+    async def fine(state: State) -> float:
+        return 0.5
+
+    async def again(judge: Judge, prompt: Any, completion: Any, answer: str, state: State) -> float:
+        return await swallowing(judge, prompt, completion, answer, state)
+
+    judges = bench(BUSY)
+    [result] = score(JudgeRubric([swallowing, again, fine], [0.0, 0.0, 1.0]), judges)
+    assert result.metrics == {"swallowing": None, "again": None, "fine": 0.5}
+    assert (result.reward, result.reasons) == (0.5, {"swallowing": UNASKED, "again": UNASKED})
+    assert len(judges.told) == 1  # what failed for good is not asked again
+
+
+def test_a_reply_that_a_function_reads_in_its_own_way_is_its_own_business() -> None:
+    [result] = score(JudgeRubric([swallowing]), bench("hm"))
+    assert (result.reward, result.reasons) == (0.0, {})

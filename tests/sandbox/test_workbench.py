@@ -110,7 +110,7 @@ def test_parts_of_a_piece_of_code() -> None:
 
 def test_an_interpreter_that_is_lost_is_replaced_and_files_stay() -> None:
     async def body(bench: Workbench) -> Any:
-        done = [await bench.python("x = 1\nopen('f', 'w').write('kept')", 20)]
+        done: list[Any] = [await bench.python("x = 1\nopen('f', 'w').write('kept')", 20)]
         done.append(await bench.python("import time\ntime.sleep(60)", 1))
         done.append(await bench.python("'x' in globals(), open('f').read()", 20, True))
         done.append(
@@ -161,7 +161,9 @@ def test_a_request_that_nobody_waits_for_any_more_does_not_answer_the_next_one()
 def test_requests_at_once_are_done_one_after_the_other() -> None:
     async def body(bench: Workbench) -> Any:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(bench.command(f"echo {n} >> f; cat f", 20)) for n in range(3)]
+            tasks: list[asyncio.Task[Any]] = [
+                group.create_task(bench.command(f"echo {n} >> f; cat f", 20)) for n in range(3)
+            ]
         return [task.result().stdout for task in tasks]
 
     assert work(body) == ["0\n", "0\n1\n", "0\n1\n2\n"]

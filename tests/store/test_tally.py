@@ -109,6 +109,7 @@ def test_what_judges_used_is_summed_apart_from_the_models_own(tmp_path: Path) ->
         ],
     )  # fmt: skip
     assert table.judged() == Usage(7 + 5 + 3 + 20 + 30 + 40 + 50, 1 + 1 + 1 + 2 + 3 + 4 + 5, requests=7, cost=0.75)
+    assert table.judged_unpriced() == 5  # the 0.75 is what two of the seven cost
     assert table.usage() == Usage(50, 25, requests=5)
 
 

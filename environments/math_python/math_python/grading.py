@@ -19,7 +19,7 @@ class OneBox(Parser):
         said = text.rpartition("</think>")[2].partition("<think>")[0]
         found = [content for content in boxes(said) if content]
         # `1 1/2` and `11/2` are two answers, so a space counts between digits and letters.
-        spellings = {_SPACE.sub("", _SPELLING.sub("", content)) for content in found}
+        spellings = {_SPACE.sub("", " ".join(_SPELLING.sub("", content).split())) for content in found}
         return found[-1] if len(spellings) == 1 else ""
 
 

@@ -255,6 +255,8 @@ def test_a_rollout_that_calls_nothing_starts_nothing_and_one_that_only_calls_has
         (r"\boxed{\text{a {b} c}}", r"\text{a {b} c}"),
         (r"\boxed{1 \boxed{2}}", r"1 \boxed{2}"),
         (r"\fbox{7}", "7"),
+        (r"\boxed{1 1/2} \boxed{11/2}", ""),
+        (r"\boxed{1 1/2} or \boxed{1  1/2}", "1  1/2"),
         (r"\boxed{5", ""),
         ("5", ""),
     ],
