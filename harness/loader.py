@@ -57,7 +57,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
             made = load(**env_args)
             environment = _as_environment(env_id, made)
             imports.settle(environment)
-        except (Exception, SystemExit) as error:  # the boundary around the author's constructor
+        except BaseException as error:  # the boundary around the author's constructor
             _failed(env_id, f"{_FUNCTION}() failed", error)
     found = find_environment(env_id)
     environment.source_files = environment.source_files or (found.source_files if found is not None else ())
@@ -167,8 +167,10 @@ def _import_path(env_id: str, source: Path, generation: Generation | None) -> Mo
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # the boundary around the author's module
+    except BaseException as error:  # the boundary around the author's module
         del sys.modules[name]
+        if isinstance(error, ModuleNotFoundError) and error.name is not None:
+            _lacks(env_id, error)
         _failed(env_id, "importing it failed", error)
     return module
 
@@ -195,11 +197,8 @@ def _import(env_id: str, name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise EnvironmentNotFound(_how_to_find(env_id, name)) from error
-        missing = (
-            f"it needs the module {error.name!r}, which is not installed; install the environment with its dependencies"
-        )
-        raise EnvironmentLoadError(f"environment {env_id!r}: {missing}") from error
-    except (Exception, SystemExit) as error:  # the boundary around the author's module
+        _lacks(env_id, error)
+    except BaseException as error:  # the boundary around the author's module
         _failed(env_id, "importing it failed", error)
 
 
@@ -224,15 +223,26 @@ def _check_arguments(env_id: str, load: Callable[..., object], env_args: dict[st
         names = [name for name, parameter in signature.parameters.items() if parameter.kind in kinds]
         unknown = [name for name in env_args if name not in names]
         near = difflib.get_close_matches(unknown[0], names, 1) if unknown else []
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        accepted = f"It takes {', '.join(names)}" if names else "It takes none"
-        wrong = EnvironmentLoadError(f"environment {env_id!r}: env_args: {error}; {hint}{accepted}")
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        takes = f"it takes {', '.join(names)}" if names else "it takes none"
+        wrong = EnvironmentLoadError(f"environment {env_id!r}: env_args: {error}{hint}; {takes}")
         wrong.exit_code = 2  # the caller's words are wrong, not the environment
         raise wrong from error
 
 
+def _lacks(env_id: str, error: ModuleNotFoundError) -> NoReturn:
+    missing = (
+        f"it needs the module {error.name!r}, which is not installed; install the environment with its dependencies"
+    )
+    raise EnvironmentLoadError(f"environment {env_id!r}: {missing}") from error
+
+
 def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
+    if isinstance(error, KeyboardInterrupt):
+        raise error  # the user's, not the author's
     ours = isinstance(error, HarnessError)
+    if ours and str(error).startswith(f"environment {env_id!r}: "):
+        raise error  # says it all
     words = str(error) if ours else f"{type(error).__name__}: {error}"
     failure = EnvironmentLoadError(f"environment {env_id!r}: {what}: {words}")
     if ours:

@@ -152,13 +152,18 @@ def test_ids_that_no_module_can_have_are_not_found() -> None:
     ("text", "words"),
     [
         ("x = 1", r"module 'kit_bad' \(.*kit_bad\.py\) has no load_environment\(\).*hides it"),
-        ("import no_such_module_at_all", "importing it failed: ModuleNotFoundError: No module named 'no_such_module"),
+        ("import no_such_module_at_all", "it needs the module 'no_such_module_at_all', which is not installed; "),
         ("def load_environment(: pass", "importing it failed: SyntaxError"),
         ("raise SystemExit(0)", "importing it failed: SystemExit: 0"),
         ("def load_environment():\n    raise KeyError('token')", r"load_environment\(\) failed: KeyError: 'token'"),
         ("def load_environment():\n    raise SystemExit(2)", r"load_environment\(\) failed: SystemExit: 2"),
-        ("def load_environment():\n    return 3", "returned int, not an Environment"),
-        ("async def load_environment():\n    return 3", "must be a plain def, not async"),
+        ("def load_environment():\n    return 3", r"^environment '\S+': load_environment\(\) returned int, not an E"),
+        (
+            "async def load_environment():\n    return 3",
+            r"^environment '\S+': load_environment\(\) must be a plain def",
+        ),
+        ("raise GeneratorExit", "importing it failed: GeneratorExit"),
+        ("def load_environment():\n    raise GeneratorExit", r"load_environment\(\) failed: GeneratorExit"),
         (
             "from harness import SingleTurnEnv\ndef load_environment():\n    return SingleTurnEnv(dataset=[])",
             r"load_environment\(\) failed: dataset is empty",
@@ -189,16 +194,23 @@ def test_a_failed_import_leaves_nothing_behind(tmp_path: Path) -> None:
     assert load_environment(str(path)).row_count == 1
 
 
+@pytest.mark.parametrize("text", ["raise KeyboardInterrupt", "def load_environment():\n    raise KeyboardInterrupt"])
+def test_an_interrupt_while_an_environment_loads_is_the_users(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "kit_interrupted.py", text)
+    with pytest.raises(KeyboardInterrupt):
+        load_environment(str(path))
+
+
 def test_wrong_arguments_name_the_right_ones(tmp_path: Path) -> None:
     path = write(tmp_path / "kit_args.py")
     with pytest.raises(EnvironmentLoadError) as caught:
         load_environment(str(path), wrd="x")
-    assert "env_args: got an unexpected keyword argument 'wrd'; did you mean 'word'? It takes word, times" in str(
+    assert "env_args: got an unexpected keyword argument 'wrd' (did you mean 'word'?); it takes word, times" in str(
         caught.value
     )
     assert caught.value.exit_code == 2
     none = write(tmp_path / "kit_no_args.py", GOOD.replace('word="hi", times=1', "").replace("word * times", '"x"'))
-    with pytest.raises(EnvironmentLoadError, match="It takes none"):
+    with pytest.raises(EnvironmentLoadError, match="; it takes none"):
         load_environment(str(none), word="x")
 
 

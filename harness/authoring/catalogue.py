@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from harness.authoring.arguments import find_loader
-from harness.authoring.package import FUNCTION, Package, of_distribution, of_project
+from harness.authoring.package import FUNCTION, Package, of_distribution, of_project, toml_fault
 from harness.config.packages import (
     ENTRY_POINT_GROUP,
     FoundEnvironment,
@@ -45,6 +45,8 @@ class Entry:
     """Whether it is written for the classic API and has no entry point of ours."""
     defaults: dict[str, object] = field(default_factory=dict[str, object])
     """Settings of a run that it brings."""
+    problem: str = ""
+    """Why nothing more is known: its `pyproject.toml` is broken."""
 
     def to_json(self) -> JsonDict:
         """As `bench env list --json` prints it."""
@@ -124,6 +126,9 @@ def _code(found: FoundEnvironment | None) -> str:
 
 
 def _local(name: str, folder: Path) -> Entry | None:
+    fault = toml_fault(folder)
+    if fault:
+        return Entry(name, "not installed", path=str(folder), problem=fault)
     package = of_project(folder)
     if package is None:
         return None

@@ -142,6 +142,7 @@ class _Check:
         asked = replace(self.asked, per_example=None) if rubric.is_group else self.asked
         first = play_policies(asked, policies, self.folder)
         by_name = dict(zip(policies, first.trials, strict=True))
+        self.report.add(*scores_check.scored(first))
         if not rubric.metric_names or low == high:
             why = "the rubric has no reward function" if low == high == 0 else f"every reward is {low:g}"
             self.report.add(skipped("oracle", f"not possible: {why}"), skipped("null", f"not possible: {why}"))

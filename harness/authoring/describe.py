@@ -66,6 +66,8 @@ class Description:
     content: Content | None = None
     problem: str = ""
     """Why it could not be loaded."""
+    exit_code: int = 0
+    """Of the command that shows this: 2 if the caller's arguments are the problem."""
 
     def to_json(self) -> JsonDict:
         """As `bench env info --json` prints it."""
@@ -117,10 +119,11 @@ def describe(target: str, env_args: Mapping[str, Any] | None = None, *, index: i
         index: The row that is shown.
 
     Returns:
-        What is known; if the environment does not load, what is known without that, and the reason.
+        What is known; if the environment does not load with these arguments, what is known without that, and the
+        reason.
 
     Raises:
-        UsageError: the arguments are not what it takes, or there is no such row.
+        UsageError: a setting that applies to it is wrong, or there is no such row.
         EnvironmentNotFound: there is no such environment.
     """
     if "," in target or target.endswith(".toml"):
@@ -131,11 +134,11 @@ def describe(target: str, env_args: Mapping[str, Any] | None = None, *, index: i
     assert found is not None
     package = package_of(found)
     function = function_of(package, found.module)
-    content, problem = _load(run, index)
+    content, problem, exit_code = _load(run, index)
     return Description(
         run.env_id, found.module, package, _path(found), found.source_files,
         find_loader(found.source_files, function) or find_loader(found.source_files, FUNCTION), function,
-        _settings(run), content, problem,
+        _settings(run), content, problem, exit_code,
     )  # fmt: skip
 
 
@@ -151,23 +154,17 @@ def _settings(run: ResolvedRun) -> dict[str, JsonDict]:
     return {path.removeprefix("env."): line for path, line in own.items() if path not in ("env.env_id", "env.name")}
 
 
-def _load(run: ResolvedRun, index: int) -> tuple[Content | None, str]:
+def _load(run: ResolvedRun, index: int) -> tuple[Content | None, str, int]:
     try:
         environment = Builder().load(run)
         try:
-            return _content(environment, index), ""
+            return _content(environment, index), "", 0
         finally:
             asyncio.run(environment.teardown())
     except UsageError:
         raise
     except HarnessError as error:
-        if isinstance(error.__cause__, UsageError) or _is_about_arguments(error):
-            raise
-        return None, str(error)
-
-
-def _is_about_arguments(error: HarnessError) -> bool:
-    return error.exit_code == UsageError.exit_code and "env_args" in str(error)
+        return None, str(error), error.exit_code
 
 
 def _content(environment: Environment, index: int) -> Content:

@@ -1,10 +1,9 @@
 """Installing environments into the environment of the running interpreter. Owns what a target means (a folder, a file
-of a distribution, a name) and the installer's call; whether it worked is looked at from a process of its own."""
+of a distribution, a name) and the installer's call; whether it worked is looked at by `installed`."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import shutil
 import subprocess
@@ -12,13 +11,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from harness.authoring.package import of_project
 from harness.config.packages import local_environments, module_name
 from harness.config.paths import looks_like_path
 from harness.errors import ConfigError, HarnessError
-from harness.types import JsonDict
 
 _ARCHIVES = (".whl", ".tar.gz", ".zip")
 
@@ -80,9 +77,18 @@ def read_target(text: str, options: Options) -> Target:
         local = {module_name(name): folder for name, folder in local_environments(options.folder).items()}
         if module_name(text) in local:
             return _project(text, local[module_name(text)], options)
+    _refuse_lost_path(text, options)
     exact = _EXACT.fullmatch(match["rest"].strip())
     rest = f"=={exact['version']}" if exact else match["rest"]
     return Target(text, f"{match['name']}{rest}", match["name"])
+
+
+def _refuse_lost_path(text: str, options: Options) -> None:
+    """Refuse `environments/nothere`: it reads like `org/NAME`, but what stands before the slash is a folder here, and a
+    mistyped path must never become some stranger's package."""
+    before, slash, name = text.partition("/")
+    if slash and (Path(before).is_dir() or Path(before).absolute() == options.folder.absolute()):
+        raise ConfigError(f"{text}: there is no such folder; if the package {name} is meant: bench env install {name}")
 
 
 def _project(text: str, path: Path, options: Options) -> Target:
@@ -137,40 +143,3 @@ def run_installer(command: Sequence[str], on_line: Callable[[str], None]) -> int
             child.terminate()
             raise
     return child.returncode
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """One environment after an installation."""
-
-    name: str
-    distribution: str
-    version: str
-    path: str
-    problem: str
-    """Why it does not work; "" if `load_environment` was found."""
-
-
-def installed_now() -> list[Verified]:
-    """What a new process finds installed: this one has read the import path before anything changed.
-
-    Nothing is imported; see `verify`.
-    """
-    return _ask([])
-
-
-def verify(distributions: Sequence[str]) -> list[Verified]:
-    """Whether the environments of these distributions can be imported and have their function.
-
-    Args:
-        distributions: By name.
-    """
-    return _ask(distributions)
-
-
-def _ask(distributions: Sequence[str]) -> list[Verified]:
-    command = [sys.executable, "-P", "-m", "harness.authoring.installed", *distributions]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise HarnessError(f"cannot look at what is installed: {done.stderr.strip()[-500:]}")
-    return [Verified(**entry) for entry in cast("list[JsonDict]", json.loads(done.stdout))]

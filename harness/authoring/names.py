@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import keyword
 import re
+import shlex
 import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
@@ -29,6 +30,12 @@ _TAKEN = {
 """Names that would hide something."""
 
 
+_BASES = ("MultiTurnEnv", "SingleTurnEnv", "ToolEnv")
+"""Classes that a new environment's may derive from, and must not hide."""
+
+_GIVEN = re.compile(r"(?:(?P<organisation>\w[\w.-]*)/)?(?P<name>[^/]*)")
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """What one environment is called in each place."""
@@ -44,16 +51,21 @@ class Names:
     @property
     def class_name(self) -> str:
         """The environment's class."""
-        return "".join(part[:1].upper() + part[1:] for part in self.name.split("-")) + "Env"
+        words = "".join(part[:1].upper() + part[1:] for part in self.name.split("-"))
+        is_complete = self.name.endswith("-env") and words not in _BASES
+        return words if is_complete else words + "Env"
 
 
 def read_name(text: str) -> Names:
-    """The names of an environment that is to be called `text`; an organisation in front is dropped.
+    """The names of an environment that is to be called `text`; an organisation in front (`org/my-env`) is dropped.
 
     Raises:
-        ConfigError: it is no name, or one that something else has.
+        ConfigError: it is no name but a path, or no name at all, or one that something else has.
     """
-    name = text.strip().rstrip("/").rsplit("/", 1)[-1]
+    given = _GIVEN.fullmatch(text.strip())
+    if given is None or (given["organisation"] and not given["name"]):
+        raise ConfigError(_is_a_path(text.strip()))
+    name = given["name"]
     plain = name.replace("_", "-")
     if not _SHAPE.fullmatch(plain):
         raise ConfigError(
@@ -67,6 +79,16 @@ def read_name(text: str) -> Names:
     if reason:
         raise ConfigError(f"an environment cannot be called {plain!r}: {reason}; choose another name")
     return names
+
+
+def _is_a_path(text: str) -> str:
+    """What to say of `./sub/thing`, `/srv/thing`, `../up` and `org/`."""
+    folder, _, name = text.rstrip("/").rpartition("/")
+    if not folder and not text.startswith("/"):
+        return f"{text!r} is a folder, or an organisation without a name: say a name, such as {name}/my-env"
+    name = name if _SHAPE.fullmatch(name.replace("_", "-")) else "NAME"
+    use = shlex.join(["bench", "env", "init", name, "--path", folder or "/"])
+    return f"{text!r} is a path, not a name: use --path {shlex.quote(folder or '/')}, as in: {use}"
 
 
 def _instead(name: str) -> str:

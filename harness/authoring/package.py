@@ -43,17 +43,49 @@ class Package:
     """The project's folder, where there is one."""
 
 
+def toml_fault(folder: Path) -> str:
+    """Why the `pyproject.toml` of a folder cannot be read (`…/pyproject.toml: line 38: not TOML`); "" if it can be, or
+    is not there."""
+    file = folder / "pyproject.toml"
+    try:
+        tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"{file}: {error.strerror or error}"
+    except UnicodeDecodeError:
+        return f"{file}: not UTF-8"
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at (line \d+)", str(error))
+        return f"{file}: {line[1] if line else 'its last line'}: not TOML"
+    return ""
+
+
+def fault_of(found: FoundEnvironment, package: Package) -> str:
+    """What `toml_fault` says of the project that the environment came in, or would have come in."""
+    if package.kind == "installed":
+        return ""
+    folders = [package.project] if package.project else _folders(found)
+    nearest = next((folder for folder in folders if folder and (folder / "pyproject.toml").is_file()), None)
+    return toml_fault(nearest) if nearest else ""
+
+
 def package_of(found: FoundEnvironment) -> Package:
     """What the environment came in."""
     dist = _distribution(found.dist_name)
     if dist is not None:
         return of_distribution(dist)
-    source = found.source_files[0] if found.source_files else found.path
-    for folder in () if source is None else [found.path or source, *source.parents[: _LEVELS + 1]]:
+    for folder in _folders(found):
         project = of_project(folder) if (folder / "pyproject.toml").is_file() else None
         if project is not None and project.name.replace("-", "_").replace(".", "_").lower() == found.module.lower():
             return project
     return Package("file", found.module)
+
+
+def _folders(found: FoundEnvironment) -> list[Path]:
+    """Where the project of an environment may lie that is not installed."""
+    source = found.source_files[0] if found.source_files else found.path
+    return [] if source is None else [found.path or source, *source.parents[: _LEVELS + 1]]
 
 
 def of_distribution(dist: Distribution) -> Package:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.authoring.arguments import Loader
 from harness.authoring.findings import Finding, fail, ok, skipped
-from harness.authoring.package import FUNCTION, Package
+from harness.authoring.package import FUNCTION, Package, fault_of
 from harness.config.packages import FoundEnvironment
 
 _NO_PACKAGE = "a single file: put it into a package (`bench env init`) to publish it"
@@ -16,6 +16,12 @@ _NO_PACKAGE = "a single file: put it into a package (`bench env init`) to publis
 
 def package_findings(found: FoundEnvironment, package: Package, loader: Loader | None) -> Iterable[Finding]:
     """What can be said before anything is imported."""
+    fault = fault_of(found, package)
+    if fault:
+        yield fail("pyproject", fault, "mend that line: no installer takes the project, and no setting of it counts")
+        for name in ("entry point", "defaults", "README"):
+            yield skipped(name, "not possible: pyproject.toml cannot be read")
+        return
     if package.kind == "file":
         for name in ("entry point", "defaults", "README"):
             yield skipped(name, _NO_PACKAGE)

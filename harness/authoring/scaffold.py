@@ -49,6 +49,10 @@ def create(name: str, parent: Path, kind: Kind = "single-turn") -> Created:
         StoreError: the files cannot be written.
     """
     names = read_name(name)
+    before, slash, _ = name.strip().partition("/")
+    if slash and Path(before).is_dir() and Path(before).resolve() != parent.resolve():
+        use = f"use --path {before} for the folder {before}, or the bare name {names.name}"
+        raise ConfigError(f"{name!r} may be a path or an organisation's: {use}")
     for taken in (parent / names.module, parent / names.name):
         if os.path.lexists(taken):
             raise ConfigError(f"{taken} exists already; choose another name, or another folder with --path")

@@ -1,9 +1,10 @@
-"""Checks of what reference policies came to: best, worst, within bounds, the same again, nothing lost, fast enough.
-Owns the judgement; the rollouts come from `trial`."""
+"""Checks of what reference policies came to: scored at all, best, worst, within bounds, the same again, nothing lost,
+fast enough. Owns the judgement; the rollouts come from `trial`."""
 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from harness.authoring.findings import Finding, count, fail, ok, skipped, some
@@ -17,8 +18,29 @@ SLOW_SECONDS = 0.05
 """Scoring that takes longer than this a rollout is told as slow, since a run waits for it."""
 
 
+def scored(played: Played) -> Iterable[Finding]:
+    """What has no score, whoever played: a finding of its own, since no policy can mend that."""
+    total = sum(len(trial.rollouts) for trial in played.trials)
+    missing = [
+        (trial.policy, rollout)
+        for trial in played.trials
+        for rollout in trial.rollouts.values()
+        if rollout.reward is None and (rollout.culprits or not trial.note)  # a note tells why a run ended early
+    ]
+    if not missing:
+        return
+    told = [f"reference/{policy}, example {each.example}: {each.why}" for policy, each in missing]
+    names = list(dict.fromkeys(name for _, each in missing for name in each.culprits))
+    if names:
+        advice = f"make {' and '.join(names)} return a number for every reply, also for one that says nothing"
+    else:
+        advice = "mend what is named there: in a run these are failures, and count for nothing"
+    has = "has" if len(missing) == 1 else "have"
+    yield fail("scored", f"{len(missing):,} of {count(total, 'rollout')} {has} no score: {some(told)}", advice)
+
+
 def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
-    """Whether every rollout scores exactly `wanted`.
+    """Whether every rollout that has a score has exactly `wanted`; of the others, `scored` tells.
 
     Args:
         trial: Of the policy that should.
@@ -26,12 +48,15 @@ def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
         name: Of the check.
         word: `best` or `worst`.
     """
-    rollouts = list(trial.rollouts.values())
     if trial.note:
         return fail(name, trial.note, "make the environment run; this is how `bench run` would end, too")
-    off = [_told(each) for each in rollouts if each.reward is None or abs(each.reward - wanted) > SLACK]
+    rewards = [(each, each.reward) for each in trial.rollouts.values() if each.reward is not None]
+    if not rewards:
+        return skipped(name, "not possible: no rollout has a score")
+    off = [_told(each) for each, reward in rewards if abs(reward - wanted) > SLACK]
+    some_lack = " that have a score" if len(rewards) < len(trial.rollouts) else ""
     if not off:
-        return ok(name, f"the {word} reward, {wanted:g}, in {_all_of(len(rollouts))}")
+        return ok(name, f"the {word} reward, {wanted:g}, in {_all_of(len(rewards))}{some_lack}")
     advice = (
         "make reward functions accept what reference_reply says, or tell them what the best reward is: "
         "Rubric(reward_range=(low, high))"
@@ -39,8 +64,8 @@ def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
         else "a reply that says nothing must earn nothing: look at what these functions count, return a worse reply "
         "from null_reply, or say Rubric(reward_range=(low, high))"
     )
-    return fail(name, f"not the {word} reward, {wanted:g}, in {len(off):,} of {count(len(rollouts), 'rollout')}: "
-                f"{some(off)}", advice)  # fmt: skip
+    return fail(name, f"not the {word} reward, {wanted:g}, in {len(off):,} of {count(len(rewards), 'rollout')}"
+                f"{some_lack}: {some(off)}", advice)  # fmt: skip
 
 
 def _all_of(number: int) -> str:
@@ -48,8 +73,6 @@ def _all_of(number: int) -> str:
 
 
 def _told(rollout: Rollout) -> str:
-    if rollout.reward is None:
-        return f"example {rollout.example} has none: {rollout.why}"
     parts = ", ".join(f"{name} {_number(value)}" for name, value in rollout.metrics.items())
     return f"example {rollout.example} has {rollout.reward:g}" + (f" ({parts})" if parts else "")
 
@@ -158,8 +181,13 @@ def _milliseconds(seconds: float) -> str:
 
 def loop(played: Sequence[Played]) -> Finding:
     """Whether anything held up the event loop."""
-    said = [words for each in played for words in each.blocked]
-    if said:
+    times = Counter[str]()
+    first: dict[str, str] = {}  # a function may have been seen at several of its lines
+    for where, number in ((where, number) for each in played for where, number in each.blocked.items()):
+        function = where.rpartition(":")[0]
+        times[first.setdefault(function, where)] += number
+    if times:
+        said = [f"{where} blocked it {count(number, 'time')}" for where, number in times.items()]
         return fail("event loop", some(said), "every rollout waits meanwhile: make it a plain `def` (it then runs in "
                     "a thread), or await what it waits for")  # fmt: skip
     return ok("event loop", "nothing blocked it")

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from harness.config.resolver import ResolvedRun, resolve
 from harness.engine.prepare import Prepared, StartOptions, prepare, progress_of
@@ -64,6 +65,8 @@ class Rollout:
     metrics: dict[str, float | None]
     why: str
     """Why there is no reward; "" if there is one."""
+    culprits: tuple[str, ...]
+    """Functions that gave no score."""
     completion: Prompt
     seconds: float
     """Of scoring."""
@@ -89,8 +92,8 @@ class Played:
     """The trials of one pass, side by side, with what was logged meanwhile."""
 
     trials: list[Trial]
-    blocked: list[str] = field(default_factory=list[str])
-    """What the watchdog of the event loop said."""
+    blocked: dict[str, int] = field(default_factory=dict[str, int])
+    """What held up the event loop, `function (file:line)`, and how often."""
     warnings: list[str] = field(default_factory=list[str])
     """What else bench had to say: a cleanup that failed, say."""
 
@@ -124,9 +127,22 @@ def play_policies(asked: Asked, policies: Sequence[str], folder: Path, *, resume
             trial.rollouts = _read(run.folder.journal_path)
     return Played(
         trials,
-        list(dict.fromkeys(record.getMessage() for record in records if record.name == WATCHDOG)),
+        _blocked([record for record in records if record.name == WATCHDOG]),
         list(dict.fromkeys(record.getMessage() for record in records if record.name != WATCHDOG)),
     )
+
+
+def _blocked(records: Sequence[logging.LogRecord]) -> dict[str, int]:
+    """What the watchdog said: of each run's function a line at once, and at the end how often, if that was not all."""
+    times: dict[tuple[object, str], int] = {}
+    for record in records:
+        run, where, *more = cast("tuple[object, ...]", record.args or ("", record.getMessage()))
+        known = times.get((run, str(where)), 0)
+        times[run, str(where)] = max(known, more[0] if more and isinstance(more[0], int) else 1)
+    found: dict[str, int] = {}
+    for (_, where), number in times.items():
+        found[where] = found.get(where, 0) + number
+    return found
 
 
 def score_from_journal(asked: Asked, played: Played, folder: Path) -> Played:
@@ -180,12 +196,14 @@ def _read(journal: Path) -> dict[str, Rollout]:
 
 def _rollout(example: str, base: Generated | Failed, score: Scored | None) -> Rollout:
     if isinstance(base, Failed):
-        return Rollout(example, None, {}, f"failed: {base.error or base.reason}", base.completion, 0.0)
+        return Rollout(example, None, {}, f"failed: {base.error or base.reason}", (), base.completion, 0.0)
     state, lost = tuple(base.state), base.lost
     if score is None:
-        return Rollout(example, None, {}, "was not scored", base.completion, 0.0, state, lost)
-    why = "; ".join(f"{name} {words}" for name, words in score.reasons.items()) if score.reward is None else ""
-    return Rollout(example, score.reward, score.metrics, why, base.completion, score.seconds, state, lost)
+        return Rollout(example, None, {}, "was not scored", (), base.completion, 0.0, state, lost)
+    reasons = score.reasons if score.reward is None else {}
+    why = "; ".join(f"{name} {words}" for name, words in reasons.items())
+    culprits = tuple(name for name in reasons if name != "*")
+    return Rollout(example, score.reward, score.metrics, why, culprits, base.completion, score.seconds, state, lost)
 
 
 class _Collector(logging.Handler):

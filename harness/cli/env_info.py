@@ -35,7 +35,8 @@ def info(
 ) -> None:
     """Show what an environment asks, takes, rewards and brings.
 
-    Loads it, for its dataset and its rubric. If that fails, the rest is shown with the reason, and the exit code is 1.
+    Loads it, for its dataset and its rubric. If that fails, the rest is shown with the reason, and the exit code is 1,
+    or 2 if it needs other arguments.
     """
     given = env_args(args)
     with own_stdout():
@@ -47,7 +48,7 @@ def info(
         write(_screen(description, example, width_of(console)), console)
     if description.problem:
         write([f"error: {clean(description.problem, 2000)}"], make_console(file=sys.stderr))
-        raise typer.Exit(1)
+        raise typer.Exit(description.exit_code)
 
 
 def _screen(description: Description, example: int, width: int) -> Iterator[str]:

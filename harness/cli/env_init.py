@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shlex
 import shutil
 import sys
@@ -61,7 +62,9 @@ def _first_steps(created: Created) -> list[str]:
     """Commands that work as they stand, here and now."""
     name, folder, bench, python = created.names.name, _folder(created), _bench(), _python()
     pytest = [] if importlib.util.find_spec("pytest") else [_install("pytest")]
+    pip = [] if _has_pip() or shutil.which("uv") else [f"{python} -m ensurepip"]  # an installer, before all else
     return [
+        *pip,
         f"{bench} env install {folder}",
         f"{bench} env check {name}",
         f"{bench} run {name} -n 5 -m reference/oracle",
@@ -74,7 +77,7 @@ def _last_steps(created: Created) -> list[str]:
     folder, python = _folder(created), _python()
     wheel = f"{folder}/dist/{created.names.module}-0.1.0-py3-none-any.whl"
     if shutil.which("uv"):
-        return [f"uv build --wheel {folder}", f"uv publish {wheel}"]
+        return [f"uv build{_for_uv()} --wheel {folder}", f"uv publish {wheel}"]
     twine = [] if importlib.util.find_spec("twine") else [_install("twine")]
     return [
         f"{python} -m pip wheel --no-deps -w {folder}/dist {folder}",
@@ -84,7 +87,20 @@ def _last_steps(created: Created) -> list[str]:
 
 
 def _install(package: str) -> str:
-    return f"{_python()} -m pip install {package}" if importlib.util.find_spec("pip") else f"uv pip install {package}"
+    if _has_pip() or not shutil.which("uv"):
+        return f"{_python()} -m pip install {package}"
+    return f"uv pip install{_for_uv()} {package}"
+
+
+def _has_pip() -> bool:
+    return importlib.util.find_spec("pip") is not None
+
+
+def _for_uv() -> str:
+    """What leads uv to this interpreter: by itself, it takes that of the active virtual environment."""
+    active = os.environ.get("VIRTUAL_ENV")
+    is_active = active is not None and Path(active).resolve() == Path(sys.prefix).resolve()
+    return "" if is_active else f" --python {shlex.quote(sys.executable)}"
 
 
 def _folder(created: Created) -> str:

@@ -12,16 +12,8 @@ from typing import Annotated
 import typer
 
 from harness.authoring.catalogue import normal
-from harness.authoring.installer import (
-    Options,
-    Target,
-    Verified,
-    command_for,
-    installed_now,
-    read_target,
-    run_installer,
-    verify,
-)
+from harness.authoring.installed import Verified, installed_now, verify
+from harness.authoring.installer import Options, Target, command_for, read_target, run_installer
 from harness.cli.env_words import FOLDER, shown, write
 from harness.errors import HarnessError
 from harness.report.text import clean, clean_block, make_console

@@ -45,13 +45,14 @@ def _lines(entries: Sequence[Entry], width: int) -> list[str]:
             "Or install one: bench env install NAME",
         ]
     head = ("environment", "version", "defaults", "from", "summary")
-    rows = [(entry.name, entry.version or "–", _defaults(entry), _origin(entry), entry.summary) for entry in entries]
+    rows = [(entry.name, entry.version or "–", _defaults(entry), _origin(entry), _summary(entry)) for entry in entries]
     lines = table(rows, width, head=head)
     missing = [entry for entry in entries if entry.status == "not installed"]
     count = len(entries) - len(missing)
-    lines += ["", f"{count} installed" + (f", {len(missing)} not; to install:" if missing else "")]
-    if missing:
-        lines.append(shlex.join(["bench", "env", "install", *(shown(entry.path) for entry in missing)]))
+    lines += ["", f"{count} installed" + _not_installed(missing)]
+    sound = [shown(entry.path) for entry in missing if not entry.problem]
+    if sound:
+        lines.append(shlex.join(["bench", "env", "install", *sound]))
     return lines
 
 
@@ -59,6 +60,19 @@ def _defaults(entry: Entry) -> str:
     known = [f"{flag} {entry.defaults[name]}" for name, flag in _SHORT.items() if name in entry.defaults][:2]
     more = len(entry.defaults) - len(known)
     return " ".join([*known, *([f"+{more}"] if more else [])]) or "–"
+
+
+def _not_installed(missing: Sequence[Entry]) -> str:
+    if not missing:
+        return ""
+    return f", {len(missing)} not" + ("; to install:" if any(not entry.problem for entry in missing) else "")
+
+
+def _summary(entry: Entry) -> str:
+    if not entry.problem:
+        return entry.summary
+    path, rest = entry.problem[: len(entry.path)], entry.problem[len(entry.path) :]
+    return shown(path) + rest
 
 
 def _origin(entry: Entry) -> str:

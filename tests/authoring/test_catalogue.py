@@ -27,6 +27,7 @@ def test_environments_are_found_by_entry_point_with_all_that_is_known(install: A
     assert entry.to_json() == {
         "name": "some-env", "status": "installed", "version": "2.3", "summary": "It asks.", "distribution": "some-dist",
         "module": "some_env", "path": str(site / "some_env"), "is_classic": False, "defaults": {"num_examples": 7},
+        "problem": "",
     }  # fmt: skip
     assert "some_env" not in sys.modules
 
@@ -53,14 +54,16 @@ def test_projects_of_a_folder_are_listed_once_and_only_if_they_hold_an_environme
         (folder / module / "pyproject.toml").write_text(EVAL.format(name=name))
         (folder / module / f"{module}.py").write_text(text)
     (folder / "broken").mkdir()
-    (folder / "broken" / "pyproject.toml").write_text("[")
+    (folder / "broken" / "pyproject.toml").write_text("[]\n")
     install("known-env", {"known_env.py": LOADER}, entry="known-env = known_env:load_environment")
     found = {entry.name: entry for entry in catalogue(folder)}
     assert found["known-env"].status == "installed"
     assert (found["fresh"].status, found["fresh"].path) == ("not installed", str(folder / "fresh"))
     assert found["fresh"].defaults == {"num_examples": 7}
-    assert not {"library", "broken"} & set(found)
-    assert names(catalogue(folder))[-1] == "fresh"  # what is not installed comes last
+    assert "library" not in found
+    fault = f"{folder}/broken/pyproject.toml: line 1: not TOML"
+    assert (found["broken"].status, found["broken"].problem) == ("not installed", fault)
+    assert names(catalogue(folder))[-2:] == ["broken", "fresh"]  # what is not installed comes last
 
 
 def test_an_editable_install_says_so(install: Any, tmp_path: Path) -> None:

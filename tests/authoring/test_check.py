@@ -3,6 +3,7 @@ other processes are real."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -92,7 +93,7 @@ FAULTS = {
     ),
     "a reward raises": (
         changed(('return float(', 'assert answer != "4"; return float(')),
-        "oracle", "example 2 has none: right raised AssertionError",
+        "scored", "2 of 12 rollouts have no score: reference/oracle, example 2: right raised AssertionError",
     ),
     "nothing is worth something": (
         changed(("== answer)", "== answer) or 0.25")),
@@ -147,10 +148,10 @@ FAULTS = {
                  "        state['seen'] = object()\n")),
         "state", "reward 1, then – (right state lost",
     ),
-    "a metric that counts calls": (
-        changed(("Rubric([right])", "Rubric([right, calls], [1.0, 0.0])"),
-                ("class Sums", "made = []\n\ndef calls():\n    made.append(1)\n    return len(made)\n\nclass Sums")),
-        "repeats", ": calls ",
+    "a metric that reads the clock": (
+        changed(("Rubric([right])", "Rubric([right, clock], [1.0, 0.0])"),
+                ("class Sums", "import time\n\ndef clock():\n    return time.perf_counter()\n\nclass Sums")),
+        "repeats", ": clock ",
     ),
     "code that blocks": (
         changed(("def right(completion, answer):",
@@ -160,13 +161,23 @@ FAULTS = {
     "a cleanup that fails": (
         changed(("class Sums(SingleTurnEnv):", "from harness import cleanup\n\nclass Sums(SingleTurnEnv):\n"
                  "    @cleanup\n    async def close(self, state):\n        raise OSError('gone')\n")),
-        "oracle", "failed: Sums @cleanup close raised OSError: gone",
+        "scored", "failed: Sums @cleanup close raised OSError: gone",
     ),
     "an answer that never comes": (
         changed(("return example.answer", "raise KeyError(example.answer)")),
-        "oracle", "KeyError",
+        "scored", "6 of 12 rollouts have no score: reference/oracle, example",
     ),
 }  # fmt: skip
+
+
+def test_what_blocks_the_event_loop_is_named_once_with_how_often(write: Write) -> None:
+    blocks = "async def right(completion, answer):\n    import time\n    time.sleep(0.5)"
+    report = check_environment(write(changed(("def right(completion, answer):", blocks))), num_examples=2)
+    [finding] = report.failed
+    assert finding.name == "event loop"
+    match = re.fullmatch(r"right \(some_env\.py:10\) blocked it (\d+) times", finding.says)
+    # Two policies, two examples, a second run, and once more from the journal: at most 12; all runs were seen.
+    assert match is not None and 3 <= int(match[1]) <= 12, finding.says
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -184,7 +195,7 @@ def test_a_fault_is_named_with_what_to_do(fault: str, write: Write) -> None:
     [
         (changed(("def load_environment(size: int = 6):", "def load_environment(size: int = 6):\n    1 / 0")),
          "ZeroDivisionError"),
-        (changed(("import random", "import random, nothing_of_this_name")), "No module named 'nothing_of_this_name'"),
+        (changed(("import random", "import random, nothing_of_this_name")), "the module 'nothing_of_this_name'"),
         ("x = 1\n", "has no load_environment()"),
     ],
 )  # fmt: skip
@@ -273,6 +284,36 @@ def test_a_package_must_say_how_it_is_found_run_and_read(tmp_path: Path) -> None
     report = check_environment(folder)
     assert report.failed == []
     assert "it does not name the argument size" in next(f.says for f in report.findings if f.name == "README")
+
+
+def test_what_has_no_score_is_one_failure_whose_advice_names_the_function(write: Write) -> None:
+    report = check_environment(write(changed(("    return float(", "    return str("))))
+    found = {finding.name: finding for finding in report.findings}
+    assert [finding.name for finding in report.failed] == ["scored"], report.text()
+    assert found["scored"].says.startswith("12 of 12 rollouts have no score: reference/oracle, example ")
+    assert found["scored"].advice == "make right return a number for every reply, also for one that says nothing"
+    for name in ("oracle", "null"):
+        assert (found[name].status, found[name].says) == ("skipped", "not possible: no rollout has a score")
+
+
+def test_the_others_are_still_judged_where_one_rollout_has_no_score(write: Write) -> None:
+    report = check_environment(write(changed(("return float(", 'assert answer != "4"; return float('))))
+    says = {finding.name: finding.says for finding in report.findings}
+    assert [finding.name for finding in report.failed] == ["scored"], report.text()
+    assert says["oracle"] == "the best reward, 1, in all 5 rollouts that have a score"
+
+
+def test_a_broken_pyproject_is_a_failure_with_its_line(tmp_path: Path) -> None:
+    folder = tmp_path / "some_env"
+    folder.mkdir()
+    (folder / "some_env.py").write_text(SOUND)
+    (folder / "pyproject.toml").write_text('[project]\nname = "some-env"\nversion = = 1\n')
+    report = check_environment(folder)
+    [finding] = report.failed
+    assert (finding.name, finding.says) == ("pyproject", f"{folder}/pyproject.toml: line 3: not TOML")
+    assert {f.name for f in report.skipped} == {"entry point", "defaults", "README"}
+    [other] = check_environment(folder / "some_env.py").failed  # named by its file, it is the same project
+    assert other.says == finding.says
 
 
 def test_the_report_as_json_says_everything(write: Write) -> None:

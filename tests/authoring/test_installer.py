@@ -59,6 +59,8 @@ def test_a_wheel_is_a_file_that_names_its_distribution(options: Options, tmp_pat
     ("text", "words"),
     [
         ("./nothing", "there is no such folder"),
+        ("environments/nothere", "there is no such folder; if the package nothere is meant: bench env install nothere"),
+        ("empty/nothere==1.0", "there is no such folder"),
         ("./empty", "the folder has no pyproject.toml"),
         ("./single.py", "a single file needs no installing; run it as it is: bench run ./single.py"),
         ("other-1.0-py3-none-any.whl", "there is no such file"),
@@ -70,6 +72,12 @@ def test_a_wheel_is_a_file_that_names_its_distribution(options: Options, tmp_pat
 def test_what_cannot_be_installed_is_refused_before_anything_runs(text: str, words: str, options: Options) -> None:
     with pytest.raises(ConfigError, match=words):
         read_target(text, options)
+
+
+def test_the_folder_of_projects_is_no_organisation_even_where_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="lab/nothere: there is no such folder"):
+        read_target("lab/nothere", Options(folder=Path("lab")))
+    assert read_target("lab/nothere", Options(folder=tmp_path)).requirement == "nothere"
 
 
 def test_all_targets_go_into_one_call_for_this_interpreter() -> None:

@@ -36,6 +36,17 @@ def test_a_project_has_all_its_files_and_no_placeholder_is_left(kind: Kind, tmp_
     assert created.folder.stat().st_mode & 0o055 == 0o055
 
 
+def test_a_folder_in_front_of_the_name_is_not_taken_for_an_organisation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("sub", "environments"):
+        (tmp_path / folder).mkdir()
+    with pytest.raises(ConfigError, match="use --path sub for the folder sub, or the bare name new-thing"):
+        create("sub/new-thing", Path("environments"))
+    assert create("environments/new-thing", Path("environments")).folder == Path("environments/new_thing")
+
+
 @pytest.mark.parametrize("taken", ["new_thing", "new-thing"])
 def test_an_existing_folder_is_left_alone(taken: str, tmp_path: Path) -> None:
     (tmp_path / taken).mkdir()

@@ -119,6 +119,20 @@ def test_a_project_that_was_made_is_listed_as_not_installed_with_the_command_tha
     assert next(each for each in listed if each["name"] == "my-thing")["status"] == "not installed"
 
 
+def test_a_project_with_a_broken_pyproject_is_listed_as_such_and_not_offered(bench: Any, here: Path) -> None:
+    bench("env", "init", "my-thing")
+    file = here / "environments/my_thing/pyproject.toml"
+    file.write_text(file.read_text() + "what is this\n")
+    number = len(file.read_text().splitlines())
+    done = bench("env", "list")
+    [line] = [line for line in done.out.splitlines() if line.startswith("my-thing")]
+    assert line.endswith(f"environments/my_thing/pyproject.toml: line {number}: not TOML")
+    assert "bench env install" not in done.out
+    checked = bench("env", "check", "./environments/my_thing")
+    assert checked.code == 1
+    assert "FAIL     pyproject" in checked.out
+
+
 def test_a_narrow_terminal_cuts_the_summary_and_nothing_else(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     done = bench("env", "list")
@@ -180,6 +194,22 @@ def test_info_of_what_does_not_load_shows_the_rest_and_the_reason(bench: Any, wr
     assert "size  int  3" in done.out
     assert "Rewards" not in done.out
     assert "no disk" in done.err
+
+
+def test_info_of_what_needs_arguments_shows_what_it_takes(bench: Any, write: Write) -> None:
+    write("needy.py", "def load_environment(size: int, word: str = 'a'):\n    raise OSError\n")
+    done = bench("env", "info", "./needy.py")
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert done.code == 2
+    assert {"size int required", "word str 'a'", "num_examples 5 built-in"} <= set(lines)
+    assert done.err.splitlines() == [
+        "error: environment './needy.py': env_args: missing a required argument: 'size'; it takes size, word"
+    ]
+    as_json = bench("env", "info", "./needy.py", "--json")
+    document = json.loads(as_json.out)
+    assert as_json.code == 2
+    assert [each["name"] for each in document["arguments"]] == ["size", "word"]
+    assert document["problem"] == done.err.strip().removeprefix("error: ")
 
 
 def test_check_prints_a_line_for_each_check_and_a_verdict(bench: Any, sums: str) -> None:

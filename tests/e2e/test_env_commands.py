@@ -30,6 +30,15 @@ class Author:
         (packages / "bench.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
         self.packages = packages
 
+    def lose(self, *prefixes: str) -> None:
+        """Let the environment have all packages but those of these names: links to the others."""
+        rest = self.venv / "rest"
+        rest.mkdir()
+        for path in Path(sysconfig.get_path("purelib")).iterdir():
+            if not path.name.startswith(prefixes):
+                (rest / path.name).symlink_to(path)
+        (self.packages / "bench.pth").write_text(f"import site; site.addsitedir({str(rest)!r})\n")
+
     def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """`python …` of that environment, with nothing of this test run's on the path."""
         keep = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
@@ -93,6 +102,42 @@ def test_the_next_steps_of_a_new_environment_work_as_they_are_printed(tmp_path: 
     module = author.cwd / "environments/pasted/pasted/__init__.py"
     module.write_text(module.read_text().replace("== answer)", "!= answer)"))
     assert "FAIL     oracle" in author.bench("env", "check", "pasted", code=1)
+
+
+@pytest.mark.slow
+def test_the_next_steps_begin_with_an_installer_where_there_is_none(tmp_path: Path) -> None:
+    author = Author(tmp_path, "here")
+    author.lose("pip")
+    no_uv = {"PATH": "/nowhere"}
+    told = author.run("-m", "harness.cli.main", "env", "init", "bare", env=no_uv).stdout
+    steps = [shlex.split(line) for line in told.partition("\nNext\n")[2].partition("\n\n")[0].splitlines()]
+    python = str(author.venv / "bin/python")
+    assert steps[0] == [python, "-m", "ensurepip"]
+    assert steps[1][:5] == [python, "-m", "harness.cli.main", "env", "install"]
+    for step in (steps[0], [*steps[1], "--no-build-isolation"], steps[2]):
+        done = author.run(*step[1:], env=no_uv)
+        assert done.returncode == 0, done.stdout + done.stderr
+    told = author.run("-m", "harness.cli.main", "env", "init", "barer", env=no_uv).stdout
+    assert "ensurepip" not in told
+
+
+@pytest.mark.slow
+def test_uv_is_told_which_interpreter_is_meant_unless_it_finds_it_itself(tmp_path: Path) -> None:
+    author = Author(tmp_path, "here")
+    author.lose("pip", "pytest", "_pytest")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "uv").write_text("#!/bin/sh\n")
+    (tools / "uv").chmod(0o755)
+    for name, active, meant in (
+        ("one", "", f" --python {author.venv}/bin/python"),
+        ("two", str(tmp_path / "another"), f" --python {author.venv}/bin/python"),
+        ("three", str(author.venv), ""),
+    ):
+        environ = {"PATH": str(tools), "VIRTUAL_ENV": active}
+        told = author.run("-m", "harness.cli.main", "env", "init", f"env-{name}", env=environ).stdout.splitlines()
+        assert f"  uv pip install{meant} pytest" in told
+        assert f"  uv build{meant} --wheel environments/env_{name}" in told
 
 
 @pytest.mark.slow

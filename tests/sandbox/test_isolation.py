@@ -89,6 +89,8 @@ def services(tmp_path: Path) -> Iterator[tuple[list[str], socket.socket]]:
                 except TimeoutError:
                     continue
                 with connection:
+                    connection.settimeout(5)
+                    connection.recv(100)  # first: whoever writes to a closed end gets an error, and has yet been let in
                     connection.sendall(b"!")
 
         plain.listen()
