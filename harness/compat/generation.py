@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from harness.compat.source_text import code_of, names_of_api
+
 Generation: TypeAlias = Literal["B", "C"]
 
 DEFAULT: Generation = "B"
@@ -99,13 +101,31 @@ def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Genera
     if not allowed and lowest:
         return declared  # a pin to a release that is not in the table
     texts = list(sources)
+    decided = _decided(texts)
+    if decided is not None:
+        return decided
+    codes = [code_of(text) for text in texts]
     votes: dict[Generation, int] = {
-        generation: sum(any(pattern.search(text) for text in texts) for pattern in patterns)
+        generation: sum(any(pattern.search(code) for code in codes) for pattern in patterns)
         for generation, patterns in _HINTS.items()
     }
     if votes["B"] != votes["C"]:
         return "B" if votes["B"] > votes["C"] else "C"
     return declared if lowest else DEFAULT
+
+
+def _decided(texts: Iterable[str]) -> Generation | None:
+    """The generation that alone has a name that is used; None if there is no such name, or one of each."""
+    from harness.compat.verifiers import surface  # it knows the generations from here
+
+    used: set[str] = set()
+    for text in texts:
+        used |= names_of_api(text)
+    names = {kind: {*surface.names("", kind), *surface.names("types", kind)} for kind in VERSIONS}
+    of_b, of_c = bool(used & (names["B"] - names["C"])), bool(used & (names["C"] - names["B"]))
+    if of_b == of_c:
+        return None
+    return "B" if of_b else "C"
 
 
 def requires_verifiers(requirements: Iterable[str]) -> bool:

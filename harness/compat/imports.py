@@ -38,6 +38,10 @@ _roots: dict[str, Generation] = {}
 
 _loader: list[Callable[..., Environment]] = []
 _builtins: dict[Generation, dict[str, Any]] = {}
+_aside: dict[Generation, dict[str, ModuleType]] = {"B": {}, "C": {}}
+"""Modules that packages of both generations have: those of the generation that was not loaded last. Its packages still
+find them when they import late."""
+
 _swapping = threading.RLock()
 
 
@@ -130,22 +134,37 @@ def _claim(package: Package) -> None:
 
 
 def _hide_foreign(roots: Iterable[str]) -> dict[str, ModuleType]:
-    """Take modules of the package that were imported without us out of `sys.modules`: they are imported anew."""
+    """Take modules of the package that were imported without us, or for one of the other generation, out of
+    `sys.modules`: they are imported anew, or those that the generation has had before are put back."""
     wanted = set(roots)
-    hidden = {
-        name: module
+    foreign: dict[str, Generation | None] = {
+        name.partition(".")[0]: _generation_of(module)
         for name, module in list(sys.modules.items())
-        if name.partition(".")[0] in wanted and not _is_ours(module) and _asks(module)
+        if name.partition(".")[0] in wanted and _is_foreign(name, module)
     }
-    for root in {name.partition(".")[0] for name in hidden}:
-        for name in [name for name in sys.modules if name.partition(".")[0] == root]:
-            hidden[name] = sys.modules.pop(name)
+    hidden: dict[str, ModuleType] = {}
+    for root, theirs in foreign.items():
+        taken = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == root}
+        hidden.update(taken)
+        if theirs is not None:
+            _aside[theirs].update(taken)
+        mine = _aside[_roots[root]]
+        sys.modules.update({name: mine.pop(name) for name in list(mine) if name.partition(".")[0] == root})
     return hidden
 
 
-def _is_ours(module: ModuleType) -> bool:
+def _is_foreign(name: str, module: ModuleType) -> bool:
+    theirs = _generation_of(module)
+    return _asks(module) if theirs is None else theirs != _roots[name.partition(".")[0]]
+
+
+def _generation_of(module: ModuleType) -> Generation | None:
+    """The generation that a module was imported for; None for one that was imported without us."""
     found = vars(module).get("__builtins__")
-    return any(found is each for each in _builtins.values())
+    for kind, each in _builtins.items():
+        if found is each:
+            return kind
+    return None
 
 
 def _asks(module: ModuleType) -> bool:
@@ -188,6 +207,8 @@ class _Import:
         if level == 0 and head == "importlib" and (name == head or not fromlist):
             builtins.__import__(name, globals, locals, (), level)
             return self._importlib
+        if level == 0 and name in _aside[self.generation]:
+            return _aside[self.generation][name if fromlist else head]
         if level == 0 and head not in sys.modules:
             # A library that is imported late may ask for the API as it is imported.
             with _swapped(self.generation):

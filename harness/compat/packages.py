@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import cast
 
 from harness.compat.generation import Generation, generation_of, requires_verifiers
+from harness.compat.source_text import asks, imported
 from harness.config.packages import FoundEnvironment
 
-_IMPORTS = re.compile(r"^\s*(?:import|from)\s+verifiers\b|import_module\(\s*[\"']verifiers\b", re.MULTILINE)
-_IMPORTED = re.compile(r"^\s*(?:from\s+([A-Za-z_]\w*)|import\s+([A-Za-z_]\w*))", re.MULTILINE)
 _REQUIRED = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 _PROJECT_LEVELS = 3
@@ -47,11 +46,12 @@ def read_package(found: FoundEnvironment) -> Package | None:
     texts = dict(_texts(found.source_files))
     root = found.module
     roots = {root}
-    if _has_neighbours(found):
-        texts |= dict(_neighbours(found.source_files[0], roots))
+    single = _single_file(found)
+    if single is not None:
+        texts |= dict(_neighbours(single, roots))
     requirements = _requirements(found)
     libraries = {name: dist for dist in _libraries(requirements) for name in _top_levels(dist)}
-    uses_api = any(_IMPORTS.search(text) for text in texts.values()) or requires_verifiers(requirements)
+    uses_api = any(asks(text) for text in texts.values()) or requires_verifiers(requirements)
     if not uses_api and not libraries:
         return None
     if found.dist_name is not None:
@@ -88,11 +88,13 @@ def _real_folders() -> Iterator[Path]:
         yield Path(place)
 
 
-def _has_neighbours(found: FoundEnvironment) -> bool:
-    """Whether the environment is a single file, and what lies beside it is not simply all that is installed."""
-    if len(found.source_files) != 1 or found.source_files[0].name == "__init__.py":
-        return False
-    return next(found.source_files[0].parent.glob("*.dist-info"), None) is None
+def _single_file(found: FoundEnvironment) -> Path | None:
+    """The file of an environment that is one, with others beside it that are not simply all that is installed."""
+    files = found.source_files
+    if any(path.name == "__init__.py" and path.parent.name == found.module for path in files):
+        return None
+    single = next((path for path in files if path.stem == found.module), None)
+    return single if single is not None and next(single.parent.glob("*.dist-info"), None) is None else None
 
 
 def _texts(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
@@ -108,8 +110,7 @@ def _neighbours(source: Path, roots: set[str]) -> Iterator[tuple[Path, str]]:
     waiting = [source]
     while waiting:
         for _, text in _texts([waiting.pop()]):
-            for one, other in _IMPORTED.findall(text):
-                name = one or other
+            for name in sorted(imported(text)):
                 beside = source.parent / f"{name}.py"
                 package = source.parent / name / "__init__.py"
                 if name in roots or name in sys.stdlib_module_names:

@@ -130,7 +130,7 @@ class Environment(ABC):
         """
         state.chat = chat
         state["tools"] = self._tools(state)
-        state["timing"] = {"started_at": time.time(), "generation": 0.0, "model": 0.0}
+        state["timing"] = self._timing()
         started = time.monotonic()
         try:
             await self.play(state)
@@ -232,6 +232,10 @@ class Environment(ABC):
         fault.__cause__ = error
         logger.warning("%s", fault)
         return fault
+
+    def _timing(self) -> JsonDict:
+        """The timings of a rollout that starts now."""
+        return {"started_at": time.time(), "generation": 0.0, "model": 0.0}
 
     def _tools(self, state: State) -> list[JsonDict]:
         """The row's own tool definitions, else the environment's."""

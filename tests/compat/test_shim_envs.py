@@ -96,8 +96,7 @@ def counting(vf: ModuleType) -> Any:
 
         async def env_response(self, messages: Any, state: Any, **kwargs: Any) -> Any:
             state["log"].append(f"env {len(messages)} {messages[-1]['content']}")
-            messages.append({"role": "user", "content": "scribbled on the copy"})
-            if messages[-2]["content"] == "end":
+            if messages[-1]["content"] == "end":
                 state["final_env_response"] = [{"role": "user", "content": "bye"}]
                 return []
             return [{"role": "user", "content": "more"}]

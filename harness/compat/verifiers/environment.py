@@ -19,12 +19,13 @@ from harness.compat.verifiers import faults, marks
 from harness.compat.verifiers.clients import ask
 from harness.compat.verifiers.dataset import Format
 from harness.compat.verifiers.messages import concat, messages_of, tools_of, tools_to_wire
+from harness.compat.verifiers.own_rollouts import Input, dispatching, is_engine, reading, take_over
 from harness.compat.verifiers.parsers import Parser
-from harness.compat.verifiers.responses import Response, as_response, response_of
+from harness.compat.verifiers.responses import Response, response_of
 from harness.compat.verifiers.rubric import Rubric, settle_all
 from harness.compat.verifiers.rubric_group import RubricGroup
 from harness.compat.verifiers.sources import NAMES, Sources, selected
-from harness.compat.verifiers.state import ClassicState, adopt, count_model_call
+from harness.compat.verifiers.state import ClassicState, adopt, count_model_call, timing_of
 from harness.envs.dataset import Style, Table
 from harness.envs.environment import Environment as NativeEnvironment
 from harness.errors import EnvironmentFault, ModelError, UsageError
@@ -61,9 +62,11 @@ class Environment(NativeEnvironment):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if not cls.__module__.startswith("harness."):
-            for name, wrap in (("rollout", _dispatching), ("get_model_response", _reading)):
-                if name in cls.__dict__:
-                    setattr(cls, name, wrap(cls.__dict__[name]))
+            own = cls.__dict__
+            if "rollout" in own:
+                setattr(cls, "rollout", dispatching(own["rollout"], Environment.rollout))  # noqa: B010
+            if "get_model_response" in own:
+                setattr(cls, "get_model_response", reading(own["get_model_response"]))  # noqa: B010
         # Our base class would refuse a `rollout` of the author's, which is how these environments are written.
         super(NativeEnvironment, cls).__init_subclass__(**kwargs)
 
@@ -195,6 +198,9 @@ class Environment(NativeEnvironment):
 
     # The rollout
 
+    def _timing(self) -> JsonDict:
+        return timing_of(super()._timing(), self.generation)
+
     def prepared(self, state: State) -> ClassicState:
         """A state of our engine, fresh or restored from a journal, as the author's code knows it; the same object."""
         if isinstance(state, ClassicState) and state.generation == self.generation:
@@ -207,7 +213,7 @@ class Environment(NativeEnvironment):
 
     async def rollout(self, *args: Any, **kwargs: Any) -> Any:
         """Play one rollout: of our engine's `(state, chat)`, or the classic `(input, client, model, sampling_args)`."""
-        if not _is_engine(args, kwargs):
+        if not is_engine(args, kwargs):
             return await self._rollout_of_input(*args, **kwargs)
         token = current.set(self.generation)
         state = self.prepared(args[0])
@@ -231,9 +237,9 @@ class Environment(NativeEnvironment):
         if own is None:
             return await self._loop(state)
         args = copy.deepcopy(state["sampling_args"])
-        made = await own(self, _Input(state), state["client"], state["model"], args)
+        made = await own(self, Input(state), state["client"], state["model"], args)
         if isinstance(made, dict) and made is not state:
-            _take_over(state, cast(JsonDict, made))
+            take_over(state, cast(JsonDict, made))
         state["is_completed"] = True
 
     async def _loop(self, state: State) -> None:
@@ -243,7 +249,7 @@ class Environment(NativeEnvironment):
         self, input: Mapping[str, Any], client: Any, model: str, sampling_args: JsonDict | None = None
     ) -> ClassicState:
         """The state of a rollout of `input`: the engine's own, if that is what it plays."""
-        if isinstance(input, _Input):
+        if isinstance(input, Input):
             return self.prepared(input.state)
         fields = copy.deepcopy(dict(input))
         if isinstance(fields.get("info"), str):
@@ -278,15 +284,21 @@ class Environment(NativeEnvironment):
         model: str | None = None,
         oai_tools: Any = None,
         sampling_args: Mapping[str, Any] | None = None,
+        message_type: MessageType | None = None,
         **options: Any,
     ) -> Any:
         """Ask the rollout's model, or `client` if that is one of the author's own. What is asked says which kind of
-        model it is, whatever `message_type` says; `tool_defs` is another name of `oai_tools`.
+        model it is; `tool_defs` is another name of `oai_tools`.
 
         Raises:
+            EnvironmentFault: `message_type` is not the kind of the prompt.
             ModelError: `vf.ModelError`, `vf.OverlongPromptError` and so on; or ours, if the endpoint is unusable.
         """
         asked: Prompt = messages_of(prompt, self.generation)
+        is_text = isinstance(asked, str)
+        if message_type is not None and is_text != (message_type == "completion"):
+            kind = "a text" if is_text else "messages"
+            raise EnvironmentFault(f"get_model_response was given {kind} as the prompt, and {message_type=}")
         mine = state.get(_TOOLS[self.generation])
         tools = tools_to_wire(oai_tools or options.get("tool_defs") or mine)
         started = time.time()
@@ -294,7 +306,6 @@ class Environment(NativeEnvironment):
             reply = await ask(state, asked, tools=tools, sampling_args=sampling_args, client=client, model=model)
         except ModelError as error:
             raise faults.classic(error)  # noqa: B904  # chained there
-        is_text = isinstance(asked, str)
         response = reply if isinstance(reply, Response) else response_of(reply, is_text=is_text, model=state["model"])
         count_model_call(cast(ClassicState, state), started, response)
         return response
@@ -351,49 +362,3 @@ class Environment(NativeEnvironment):
                 await mine.teardown()
             except (Exception, SystemExit) as error:  # the results are in by now
                 self._fault("rubric teardown", error)
-
-
-class _Input(dict[str, Any]):
-    """What an author's `rollout` gets as its input: the row, and the engine's state for `init_state`."""
-
-    def __init__(self, state: State) -> None:
-        super().__init__(copy.deepcopy(dict(state["input"])))
-        self.state = state
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        return copy.deepcopy(dict(self), memo)
-
-
-def _is_engine(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    return len(args) == 2 and not kwargs and isinstance(args[0], State)
-
-
-def _dispatching(own: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """An author's `rollout`, behind which our engine still finds its own."""
-
-    @functools.wraps(own)
-    async def rollout(self: Environment, *args: Any, **kwargs: Any) -> Any:
-        if _is_engine(args, kwargs):
-            return await Environment.rollout(self, *args)
-        return await own(self, *args, **kwargs)
-
-    setattr(rollout, "own", own)  # noqa: B010
-    return rollout
-
-
-def _reading(own: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """An author's `get_model_response`, whatever kind of reply it returns."""
-
-    @functools.wraps(own)
-    async def get_model_response(self: Environment, *args: Any, **kwargs: Any) -> Response:
-        return as_response(await own(self, *args, **kwargs))
-
-    return get_model_response
-
-
-def _take_over(state: State, made: JsonDict) -> None:
-    """Put what an author's `rollout` returned into the state that the engine knows."""
-    state["input"].update(made.get("input") or {})
-    for name, value in made.items():
-        if name not in ("input", "client", "tools", "timing"):
-            state[name] = value

@@ -14,7 +14,7 @@ from harness.compat.verifiers.faults import OverlongPromptError
 from harness.compat.verifiers.messages import concat, messages_of
 from harness.compat.verifiers.responses import as_response
 from harness.compat.verifiers.rubric import Rubric
-from harness.compat.verifiers.state import RolloutTiming, TimeSpan
+from harness.compat.verifiers.state import RolloutTiming, TimeSpan, count_env_response
 from harness.envs.multi_turn import MultiTurnEnv as NativeMultiTurnEnv
 from harness.errors import EnvironmentFault
 from harness.offload import offload
@@ -82,6 +82,7 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
             return state["prompt"]
         last = state["trajectory"][-1]
         said = concat([last["prompt"], last["completion"]])
+        started = time.time()
         answer: Any = await self._call(self.env_response, said, state)
         if isinstance(answer, tuple):
             raise EnvironmentFault(
@@ -89,8 +90,9 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
             )
         if answer is None and state.get("final_env_response") is not None:
             answer = "" if isinstance(said, str) else []
-        before = concat([last["prompt"], last["completion"]])
-        return concat([before, messages_of(answer, self.generation)])
+        count_env_response(state, started)
+        # `said` as the hook has left it: what it appended or took away holds from here on.
+        return concat([messages_of(said, self.generation), messages_of(answer, self.generation)])
 
     async def _call(self, method: Any, *args: Any) -> Any:
         """A hook: awaited if it is async, else in a thread."""

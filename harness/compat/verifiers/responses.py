@@ -4,11 +4,11 @@ one object for both. Owns the way from our `ModelResponse`, and from a reply tha
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from harness.compat.verifiers.messages import AssistantMessage, WireMessage, message_of
-from harness.compat.verifiers.records import Record, plain
+from harness.compat.verifiers.records import Record, plain, recorded
 from harness.types import JsonDict, ModelResponse, Prompt
 
 
@@ -81,13 +81,31 @@ def response_of(reply: ModelResponse, *, is_text: bool, model: str) -> Response:
     )  # fmt: skip
 
 
-def response_for(said: Prompt | JsonDict, model: str) -> Response:
-    """A reply rebuilt from what is in the transcript: nothing else of it is recorded."""
-    if isinstance(said, str):
-        return _response({"content": said}, "stop", is_text=True, id="", model=model, usage=None)
-    message = said if isinstance(said, dict) else said[0]
-    reason = "tool_calls" if message.get("tool_calls") else "stop"
-    return _response(message, reason, is_text=False, id="", model=model, usage=None)
+def response_for(said: Prompt | JsonDict, told: Mapping[str, Any]) -> Response:
+    """A reply rebuilt from what is recorded.
+
+    Args:
+        said: What went into the transcript.
+        told: What else is known: its `model`, `id`, `created`, `usage` and `finish_reason`.
+    """
+    is_text = isinstance(said, str)
+    message: JsonDict = {"content": said} if isinstance(said, str) else said if isinstance(said, dict) else said[0]
+    reason = told.get("finish_reason") or ("tool_calls" if message.get("tool_calls") else "stop")
+    usage = told.get("usage")
+    made = _response(
+        message, reason, is_text=is_text, id=str(told.get("id") or ""), model=str(told.get("model") or ""),
+        usage=Usage(recorded(usage)) if usage else None,
+    )  # fmt: skip
+    if "created" in told:
+        made["created"] = told["created"]
+    return made
+
+
+def is_response(value: object) -> bool:
+    """Whether a value can be read as a reply."""
+    return isinstance(value, Response | ModelResponse) or bool(
+        getattr(value, "choices", None) or getattr(value, "message", None)
+    )
 
 
 def as_response(value: Any) -> Response:

@@ -13,11 +13,12 @@ from typing import Any, ClassVar, cast
 
 import orjson
 
+from harness.compat.context import current
 from harness.compat.generation import Generation
 from harness.compat.verifiers import trajectories
 from harness.compat.verifiers.messages import messages_of
-from harness.compat.verifiers.records import Record
-from harness.compat.verifiers.responses import Response, response_for
+from harness.compat.verifiers.records import Record, plain
+from harness.compat.verifiers.responses import Response
 from harness.errors import EnvironmentFault
 from harness.state import INPUT_KEYS, State
 from harness.types import JsonDict
@@ -26,6 +27,12 @@ _FAULTS = "bench_faults"
 
 _STEPS = "trajectory_steps"
 """Where the journal keeps what the completion does not tell of the trajectory."""
+
+_TOKENS = "token_usage"
+"""Likewise, the tokens that the rollout counted."""
+
+_SPANS = "timing_spans"
+"""Likewise, the spans of generation C's timings."""
 
 _ABSENT: JsonDict = {"answer": "", "info": {}}
 """What is read of columns that a dataset does not have. They are not in the state's input."""
@@ -71,8 +78,9 @@ class ClassicState(State):
             value = _unrecorded(dict(self).get(name))
             if _is_json(value):
                 exported, lost = {**exported, name: value}, tuple(each for each in lost if each != name)
-        steps = trajectories.kept(self["trajectory"])
-        return ({**exported, _STEPS: steps}, lost) if steps else (exported, lost)
+        steps = trajectories.kept(self["trajectory"], self["prompt"], self.get("completion") or "")
+        told = {_STEPS: steps, _TOKENS: dict(self).get("usage"), _SPANS: spans_of(self["timing"])}
+        return {**exported, **{name: value for name, value in told.items() if value}}, lost
 
     def _client(self) -> Any:
         """An `AsyncOpenAI` that asks the rollout's model; made when somebody wants it."""
@@ -141,7 +149,7 @@ def adopt(state: State, kind: Generation, columns: Mapping[str, object] | None) 
             del fields[name]
     prompt = messages_of(fields["prompt"], kind)
     fields["prompt"] = prompt
-    adopted["timing"] = timing_of(adopted.get("timing") or {}, kind)
+    _take_timing(adopted, kind)
     if adopted.get("completion"):
         adopted["completion"] = messages_of(adopted["completion"], kind)
         _retype_trajectory(adopted, kind)
@@ -174,14 +182,23 @@ def _unrecorded(value: Any) -> Any:
     return value
 
 
+def _take_timing(state: ClassicState, kind: Generation) -> None:
+    """Timings of the generation's kind, and tokens, as far as a journal held them."""
+    timing = state["timing"] = timing_of(state.get("timing") or {}, kind)
+    spans, tokens = state.pop(_SPANS, None), state.pop(_TOKENS, None)
+    if isinstance(timing, RolloutTiming) and spans:
+        timing.take_spans(spans)
+    if tokens:
+        state["usage"] = tokens
+
+
 def _retype_trajectory(state: ClassicState, kind: Generation) -> None:
     """Steps that were rebuilt from a journal: their messages typed, and a reply for each."""
-    trajectories.put_back(state["trajectory"], state.pop(_STEPS, None))
-    for step in state["trajectory"]:
-        step["prompt"] = messages_of(step["prompt"], kind)
-        step["completion"] = messages_of(step["completion"], kind)
-        if step["response"] is None:
-            step["response"] = response_for(step["completion"], str(state["model"]))
+    token = current.set(kind)
+    try:
+        trajectories.put_back(state["trajectory"], state.pop(_STEPS, None), str(state["model"]))
+    finally:
+        current.reset(token)
 
 
 # Timings
@@ -249,6 +266,14 @@ class RolloutTiming(Record):
         else:
             super().__setitem__(name, value)
 
+    def take_spans(self, spans: Mapping[str, Any]) -> None:
+        """Take over what `spans_of` told of the rollout, once it has ended."""
+        for name, span in spans.items():
+            if name == "setup":
+                self[name] = TimeSpan(span)
+            else:
+                self[name]["spans"] = [TimeSpan(each) for each in span]
+
     @property
     def total(self) -> float:
         """From the first turn to the last reward."""
@@ -266,6 +291,21 @@ def timing_of(fields: Mapping[str, Any], kind: Generation) -> dict[str, Any]:
     if isinstance(fields, Milliseconds | RolloutTiming):
         return fields
     return Milliseconds(fields) if kind == "B" else RolloutTiming(fields)
+
+
+def spans_of(timing: Mapping[str, Any]) -> JsonDict:
+    """Of the timings of generation C, what our records have no place for; nothing of other ones."""
+    if not isinstance(timing, RolloutTiming):
+        return {}
+    spans: JsonDict = {name: plain(timing[name]["spans"]) for name in ("model", "env")}
+    return {"setup": plain(timing["setup"]), **spans}
+
+
+def count_env_response(state: State, started: float) -> None:
+    """Note an answer of the environment among the timings."""
+    timing = state["timing"]
+    if isinstance(timing, RolloutTiming):
+        timing["env"]["spans"].append(TimeSpan(start=started, end=time.time()))
 
 
 def count_model_call(state: ClassicState, started: float, response: Response) -> None:

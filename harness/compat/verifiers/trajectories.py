@@ -1,5 +1,6 @@
-"""What a classic environment puts into the steps of a trajectory (`extras`, step rewards, conversations of its own),
-on its way through the journal. Owns which of it the transcript does not tell; a plain trajectory needs nothing kept."""
+"""The steps of a classic environment's trajectory on their way through the journal: what the author put into them
+(`extras`, step rewards, conversations of its own), and what the endpoint said beside its message (tokens, why it
+stopped). Owns which of it the transcript does not tell."""
 
 from __future__ import annotations
 
@@ -7,31 +8,80 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, cast
 
+from harness.compat.verifiers.messages import messages_of
 from harness.compat.verifiers.records import plain
-from harness.types import JsonDict
+from harness.compat.verifiers.responses import as_response, is_response, response_for
+from harness.types import JsonDict, Prompt
 
 _FIELDS = ("extras", "reward", "advantage", "is_truncated")
 
+_REPLY = "reply"
+"""Where a note has what is told of the step's response."""
 
-def kept(trajectory: Sequence[JsonDict]) -> list[JsonDict]:
-    """What a journal must hold of these steps beside the transcript; nothing if that tells all."""
+
+def kept(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> list[JsonDict]:
+    """What a journal must hold of these steps beside the transcript; nothing if that tells all.
+
+    Args:
+        trajectory: The steps.
+        prompt: The rollout's.
+        completion: The rollout's, as it is recorded.
+    """
     notes = [{name: plain(step[name]) for name in _FIELDS if step.get(name)} for step in trajectory]
-    if not _is_one_conversation(trajectory):
+    for note, step in zip(notes, trajectory, strict=True):
+        told = _told(step.get("response"))
+        if told:
+            note[_REPLY] = told
+    if not (_is_one_conversation(trajectory) and _is_told(trajectory, prompt, completion)):
         for note, step in zip(notes, trajectory, strict=True):
             note.update(prompt=plain(step.get("prompt")), completion=plain(step.get("completion")))
     return notes if any(notes) else []
 
 
-def put_back(trajectory: list[JsonDict], steps: object) -> None:
-    """Lay what was kept over steps that were rebuilt from the transcript."""
-    if not isinstance(steps, list):
-        return
-    notes = cast("list[JsonDict]", steps)
-    if len(notes) != len(trajectory):
+def put_back(trajectory: list[JsonDict], steps: object, model: str) -> None:
+    """Lay what was kept over steps that were rebuilt from the transcript, and give each a response again.
+
+    Args:
+        trajectory: The steps; changed.
+        steps: What `kept` returned, if anything.
+        model: Who replied, where nothing was kept of that.
+    """
+    notes = cast("list[JsonDict]", steps) if isinstance(steps, list) else []
+    if notes and len(notes) != len(trajectory):
         shape: dict[str, Any] = dict.fromkeys(("response", "tokens", "reward", "advantage"))
         trajectory[:] = [{**shape, "is_truncated": False, "extras": {}} for note in notes if "prompt" in note]
-    for step, note in zip(trajectory, notes, strict=False):
+    for number, step in enumerate(trajectory):
+        note = dict(notes[number]) if number < len(notes) else {}
+        told: JsonDict = note.pop(_REPLY, None) or {}
         step.update(note)
+        step["prompt"], step["completion"] = messages_of(step["prompt"]), messages_of(step["completion"])
+        if step["response"] is None:
+            step["response"] = response_for(step["completion"], {"model": model, **told})
+
+
+def _told(response: object) -> JsonDict:
+    """What a response says beside its message."""
+    if not is_response(response):
+        return {}
+    reply = as_response(response)
+    told = {name: reply.get(name) for name in ("id", "model", "created", "usage")}
+    told["finish_reason"] = reply["choices"][0]["finish_reason"]
+    return {name: plain(value) for name, value in told.items() if value is not None}
+
+
+def _is_told(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> bool:
+    """Whether the steps are those that a restored state makes of the transcript: one for each assistant message, one
+    alone for a text."""
+    if isinstance(completion, str):
+        said = [(len(prompt), completion)] if completion else []
+    else:
+        said = [
+            (len(prompt) + index, [message])
+            for index, message in enumerate(completion)
+            if message.get("role") == "assistant"
+        ]
+    asked = [(len(step.get("prompt") or ()), plain(step.get("completion"))) for step in trajectory]
+    return asked == [(length, plain(reply)) for length, reply in said]
 
 
 def _is_one_conversation(trajectory: Sequence[JsonDict]) -> bool:
