@@ -64,7 +64,8 @@ class Engine:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         path = folder / name
-        path.write_text(ENGINE.format(python=sys.executable, folder=str(folder), image="some/image:1"))
+        python = os.path.realpath(sys.executable)  # a virtual environment below /tmp would not be seen inside
+        path.write_text(ENGINE.format(python=python, folder=str(folder), image="some/image:1"))
         path.chmod(0o755)
 
     @property
