@@ -1,0 +1,15 @@
+"""What every test may rely on: the terminal settings of whoever runs the tests decide nothing."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+_TERMINAL = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take them away before the first test, from child processes too; a test that wants one sets it."""
+    for name in _TERMINAL:
+        os.environ.pop(name, None)
