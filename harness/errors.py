@@ -5,6 +5,7 @@
     │   ├── ConfigError            a setting: which file, which key, what to do next
     │   └── ResumeRefused          the run on disk is not the run that was asked for
     ├── EnvironmentFault           the environment's own code is at fault
+    │   ├── AgentFailed            the agent under evaluation raised, or said that it failed
     │   ├── EnvironmentNotFound    no such environment (says how to install it)
     │   ├── EnvironmentLoadError   importing or constructing it failed
     │   ├── SandboxMissing         it needs a sandbox and there is none (says what to install)
@@ -20,6 +21,15 @@
     ├── SandboxError               the sandbox itself failed: says nothing about the code that was to run in it
     ├── VerificationError          a math answer could not be compared: no verdict, never a wrong answer
     ├── JudgeError                 a judge gave no verdict: the rollout is unscored, never wrong
+    ├── LocalExecutionError        an agent evaluation cannot be made
+    │   ├── DatasetParseError      its dataset file cannot be read
+    │   ├── DatasetValidationError a row lacks what every row must have
+    │   ├── ToolValidationError    the agent offers a tool that no endpoint would take
+    │   └── ProviderError          a model call of the agent failed
+    │       └── SystemicProviderError  and so would every other one
+    ├── EvalFnError                an eval function cannot be loaded, called or believed
+    ├── AgentLoadError             there is no such agent, or it cannot be imported
+    │   └── MCPLoadError           nor a folder of MCP tools
     ├── StateLost                  scoring reads a state value that no journal can hold
     ├── StoreError                 the run folder cannot be read or written: the run stops
     │   ├── JournalDamaged         a line in the middle of a journal cannot be read
@@ -58,6 +68,23 @@ class EnvironmentFault(HarnessError):
 
     retryable: bool = False
     """Whether the same rollout may succeed if it is made again at once (`--max-retries`)."""
+    reason: str = "environment_error"
+    """Short stable word for tables."""
+
+
+class AgentFailed(EnvironmentFault):
+    """The agent under evaluation raised an exception, or ended its run with an error of its own.
+
+    Args:
+        message: What it said.
+        retryable: Whether another try may do, because a model call failed that may heal.
+    """
+
+    reason = "agent_error"
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
 class EnvironmentNotFound(EnvironmentFault):
@@ -150,6 +177,63 @@ class JudgeError(HarnessError):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
+
+
+class LocalExecutionError(HarnessError):
+    """Something that an agent evaluation needs is not as it must be. The names below are those of the documents."""
+
+
+class DatasetParseError(LocalExecutionError):
+    """A dataset file is not of the format that its name says, or of none that is read."""
+
+    exit_code = 2
+
+
+class DatasetValidationError(LocalExecutionError):
+    """A row lacks a required column, or holds a value that is no text; names the row."""
+
+    exit_code = 2
+
+
+class ToolValidationError(LocalExecutionError):
+    """A tool's schema is one that endpoints refuse; names the tool."""
+
+    exit_code = 2
+
+
+class ProviderError(LocalExecutionError):
+    """A model call failed for good; the `ModelError` is chained."""
+
+
+class SystemicProviderError(ProviderError):
+    """Every further call would fail the same way.
+
+    Args:
+        message: What is wrong, and at which endpoint.
+        duration_ms: How long the run took until then.
+        tokens: What it had used by then.
+    """
+
+    def __init__(self, message: str, duration_ms: float = 0.0, tokens: int = 0) -> None:
+        super().__init__(message)
+        self.duration_ms = duration_ms
+        self.tokens = tokens
+
+
+class EvalFnError(HarnessError):
+    """An eval function cannot be loaded, takes arguments that it would not get, or returned what is no number."""
+
+    exit_code = 2
+
+
+class AgentLoadError(HarnessError):
+    """`-m module:attribute` leads to nothing that can be run."""
+
+    exit_code = 2
+
+
+class MCPLoadError(AgentLoadError):
+    """`--mcp DIR` leads to no FastMCP instance."""
 
 
 class StateLost(HarnessError):

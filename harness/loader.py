@@ -1,10 +1,10 @@
 """From an environment's id to the environment: by entry point, by module name, or by path. Owns the import, the call of
 `load_environment` and the words for everything that can go wrong there; reads no settings.
 
-An id is looked up in this order: a path that exists (`./my_env.py`, `environments/my-env`), an entry point of the
-group `harness.environments`, a module of that name (dashes to underscores, `org/` dropped). A package that was
-written for the classic `verifiers` API finds it while it is loaded; what it builds is one of our environments, or is
-hosted as one."""
+`agent-eval` is built in. Any other id is looked up in this order: a path that exists (`./my_env.py`,
+`environments/my-env`), an entry point of the group `harness.environments`, a module of that name (dashes to
+underscores, `org/` dropped). A package that was written for the classic `verifiers` API finds it while it is loaded;
+what it builds is one of our environments, or is hosted as one."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 from harness.compat import imports
 from harness.compat.generation import Generation
+from harness.config.agent_evals import AGENT_EVAL, FOUND
 from harness.config.packages import FoundEnvironment, find_environment
 from harness.config.paths import environment_path, local_modules, main_file, path_name
 from harness.envs.environment import Environment
@@ -131,6 +132,11 @@ def _find(env_id: str, generation: Generation | None) -> Callable[..., object]:
     path = environment_path(env_id, Path())
     if path is not None:
         return _function_of(env_id, _import_path(env_id, main_file(path), generation))
+    if env_id == AGENT_EVAL:
+        from harness.compat import osmosis  # what its agents, tools and functions may be written for
+
+        osmosis.install()
+        return _function_of(env_id, _import(env_id, FOUND.module))
     entry = _entry_point(env_id)
     if entry is not None:
         return _function_of(env_id, _import(env_id, entry.module), entry.attr or _FUNCTION)

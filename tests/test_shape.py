@@ -18,9 +18,11 @@ RANKS = {
     "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1, "keys": 0.2, "state": 0.2,
     "config": 1, "stats": 1, "tools": 1,
     "parsers": 2, "rubrics": 2, "envs": 2, "clients": 2, "reference": 2, "sandbox": 2, "store": 2,
+    "agents": 2.2,
     "compat": 2.4, "loader": 2.5,
     "engine": 3,
     "report": 4, "authoring": 4,
+    "eval": 4.5,
     "cli": 5, "__init__": 5,
 }  # fmt: skip
 """Rank 0 is the ground that all stand on; its decimals say that even there the arrows point one way."""

@@ -11,7 +11,8 @@ import resource
 import shlex
 import signal
 import sys
-from collections.abc import Generator, Sequence
+from collections import ChainMap
+from collections.abc import Generator, Mapping, Sequence
 from types import FrameType
 
 import uvloop
@@ -20,7 +21,7 @@ from harness.cli.options import RunOptions
 from harness.cli.stdout import own_stdout
 from harness.config.resolver import Resolution, missing_keys
 from harness.engine.judges import stand_in_note
-from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
+from harness.engine.prepare import Failed, Located, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import DRAIN_SECONDS, Suite
 from harness.errors import PublishError, StoreError
 from harness.redact import redactor
@@ -36,12 +37,36 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STDOUT, _STDERR = 1, 2
 
 
-def execute(resolution: Resolution, options: RunOptions) -> int:
+class Door:
+    """What a command adds to the execution of its runs. This one is `bench run`'s; others override what differs."""
+
+    keys: Mapping[str, str] = {}
+    """API keys by the name of their variable, over those of the process's environment. Never recorded."""
+    in_flight: int | None = None
+    """Rollouts that may generate at once in all runs together."""
+
+    def admit(self, runs: Sequence[Located | Failed], display: Display) -> None:
+        """Every local check has passed, nothing was sent and no folder made: the last moment to refuse, by raising."""
+
+    def before(self, runs: Sequence[Prepared], display: Display) -> None:
+        """The runs that are about to start, their folders made."""
+
+    def show(self, runs: Sequence[Prepared | Failed], reports: Sequence[RunReport], options: RunOptions) -> bool:
+        """Print how they ended; returns whether all is well."""
+        if options.json:
+            sys.stdout.buffer.write(result_json(reports))
+            sys.stdout.flush()
+        final_table(reports, make_console(stderr=options.json))
+        return all(map(_is_good, reports))
+
+
+def execute(resolution: Resolution, options: RunOptions, door: Door | None = None) -> int:
     """Make every run and tell the user about it.
 
     Args:
         resolution: The runs, with their settings.
         options: What the command was told besides.
+        door: What the command adds; by default that of `bench run`.
 
     Returns:
         The exit code: 0 done; 1 a run stopped early or scored nothing, or a push failed; 130 interrupted.
@@ -52,25 +77,30 @@ def execute(resolution: Resolution, options: RunOptions) -> int:
     # Arrow's own allocator keeps what checkpoints free, a pool for each thread; the system's gives it back.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _allow_connections()
-    missing_keys(resolution, os.environ)
+    door = door or Door()
+    missing_keys(resolution, ChainMap(dict(door.keys), os.environ))
     _check_hub(resolution)
     suite_id = new_run_id()
     start = StartOptions(options.command, suite_id, options.resume, options.resume_from, options.retry_failed)
     progress = [progress_of(resolved) for resolved in resolution.runs]
     display = open_display(progress, quiet=options.quiet)  # looks at stdout, so before that is led elsewhere
     with own_stdout(), display, _logging_to(display, verbose=options.verbose):
-        runs = prepare(resolution.runs, progress, start)
+        runs = prepare(resolution.runs, progress, start, admit=lambda located: door.admit(located, display))
         ready = [run for run in runs if isinstance(run, Prepared)]
         _say_what_differs(ready, display)
         _record_suite(resolution, options, suite_id, ready)
-        interrupted = _drive(ready, display)
+        door.before(ready, display)
+        interrupted = _drive(ready, display, door)
         failures = _left_unpublished(ready) if interrupted else _push(ready, display)
     example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
     reports = [_report(run, failures, example) for run in runs]
-    _show(reports, as_json=options.json)
+    try:
+        is_well = door.show(runs, reports, options)
+    except OSError as error:  # a full disk behind stdout, say: the results themselves are kept
+        raise StoreError(f"cannot write to the terminal or file that shows the results: {error.strerror}") from error
     if interrupted:
         return INTERRUPTED
-    return 1 if failures or not all(map(_is_good, reports)) else 0
+    return 1 if failures or not is_well else 0
 
 
 def _allow_connections() -> None:
@@ -78,16 +108,6 @@ def _allow_connections() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"; what there is has to do
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _show(reports: Sequence[RunReport], *, as_json: bool) -> None:
-    try:
-        if as_json:
-            sys.stdout.buffer.write(result_json(reports))
-            sys.stdout.flush()
-        final_table(reports, make_console(stderr=as_json))
-    except OSError as error:  # a full disk behind stdout, say: the results themselves are kept
-        raise StoreError(f"cannot write to the terminal or file that shows the results: {error.strerror}") from error
 
 
 def _say_what_differs(runs: Sequence[Prepared], display: Display) -> None:
@@ -114,11 +134,11 @@ def _check_hub(resolution: Resolution) -> None:
             check_ready(save.hf_hub_dataset_name)
 
 
-def _drive(runs: Sequence[Prepared], display: Display) -> bool:
+def _drive(runs: Sequence[Prepared], display: Display, door: Door) -> bool:
     """Run the event loop until everything has ended; returns whether the user ended it."""
     if not runs:
         return False
-    suite = Suite(runs)
+    suite = Suite(runs, in_flight=door.in_flight, keys=door.keys)
     signals = 0
 
     async def main() -> None:

@@ -85,6 +85,22 @@ class PooledClient(Client, Protocol):
         ...
 
 
+class Clients(Protocol):
+    """Where runs get their clients."""
+
+    def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings | None = None) -> PooledClient:
+        """A client for these endpoints."""
+        ...
+
+    def open(self) -> None:
+        """Make every client ready; sends nothing."""
+        ...
+
+    async def close(self) -> None:
+        """Close every client; idempotent."""
+        ...
+
+
 class ClientPool:
     """All clients of a process.
 

@@ -10,6 +10,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
+from harness.config import agent_evals
 from harness.config.endpoints import Registry, load_registry
 from harness.config.flags import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
 from harness.config.layers import Entry, KeyPath, Layer, LayerName, Origin, below, dotted, merge, value_at
@@ -155,7 +156,8 @@ class _Job:
             raise ConfigError(f'{entry.place.of()}: names no environment; add env_id = "…" to it, or to [env]')
         named = asked[ENV_ID.path]
         where = named.origin.source if named.origin.layer != "cli" else "bench run"
-        found = require_environment(str(named.value), where, self.cwd)
+        is_agent = named.value == agent_evals.AGENT_EVAL
+        found = agent_evals.FOUND if is_agent else require_environment(str(named.value), where, self.cwd)
         cli, notices = self._with_output_dir(cli, found)
         package = _package_layer(found, self.cwd)
         override = merge(*(each.layer for each in self._overrides_for(asked)))
@@ -222,6 +224,8 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
     name = merged.get(NAME.path)
     if name is None:
         called = path_name(found.path) if found.path else env_id.value
+        if found is agent_evals.FOUND:
+            called = agent_evals.name_of(cast("dict[str, object]", value_at(merged, ("env", "env_args"))))
         name = Entry(NAME.path, called, Origin("builtin", "env.env_id"))
     if entry.label:
         name = Entry(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from harness.config.agent_evals import KEYS as AGENT_KEYS
+from harness.config.agent_evals import read_agent_eval
 from harness.config.endpoints import Registry, read_tables
 from harness.config.layers import Layer, Origin, merge
 from harness.config.schema import BY_PATH
@@ -22,8 +24,8 @@ ENV_ID = BY_PATH["env", "env_id"]
 
 _TOP = ("eval", "ablation", "endpoint", "endpoints_path")
 _DEFAULTS = Rules("defaults", also=_TOP)
-_EVAL = Rules("eval", barred={"sweep": "a sweep belongs in [[ablation]]"})
-_ABLATION = Rules("eval", also=("sweep",))
+_EVAL = Rules("eval", also=AGENT_KEYS, barred={"sweep": "a sweep belongs in [[ablation]]"})
+_ABLATION = Rules("eval", also=("sweep", *AGENT_KEYS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +133,17 @@ def _tables(document: Mapping[str, object], name: str, place: Place) -> list[dic
 def _evals(document: Mapping[str, object], place: Place) -> Iterator[Entry]:
     for index, table in enumerate(_tables(document, "eval", place)):
         at = Place(place.file, f"eval[{index}]")
-        yield Entry(read_section(table, at, _EVAL), at)
+        yield Entry(_section(table, at, _EVAL), at)
 
 
 def _ablations(document: Mapping[str, object], place: Place) -> Iterator[Entry]:
     for index, table in enumerate(_tables(document, "ablation", place)):
         at = Place(place.file, f"ablation[{index}]")
-        base = read_section(table, at, _ABLATION)
+        base = _section(table, at, _ABLATION)
         for layer, label in combinations(table.get("sweep"), at):
             yield Entry(merge(base, layer), at, label, layer)
+
+
+def _section(table: Mapping[str, object], place: Place, rules: Rules) -> Layer:
+    settings = read_section(table, place, rules)
+    return merge(read_agent_eval(table, place), settings)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Protocol, cast
 
-from harness.clients.pool import BoundChat, CallSettings, ClientPool, PooledClient
+from harness.clients.pool import BoundChat, CallSettings, Clients, PooledClient
 from harness.clients.wire import check_sampling_args
 from harness.config.endpoints import Endpoint, Registry
 from harness.config.layers import Entry, KeyPath, Layer, Origin
@@ -196,7 +196,7 @@ class RunPanel:
         server: The embedded server; needed for judges that it plays.
     """
 
-    def __init__(self, lane: str, run: Judged, pool: ClientPool, server: ReferenceServer | None) -> None:
+    def __init__(self, lane: str, run: Judged, pool: Clients, server: ReferenceServer | None) -> None:
         self._lane = f"{lane}:judge"
         self._plan = run.plan
         self._player: _Player | None = None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from harness.clients.pool import BoundChat, CallSettings, ClientPool, PooledClient
+from harness.clients.pool import BoundChat, CallSettings, Clients, PooledClient
 from harness.clients.wire import merge_sampling_args
 from harness.config.resolver import ResolvedRun
 from harness.engine.prices import PricedChat
@@ -35,7 +35,7 @@ class Lane:
         name: str,
         resolved: ResolvedRun,
         environment: Environment,
-        pool: ClientPool,
+        pool: Clients,
         server: ReferenceServer | None,
     ) -> None:
         settings = resolved.settings.model

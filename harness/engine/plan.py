@@ -90,12 +90,13 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
     return {
         "env": {
             "env_id": resolved.env_id,
-            "env_args": env.env_args,
+            "env_args": {name: value for name, value in env.env_args.items() if name not in environment.neutral_args},
             "extra_env_kwargs": env.extra_env_kwargs,
             "distribution": None if found is None else f"{found.dist_name} {found.dist_version}",
             "source": None if found is None else hash_files(found.source_files),
             # Of environments that it was made from; only then, so that runs of others keep their keys.
             **({"inner_source": hash_files(inner)} if inner else {}),
+            **environment.fingerprint,
         },
         "model": {
             "names": sorted({endpoint.model for endpoint in resolved.endpoints}),

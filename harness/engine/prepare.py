@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -72,6 +72,8 @@ class Prepared:
     """Set when the run has ended."""
     judges: tuple[Seat, ...] = ()
     """The judge models of its rubric."""
+    on_recorded: Callable[[Recorded], None] | None = None
+    """Gets the whole journal when the run has ended, before that of an unsaved run is thrown away."""
 
     @property
     def is_saved(self) -> bool:
@@ -135,7 +137,11 @@ class Located:
 
 
 def prepare(
-    runs: Sequence[ResolvedRun], progress: Sequence[RunProgress], options: StartOptions
+    runs: Sequence[ResolvedRun],
+    progress: Sequence[RunProgress],
+    options: StartOptions,
+    loader: Loader | None = None,
+    admit: Callable[[Sequence[Located | Failed]], None] | None = None,
 ) -> list[Prepared | Failed]:
     """Load, plan and open the runs of one invocation, in that order, so that a refusal leaves no empty folder behind.
 
@@ -143,6 +149,8 @@ def prepare(
         runs: Their settings.
         progress: Their counters, in the same order.
         options: How they start.
+        loader: Where their environments come from; by default each is imported.
+        admit: Called when every run is known to be possible, before a folder is made; may raise to refuse them all.
 
     Returns:
         Each run, or why it cannot begin.
@@ -151,11 +159,19 @@ def prepare(
         UsageError: the request itself is wrong: a setting, or a resume of another run.
         StoreError: a run folder cannot be made.
     """
-    loader = Loader()
+    loader = loader or Loader()
     loaded = [_load(each, counters, loader, options) for each, counters in zip(runs, progress, strict=True)]
     _check_resume_from(loaded, options)
     taken: set[Path] = set()
     located = [each if isinstance(each, Failed) else _located(each, options, taken) for each in loaded]
+    try:
+        if admit is not None:
+            admit(located)
+    except BaseException:
+        for each in located:
+            if isinstance(each, Located) and each.lock is not None:
+                each.lock.release()
+        raise
     return [each if isinstance(each, Failed) else _open(each, options) for each in located]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from harness.records import Generated, Scored
+from harness.records import Failed, Generated, Scored
 from harness.types import Usage
 
 RunState: TypeAlias = Literal["loading", "running", "scoring", "done", "stopped", "interrupted", "failed"]
@@ -76,11 +76,18 @@ class RunProgress:
     """Monotonic seconds when the run ended."""
     backing_off: Callable[[], str] = lambda: ""
     """Says what the endpoint's limiter is waiting for, or ""."""
+    listener: Callable[[Generated | Failed, Scored | None], None] | None = None
+    """Told of each rollout that comes to an outcome now, once its line is on disk. Must not raise."""
 
     @property
     def done(self) -> int:
         """Rollouts with an outcome."""
         return self.scored + self.unscored.total()
+
+    def tell(self, record: Generated | Failed, scored: Scored | None = None) -> None:
+        """Let the listener know of an outcome."""
+        if self.listener is not None:
+            self.listener(record, scored)
 
     def count(self, index: int, record: Generated, scored: Scored) -> None:
         """Add the outcome of a rollout of the plan's example `index`."""

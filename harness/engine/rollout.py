@@ -134,8 +134,8 @@ async def _attempt(
         # The boundary around environment code: its bug, or its sys.exit(), costs its rollout and not every run.
         if isinstance(error, asyncio.CancelledError) and was_cancelled():
             raise
-        may_heal = isinstance(error, EnvironmentFault) and error.retryable
-        return failed("environment_error", describe(error), retryable=may_heal)
+        told = error if isinstance(error, EnvironmentFault) else EnvironmentFault()
+        return failed(told.reason, describe(error), retryable=told.retryable)
     exported, lost = state.export()
     return Attempt(
         state,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future, Task
 from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -71,6 +72,8 @@ class Bounds:
     """Rollouts there are at most: no gate needs more workers."""
     group_size: int = 1
     """Rollouts that are scored together: they enter and leave the backlog as one."""
+    joint: AbstractAsyncContextManager[object] = field(default_factory=nullcontext[None])
+    """Held by each rollout that generates: a bound over several runs."""
 
     @property
     def generators(self) -> int:
@@ -124,6 +127,7 @@ class Schedule:
         self._score = score
         self._generators = bounds.generators
         self._scorers = bounds.scorers
+        self._joint = bounds.joint
         self._backlog: asyncio.Queue[list[tuple[Finished, Future[int] | None]] | None] = asyncio.Queue()
         self._room = asyncio.Semaphore(bounds.backlog)
         self._workers: list[Task[None]] = []
@@ -175,15 +179,20 @@ class Schedule:
         return systemic[0] if systemic else None
 
     async def _generation_worker(self) -> None:
-        for todo in self._todos:
-            if self._stopping:
-                return
+        while True:
+            # The next item is taken when there is room for it: none waits at a joint bound after a stop.
+            async with self._joint:
+                todo = None if self._stopping else next(self._todos, None)
+                if todo is None:
+                    return
+                record: Generated | Failed | None = todo.recorded
+                if record is None:
+                    if todo.introduce:
+                        self._submit(todo.item.example)
+                    record = await self._generate(todo.item)
             if todo.recorded is not None:
                 await self._admit(todo, todo.recorded, None)
                 continue
-            if todo.introduce:
-                self._submit(todo.item.example)
-            record = await self._generate(todo.item)
             self._progress.usage += record.usage
             try:
                 acknowledged = self._submit(record)
@@ -278,11 +287,13 @@ class Schedule:
     def _count_failed(self, record: Failed, acknowledged: Future[int]) -> None:
         if _on_disk(acknowledged):
             self._progress.unscored[record.reason] += 1
+            self._progress.tell(record)
             self._on_outcome()
 
     def _count_scored(self, finished: Finished, scored: Scored, acknowledged: Future[int]) -> None:
         if _on_disk(acknowledged):
             self._progress.count(finished.example.index, finished.record, scored)
+            self._progress.tell(finished.record, scored)
             self._on_outcome()
 
 

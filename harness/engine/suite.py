@@ -8,12 +8,13 @@ import logging
 import os
 import time
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Literal, cast
 
-from harness.clients.pool import ClientPool
+from harness.clients.pool import ClientPool, Clients
 from harness.engine.checkpoints import Checkpoints
 from harness.engine.executors.local import LocalExecutor
 from harness.engine.judges import RunPanel
@@ -52,11 +53,25 @@ class Suite:
     Args:
         runs: Each with its own folder and lock.
         drain: Seconds that rollouts in flight get after `interrupt`.
+        in_flight: Rollouts that may generate at once in all runs together; None leaves each run its own bound alone.
+        pool: Where runs get their clients; by default a pool of its own; either is closed at the end.
+        keys: API keys by the name of their variable, over those of the process's environment.
     """
 
-    def __init__(self, runs: Sequence[Prepared], *, drain: float = DRAIN_SECONDS) -> None:
+    def __init__(
+        self,
+        runs: Sequence[Prepared],
+        *,
+        drain: float = DRAIN_SECONDS,
+        in_flight: int | None = None,
+        pool: Clients | None = None,
+        keys: Mapping[str, str] | None = None,
+    ) -> None:
         self._runs = runs
         self._drain = drain
+        self._joint = nullcontext() if in_flight is None else asyncio.Semaphore(in_flight)
+        self._pool = pool
+        self._keys = dict(keys or {})
         self._schedules: list[Schedule] = []
         self._interrupted = False
         self._lanes = count()
@@ -68,7 +83,7 @@ class Suite:
         """
         judges = [seat for run in self._runs for seat in run.judges]
         given = {name: key for seat in judges for name, key in seat.literal_key.items()}
-        pool = ClientPool(environ=ChainMap(given, os.environ))
+        pool = self._pool or ClientPool(environ=ChainMap(given, self._keys, os.environ))
         embedded = any(run.resolved.is_reference for run in self._runs) or any(seat.is_embedded for seat in judges)
         server = ReferenceServer() if embedded else None
         try:
@@ -98,7 +113,7 @@ class Suite:
         for schedule in self._schedules:
             schedule.cancel()
 
-    async def _contain(self, run: Prepared, pool: ClientPool, server: ReferenceServer | None) -> None:
+    async def _contain(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> None:
         """The boundary between runs: whatever ends one is noted there and stays there."""
         progress = run.progress
         state: RunState
@@ -119,7 +134,7 @@ class Suite:
             state = _note_failure(progress, error)
         progress.state = state
 
-    async def _drive(self, run: Prepared, pool: ClientPool, server: ReferenceServer | None) -> SystemicError | None:
+    async def _drive(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> SystemicError | None:
         name = f"{next(self._lanes)}:{run.progress.name}"
         lane = Lane(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None)
         run.progress.backing_off = lane.waiting_note
@@ -179,7 +194,13 @@ class Suite:
             executor,
             journal,
             run.progress,
-            Bounds(settings.max_concurrent_generation, settings.max_concurrent_scoring, run.plan.total, group_size),
+            Bounds(
+                settings.max_concurrent_generation,
+                settings.max_concurrent_scoring,
+                run.plan.total,
+                group_size,
+                self._joint,
+            ),
             on_outcome=checkpoints.outcome,
             score=stage != "generate",
         )
@@ -233,6 +254,8 @@ def conclude(run: Prepared, status: RunStatus) -> None:
             wall_s=wall,
             resumed=resumed,
         )
+        if run.on_recorded is not None:
+            run.on_recorded(recorded)
         if run.is_saved:
             run.folder.write_summary(run.summary.to_json())
             run.folder.write_manifest(manifest.ended(status))

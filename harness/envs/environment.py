@@ -48,6 +48,9 @@ class Environment(ABC):
     cleanup_timeout: ClassVar[float] = 60.0
     """Seconds that one `@cleanup` or `@teardown` method may take: a hanging one must not hold up what comes after."""
 
+    neutral_args: ClassVar[frozenset[str]] = frozenset()
+    """Arguments of `load_environment` that change nothing of what is measured: a resumed run may differ in them."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in _FINAL:
@@ -86,6 +89,11 @@ class Environment(ABC):
     @source_files.setter
     def source_files(self, files: tuple[Path, ...]) -> None:
         self._files = files
+
+    @property
+    def fingerprint(self) -> JsonDict:
+        """What else a run of it is about, by name: hashes of what its arguments only name. A resumed run has the same."""
+        return {}
 
     # What is evaluated
 

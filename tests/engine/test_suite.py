@@ -14,6 +14,7 @@ from engine_parts import until
 from harness.config.resolver import resolve
 from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
+from harness.errors import ConfigError
 
 HELD = """
 import asyncio
@@ -147,3 +148,50 @@ def test_an_interrupt_before_the_first_rollout_starts_none(prepared: Callable[..
     asyncio.run(main())
     assert (run.progress.state, run.environment.waiting) == ("interrupted", 0)  # type: ignore[attr-defined]
     assert run.summary is not None and run.summary.not_run == 3
+
+
+def test_a_joint_bound_holds_over_all_runs(prepared: Callable[..., list[Prepared]]) -> None:
+    first, second = prepared({}, {"answers": ["x", "y", "z"]})
+    most = 0
+    for run in (first, second):
+        play = run.environment.play
+
+        async def counted(state: object, play: Callable[..., object] = play) -> None:
+            nonlocal most
+            most = max(most, first.progress.generating + second.progress.generating)
+            await play(state)  # type: ignore[misc]
+
+        run.environment.play = counted  # type: ignore[method-assign]
+    asyncio.run(Suite([first, second], in_flight=1).run())
+    assert most == 1
+    assert [run.progress.scored for run in (first, second)] == [3, 3]
+    assert [run.progress.state for run in (first, second)] == ["done", "done"]
+
+
+def test_a_listener_hears_each_outcome_once_and_the_journal_is_shown_before_it_goes(
+    prepared: Callable[..., list[Prepared]],
+) -> None:
+    [run] = prepared({}, save_results=False, rollouts_per_example=2)
+    heard: list[tuple[str, int, float | None]] = []
+    seen: list[int] = []
+    run.progress.listener = lambda record, scored: heard.append(
+        (record.example_key, record.rollout_index, scored.reward if scored else None)
+    )
+    run.on_recorded = lambda recorded: seen.append(len(recorded))
+    asyncio.run(Suite([run]).run())
+    keys = [example.key for example in run.plan.examples()]
+    assert sorted(heard) == sorted((key, index, 1.0) for key in keys for index in (0, 1))
+    assert seen == [6]
+    assert not run.folder.path.exists()
+
+
+def test_a_refusal_at_the_last_moment_makes_no_folder(prepared: Callable[..., list[Prepared]], tmp_path: Path) -> None:
+    prepared({})
+    runs = resolve("suite.toml", {"model": "reference/oracle", "output_dir": "elsewhere"}).runs
+
+    def refuse(_: object) -> None:
+        raise ConfigError("not today")
+
+    with pytest.raises(ConfigError, match="not today"):
+        prepare(runs, [progress_of(run) for run in runs], StartOptions(), admit=refuse)
+    assert not (tmp_path / "elsewhere").exists()
