@@ -11,6 +11,8 @@ from typing import cast
 
 from harness.errors import EnvironmentNotFound
 
+_THIS_PACKAGE = Path(__file__).resolve().parent.parent
+
 
 def looks_like_path(env_id: str) -> bool:
     """Whether an id can only be a path: `./my_env.py`, `../envs/my-env`, `~/my_env`, `/srv/my_env`.
@@ -71,11 +73,17 @@ def main_file(path: Path) -> Path:
     return found
 
 
-def local_modules(source: Path) -> tuple[Path, ...]:
+def local_modules(source: Path, root: Path | None = None) -> tuple[Path, ...]:
     """A single-file environment and the modules beside it that it imports, directly or through each other.
 
-    Read from `import` statements, wherever they stand; nothing is imported.
+    Read from `import` statements, wherever they stand; nothing is imported. This package, imported out of a checkout,
+    is not among them.
+
+    Args:
+        source: The file.
+        root: The folder in which absolute imports begin; that of the file if it is not said.
     """
+    root = root or source.parent
     found: dict[Path, None] = {}
     waiting = [source]
     while waiting:
@@ -84,10 +92,11 @@ def local_modules(source: Path) -> tuple[Path, ...]:
             continue
         found[file] = None
         for name in _imported(file):
-            beside = (source.parent / f"{name}.py", source.parent / name / "__init__.py")
-            waiting += [each for each in beside if each.is_file()]
-            if beside[1].is_file():
-                waiting += sorted((source.parent / name).rglob("*.py"))
+            file_beside, folder_beside = root / f"{name}.py", root / name
+            if file_beside.is_file():
+                waiting.append(file_beside)
+            if next(folder_beside.glob("*.py"), None) is not None and folder_beside != _THIS_PACKAGE:
+                waiting += sorted(folder_beside.rglob("*.py"))
     return tuple(sorted(found))
 
 

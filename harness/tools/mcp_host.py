@@ -80,6 +80,10 @@ class MCPSession:
             await self._while_alive(self._begun)
         await self._while_alive(self._opened)
 
+    def wait(self) -> None:
+        """As `ready`, where there is no event loop to wait in: blocks the thread."""
+        self._opened.result()
+
     async def call(self, tool: ServerTool, arguments: JsonDict) -> str | list[JsonDict]:
         """Call a tool.
 
@@ -88,6 +92,15 @@ class MCPSession:
 
         Raises:
             ToolCallError: the tool failed, or refused the arguments; in its own words.
+            EnvironmentFault: the server failed, or did not answer in time.
+        """
+        return read_result(await self.answer(tool, arguments))
+
+    async def answer(self, tool: ServerTool, arguments: JsonDict) -> Any:
+        """Call a tool, and leave it to the caller to read the answer (a `CallToolResult` of MCP).
+
+        Raises:
+            ToolCallError: the server refused the call; a tool that failed says so in its answer.
             EnvironmentFault: the server failed, or did not answer in time.
         """
         bound = asyncio.timeout(self._limits.call_seconds)  # here: in the other loop it might not get to run
@@ -178,10 +191,9 @@ class MCPSession:
         except Exception as error:  # whatever fastmcp, anyio or the author's server raise
             raise opening_fault(error, server, _last_words(log)) from error
 
-    async def _call(self, tool: ServerTool, arguments: JsonDict) -> str | list[JsonDict]:
+    async def _call(self, tool: ServerTool, arguments: JsonDict) -> Any:
         try:
-            client = self._clients[tool.server]
-            return read_result(await client.call_tool_mcp(name=tool.name, arguments=arguments))
+            return await self._clients[tool.server].call_tool_mcp(name=tool.name, arguments=arguments)
         except Exception as error:  # as in `_enter`
             raise translated(error, tool.server, f"{tool.name} was called") from error
 

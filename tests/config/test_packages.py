@@ -173,24 +173,15 @@ def starts(path: str) -> bool:
 
 
 def venv(folder: Path, interpreter: str) -> Path:
-    subprocess.run([interpreter, "-m", "venv", str(folder)], check=True, capture_output=True)
+    subprocess.run([interpreter, "-m", "venv", "--without-pip", str(folder)], check=True, capture_output=True)
     return folder / "bin" / "python"
 
 
 def pip(python: Path, *arguments: str) -> None:
-    # hatchling is pure Python: the copy that this environment has can build for every interpreter, without a network
+    # pip and hatchling are pure Python: the copies that this environment has serve every interpreter, without a network
     environment = {**os.environ, "PYTHONPATH": site.getsitepackages()[0]}
-    command = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-        *arguments,
-    ]
+    options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    command = [str(python), "-m", "pip", "--disable-pip-version-check", "install", *options, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

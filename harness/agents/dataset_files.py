@@ -1,0 +1,282 @@
+"""The four formats of dataset files: raw rows in file order, each read into columns when it is asked for. Owns the
+parsing and its error texts; what a row must hold is `dataset`'s business.
+
+A row comes in two steps, so that rows nobody asks for are never parsed: `raws` finds them, `read` makes one."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import hashlib
+import json
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+from harness.errors import DatasetParseError
+from harness.store.arrow import arrow, parquet
+
+_ON_FILE = "cannot be read as the UTF-8 text that it should be"
+
+
+class RawFile(ABC):
+    """A dataset file.
+
+    Args:
+        path: It exists.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @abstractmethod
+    def raws(self) -> Iterator[object]:
+        """Every row as it lies in the file.
+
+        Raises:
+            DatasetParseError: the file as a whole cannot be read.
+        """
+
+    @abstractmethod
+    def read(self, raw: object, index: int) -> object:
+        """One row: a dict of its columns, or whatever else stands there.
+
+        Args:
+            raw: Out of `raws`.
+            index: Its number in the file, from 0, for messages.
+
+        Raises:
+            DatasetParseError: it cannot be read.
+        """
+
+    def count(self) -> int:
+        """Rows in the file."""
+        return sum(1 for _ in self.raws())
+
+
+class _JsonFile(RawFile):
+    def raws(self) -> Iterator[object]:
+        try:
+            rows: object = json.loads(_bytes_of(self.path))
+        except (ValueError, RecursionError) as error:
+            raise DatasetParseError(f"Invalid JSON file: {error}") from error
+        if not isinstance(rows, list):
+            raise DatasetParseError(f"JSON file must contain an array of objects, got {type(rows).__name__}")
+        return iter(cast("list[object]", rows))
+
+    def read(self, raw: object, index: int) -> object:
+        return raw
+
+
+class _JsonLines(RawFile):
+    """Its raw rows are (line number from 1, line)."""
+
+    def raws(self) -> Iterator[object]:
+        try:
+            with self.path.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                    if text.strip():
+                        yield number, text
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+
+    def read(self, raw: object, index: int) -> object:
+        number, line = cast("tuple[int, bytes]", raw)
+        try:
+            return cast(object, json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise DatasetParseError(f"Invalid JSON at line {number}: {error}") from error
+
+
+class _Csv(RawFile):
+    """Its raw rows are (number of their last line, cells)."""
+
+    @cached_property
+    def _header(self) -> list[str]:
+        with self._opened() as file:
+            for _, cells in _rows_of(file):
+                return cells
+            return []
+
+    def raws(self) -> Iterator[object]:
+        repeated = next((name for name in self._header if self._header.count(name) > 1), None)
+        if repeated is not None:
+            raise DatasetParseError(f"Invalid CSV file: its header has two columns {repeated!r}; rename one")
+        with self._opened() as file:
+            yield from islice(_rows_of(file), 1, None)
+
+    def read(self, raw: object, index: int) -> object:
+        line, cells = cast("tuple[int, list[str]]", raw)
+        if len(cells) > len(self._header):
+            raise DatasetParseError(f"CSV row {index} has more columns than the header (line {line})")
+        return dict(zip(self._header, [*cells, *[None] * (len(self._header) - len(cells))], strict=True))
+
+    def _opened(self) -> Any:
+        try:
+            return self.path.open(newline="", encoding="utf-8-sig")
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+
+
+class _Parquet(RawFile):
+    """Its raw rows are their numbers; the table is read whole, once."""
+
+    def raws(self) -> Iterator[object]:
+        return iter(range(self._table.num_rows))
+
+    def read(self, raw: object, index: int) -> object:
+        at = cast(int, raw)
+        return {name: _without_nan(column[at].as_py()) for name, column in self._columns.items()}
+
+    def count(self) -> int:
+        with self._opened() as file:
+            return int(file.metadata.num_rows)
+
+    @cached_property
+    def _table(self) -> Any:
+        with self._opened() as file:
+            try:
+                return file.read()
+            except (OSError, arrow().ArrowException) as error:
+                raise DatasetParseError(f"Error reading Parquet file: {error}") from error
+
+    @cached_property
+    def _columns(self) -> dict[str, Any]:
+        names = cast("list[str]", self._table.column_names)
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            raise DatasetParseError(f"Error reading Parquet file: it has two columns {repeated!r}; rename one")
+        return {name: _in_microseconds(column) for name, column in zip(names, self._table.columns, strict=True)}
+
+    def _opened(self) -> Any:
+        try:
+            return parquet().ParquetFile(self.path)
+        except ImportError as error:
+            raise DatasetParseError("Parquet support requires pyarrow. Install with: pip install pyarrow") from error
+        except (OSError, arrow().ArrowException) as error:
+            raise DatasetParseError(f"Error reading Parquet file: {error}") from error
+
+
+_FORMATS: dict[str, type[RawFile]] = {".json": _JsonFile, ".jsonl": _JsonLines, ".parquet": _Parquet, ".csv": _Csv}
+
+SUFFIXES: tuple[str, ...] = tuple(_FORMATS)
+"""How the names of files end that are read; case does not matter."""
+
+
+def open_file(path: Path) -> RawFile:
+    """The reader of a file, by the end of its name. Nothing is read yet.
+
+    Raises:
+        DatasetParseError: no format is known by that end.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in _FORMATS:
+        raise DatasetParseError(f"Unsupported file format: {suffix}. Supported formats: {', '.join(SUFFIXES)}")
+    return _FORMATS[suffix](path)
+
+
+class FileRows(Sequence[object]):
+    """The rows of a file from a certain one on, each parsed when it is asked for. Holds the file's content once: a run
+    reads its rows twice, and neither should see what was written to the file meanwhile.
+
+    Args:
+        file: The file.
+        offset: Rows to leave out at its beginning.
+
+    Raises:
+        DatasetParseError: the file as a whole cannot be read.
+    """
+
+    def __init__(self, file: RawFile, offset: int = 0) -> None:
+        self.sha256 = _digest(file.path)
+        """Of the whole file."""
+        self._file = file
+        self._offset = offset
+        self._raws = list(islice(file.raws(), offset, None))
+
+    def __len__(self) -> int:
+        return len(self._raws)
+
+    def __getitem__(self, index: Any) -> Any:
+        """One row; see `RawFile.read`."""
+        return self._file.read(self._raws[index], self._offset + index)
+
+
+_opened: WeakValueDictionary[tuple[object, ...], FileRows] = WeakValueDictionary()
+"""Rows in use, by what their file looked like: a model and its baseline share one copy."""
+
+
+def open_rows(path: Path, offset: int = 0) -> FileRows:
+    """The rows of a file from `offset` on; those that are held already, if the file is the same.
+
+    Raises:
+        DatasetParseError: see `open_file` and `FileRows`.
+    """
+    file = open_file(path)
+    try:
+        seen = path.resolve().stat()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    key = (path.resolve(), offset, seen.st_mtime_ns, seen.st_size)
+    rows = _opened.get(key)
+    if rows is None:
+        rows = _opened[key] = FileRows(file, offset)
+    return rows
+
+
+def _rows_of(file: Any) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file, its header first, without blank lines."""
+    csv.field_size_limit(sys.maxsize)  # the default refuses a prompt of 128 KiB
+    reader = csv.reader(file, strict=True)
+    try:
+        for cells in reader:
+            if cells:
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise DatasetParseError(f"Invalid CSV file: {error} (line {reader.line_num})") from error
+    except UnicodeDecodeError as error:
+        raise DatasetParseError(f"Invalid CSV file: it {_ON_FILE}: {error}") from error
+
+
+def _in_microseconds(column: Any) -> Any:
+    """A column of times in nanoseconds in the finest unit that Python has; any other as it is."""
+    pa = arrow()
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return column.cast(pa.timestamp("us", kind.tz), safe=False)
+    if pa.types.is_time64(kind) and kind.unit == "ns":
+        return column.cast(pa.time64("us"), safe=False)
+    if pa.types.is_duration(kind) and kind.unit == "ns":
+        return column.cast(pa.duration("us"), safe=False)
+    return column
+
+
+def _without_nan(value: object) -> object:
+    """NaN is how a table of numbers says that there is none."""
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> DatasetParseError:
+    return DatasetParseError(f"Dataset file {path} cannot be read: {error.strerror or error}")

@@ -1,0 +1,285 @@
+"""The environment `agent-eval`: rows, an agent that plays them, eval functions that score it. Owns how rows become
+examples and requests, and what such an evaluation is made of; the run itself is in `run`, its end in `outcome`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, cast
+
+from harness.agents.dataset import REQUIRED, DatasetReader, checked
+from harness.agents.dataset_files import FileRows, open_rows
+from harness.agents.eval_functions import EvalFnWrapper, load_with_files
+from harness.agents.loading import load_agent
+from harness.agents.loop import AgentLike
+from harness.agents.mcp_folder import load_mcp
+from harness.agents.options import MODES, AgentOptions, Mode
+from harness.agents.outcome import failure_of
+from harness.agents.run import AgentRun
+from harness.agents.schemas import RolloutRequest
+from harness.agents.scoring import EvalRubric
+from harness.envs.environment import Environment
+from harness.errors import ConfigError, DatasetParseError, DatasetValidationError
+from harness.keys import hash_files
+from harness.records import Example, Row
+from harness.state import State, own
+from harness.types import JsonDict, Message, Messages
+
+SERVER_URL = "http://local-rollout.local"
+"""What a request says of a trainer's server, which an evaluation has not."""
+
+MAX_TOKENS_TOTAL = 4096
+
+PRIMARY = "primary"
+"""The tag of the model under evaluation beside a baseline. Its runs look as they do without one, so that adding a
+baseline takes nothing from an earlier run."""
+
+_MANY_FILES = 20
+"""Source files from which on an identity holds one hash of all instead of one of each."""
+
+
+class Rows(Protocol):
+    """A list of rows, or anything that makes one when it is asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> object: ...
+
+
+class AgentEnv(Environment):
+    """An evaluation of one agent.
+
+    Args:
+        rows: Each with the columns of `DatasetRow`; checked when they are read.
+        agent: Plays them. All rollouts share it.
+        eval_fns: Score it; without any, the reward is what the agent says itself.
+        options: How.
+
+    Raises:
+        EnvironmentFault: two eval functions share a name, or one is called like a column of results.
+    """
+
+    neutral_args: ClassVar[frozenset[str]] = frozenset({"debug_dir"})
+
+    def __init__(
+        self,
+        rows: Rows,
+        agent: AgentLike,
+        eval_fns: Sequence[EvalFnWrapper] = (),
+        *,
+        options: AgentOptions | None = None,
+    ) -> None:
+        self._rows = rows
+        self._agent = agent
+        self._options = options or AgentOptions()
+        self.eval_fns = tuple(eval_fns)
+        super().__init__(dataset=self._table_rows, rubric=EvalRubric(self.eval_fns))
+        self.set_max_turns(self._options.max_turns)
+        self.source_files = self._options.files
+
+    @property
+    def agent(self) -> AgentLike:
+        """The agent."""
+        return self._agent
+
+    @property
+    def options(self) -> AgentOptions:
+        """How it is evaluated."""
+        return self._options
+
+    @property
+    def fingerprint(self) -> JsonDict:
+        """Hashes of dataset and code."""
+        return self._options.fingerprint
+
+    def set_max_turns(self, max_turns: int) -> None:
+        """Change what the agent is told.
+
+        Raises:
+            ConfigError: less than 1.
+        """
+        self.max_turns = _at_least(1, "max_turns", max_turns)
+
+    def settable(self) -> set[str]:
+        """What acts here: the prompt is the row's, tools are the agent's."""
+        return {"max_turns", "sampling_args"}
+
+    # Rows
+
+    @property
+    def row_count(self) -> int:
+        """Rows to evaluate on."""
+        return len(self._rows)
+
+    def row(self, index: int) -> Row:
+        """One row: its prompts as messages, the ground truth as the answer, every other column in `info`.
+
+        Raises:
+            IndexError: there is no such row.
+            DatasetParseError: it cannot be read.
+            DatasetValidationError: it lacks what every row must have; names it and the column.
+        """
+        if not 0 <= index < len(self._rows):
+            raise IndexError(f"there are {len(self._rows)} rows, so no row {index}")
+        number = self._options.first_row + index
+        try:
+            row = cast("Mapping[str, Any]", checked(self._rows[index], number))
+        except (DatasetParseError, DatasetValidationError) as error:
+            if not self._options.dataset:
+                raise
+            raise type(error)(f"{error} (in {self._options.dataset})") from error
+        prompt = [
+            {"role": "system", "content": row["system_prompt"]},
+            {"role": "user", "content": row["user_prompt"]},
+        ]
+        info = {name: value for name, value in row.items() if name not in REQUIRED}
+        return Row(number, prompt, row["ground_truth"], info=info)
+
+    def _table_rows(self) -> list[JsonDict]:
+        """The rows for whoever reads the dataset as a table."""
+        rows = (self.row(index) for index in range(self.row_count))
+        return [{"example_id": r.example_id, "prompt": r.prompt, "answer": r.answer, "info": r.info} for r in rows]
+
+    def _tools(self, state: State) -> list[JsonDict]:
+        """None yet: they are the agent's, and a column of the user's called `tool_defs` is data."""
+        return []
+
+    # A rollout
+
+    def request_of(self, state: State) -> RolloutRequest:
+        """What the agent is asked in one run.
+
+        Raises:
+            pydantic.ValidationError: the row does not fit into a request: its further columns hold more than 1 MiB.
+        """
+        options = self._options
+        row, run = state["example_id"], options.first_run + state["rollout_index"]
+        is_other = options.model_tag not in (None, PRIMARY)
+        name = f"{options.mode}-{row}"
+        if options.mode != "test" or run:
+            name += f"-run-{run}"
+        metadata: JsonDict = {"ground_truth": state["answer"], "row_index": row, **own(state["info"])}
+        metadata |= {"execution_mode": options.mode, "run_index": run}
+        metadata |= {"test_mode": True} if options.mode == "test" else {}
+        metadata |= {"model_tag": options.model_tag} if is_other else {}
+        return RolloutRequest(
+            rollout_id=f"{name}-{options.model_tag}" if is_other else name,
+            server_url=SERVER_URL,
+            messages=state["prompt"],  # pydantic makes dicts of its own of these
+            completion_params=own(state["sampling_args"]),
+            max_turns=self.max_turns,
+            max_tokens_total=MAX_TOKENS_TOTAL,
+            metadata=metadata,
+        )
+
+    async def play(self, state: State) -> None:
+        """Let the agent play.
+
+        Raises:
+            AgentFailed: it raised, said that it failed, or returned what is no result.
+            ModelError: it let a failed model call through, or swallowed that the endpoint is unusable.
+        """
+        state.transcript, state.start = list(state["prompt"]), len(state["prompt"])
+        run = AgentRun(self._agent, state, partial(self.get_model_response, state), self._options)
+        try:
+            await run.play(self.request_of(state))
+        except BaseException as error:
+            failure = failure_of(error, run.llm)
+            run.end("rollout_failed", {"error": f"{type(failure).__name__}: {failure}"})
+            try:
+                if failure is error:
+                    raise
+                raise failure
+            finally:
+                del failure  # its traceback holds this frame: no cycle, or the rollout's state would stay
+        run.end("rollout_completed", {"finish_reason": state["stop_condition"]})
+
+    # Reference policies
+
+    def reference_reply(self, example: Example, messages: Messages) -> Message | str:
+        """The ground truth: right for every agent that ends with a text reply, whatever tools it has."""
+        return example.answer
+
+
+def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evaluation's table
+    dataset: str,
+    agent: str | None = None,
+    mcp: str | None = None,
+    eval_fns: Sequence[str] | str = (),
+    max_turns: int = 10,
+    offset: int = 0,
+    mode: Mode = "eval",
+    model_tag: str | None = None,
+    debug_dir: str | None = None,
+) -> AgentEnv:
+    """Build an agent evaluation from files.
+
+    Args:
+        dataset: A .json, .jsonl, .parquet or .csv file of rows.
+        agent: The agent, `module:attribute`; or `mcp`.
+        mcp: A folder of MCP tools, which a standard agent uses.
+        eval_fns: Eval functions, each `module:function`.
+        max_turns: Model calls that the agent should make at most.
+        offset: Rows to leave out at the beginning.
+        mode: What requests call the evaluation: `eval`, `bench` or `test`.
+        model_tag: `baseline` for the other model of a comparison.
+        debug_dir: Where one trace file a rollout is written.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        AgentLoadError: there is no such agent, or folder of tools.
+        DatasetParseError: there is no such file, or it is not of its format.
+        DatasetValidationError: there are no rows.
+        EvalFnError: an eval function cannot be loaded.
+    """
+    if (agent is None) == (mcp is None):
+        words = "are mutually exclusive" if agent is not None else "are both missing; name one of them"
+        raise ConfigError(f"agent and mcp {words}")
+    if mode not in MODES:
+        raise ConfigError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+    first = _at_least(0, "offset", offset)
+    loaded = load_agent(agent) if agent is not None else load_mcp(cast(str, mcp))
+    rows = _rows_of(dataset, first)
+    functions, sources = load_with_files([eval_fns] if isinstance(eval_fns, str) else eval_fns)
+    hashes = {"agent_source": source_hashes(loaded.files), "eval_fns_source": source_hashes(sources)}
+    files = tuple(dict.fromkeys((*loaded.files, *sources)))
+    options = AgentOptions(
+        first_row=offset, max_turns=max_turns, mode=mode, model_tag=model_tag, debug_dir=debug_dir, files=files,
+        dataset=dataset, fingerprint={"dataset_content": rows.sha256, **hashes},
+    )  # fmt: skip
+    return AgentEnv(rows, loaded.agent, functions, options=options)
+
+
+def source_hashes(files: Sequence[Path]) -> JsonDict | str:
+    """What identifies source code: a hash of each file by its name, so that a refusal can say which one has changed;
+    of very many files one hash.
+
+    Args:
+        files: They exist.
+    """
+    if len(files) > _MANY_FILES:
+        return hash_files(files)
+    paths = [file.resolve() for file in files]
+    root = os.path.commonpath([path.parent for path in paths]) if paths else ""
+    return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths)}
+
+
+def _rows_of(dataset: str, offset: int) -> FileRows:
+    try:
+        path = DatasetReader(dataset).file_path
+    except FileNotFoundError as error:
+        raise DatasetParseError(str(error)) from error
+    rows = open_rows(path, offset)
+    if not rows:
+        total = f"the first {offset} of it are left out" if offset else "it is empty"
+        raise DatasetValidationError(f"No rows to evaluate in {dataset}: {total}")
+    return rows
+
+
+def _at_least(least: int, name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"{name} must be an integer, {least} or more, not {value!r}")
+    return value

@@ -1,0 +1,62 @@
+"""Values of rows and messages as JSON has them. Owns what becomes of a date, a Decimal or bytes; decides no fault."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import decimal
+import uuid
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any, cast
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def json_value(value: object) -> Any:
+    """`value` as JSON has it; a JSON value as it is, in lists and dicts of its own.
+
+    Dates and times become ISO 8601 text, a duration its seconds, a Decimal and a UUID their text, bytes the text that
+    they are in UTF-8 or else base64, tuples and sets lists, numbers and arrays of numpy plain ones, pydantic models and
+    dataclasses dicts.
+
+    Raises:
+        TypeError: it is none of these; names its type.
+    """
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Mapping):
+        table = cast("Mapping[object, object]", value)
+        return {name if isinstance(name, str) else str(name): json_value(part) for name, part in table.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(part) for part in cast("list[object]", value)]
+    if isinstance(value, set | frozenset):
+        return [json_value(part) for part in sorted(cast("set[object]", value), key=str)]
+    return _scalar(value)
+
+
+def _scalar(value: object) -> Any:
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if isinstance(value, decimal.Decimal | uuid.UUID | PurePath):
+        return str(value)
+    if isinstance(value, bytes | bytearray):
+        return _text_of(bytes(value))
+    for name in ("model_dump", "tolist"):  # pydantic; numpy, whose scalars have it as well
+        method = getattr(value, name, None)
+        if callable(method) and not isinstance(value, type):
+            return json_value(method(exclude_none=True) if name == "model_dump" else method())
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(cast(Any, value))]
+        return {name: json_value(cast(object, getattr(value, name))) for name in names}
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode("ascii")

@@ -1,0 +1,252 @@
+"""The model as an agent sees it: `ctx.llm` over the engine's own chat. Owns the translation of requests, replies and
+errors, and what is known of a run from its calls; sending, retries and limits are the engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, cast
+
+from harness.agents.json_values import json_value
+from harness.agents.loop import CompletionsResult
+from harness.agents.schemas import RolloutMetrics
+from harness.agents.trace import Trace
+from harness.agents.validation import validate_tools
+from harness.deadline import waiting
+from harness.errors import ModelError, ProviderError, SystemicError, SystemicProviderError
+from harness.types import JsonDict, Message, Messages, ModelResponse, Usage
+
+_OF_A_CLIENT = frozenset({"api_key", "api_base", "base_url"})
+"""Keywords that choose an endpoint. In a request body they would do nothing but show a key to it."""
+
+
+class Ask(Protocol):
+    """Asks the rollout's model."""
+
+    async def __call__(self, prompt: Messages, *, tools: Sequence[JsonDict], sampling_args: JsonDict) -> ModelResponse:
+        """`Environment.get_model_response` without its state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvent:
+    """What an interactive session is told."""
+
+    kind: Literal["request", "reply"]
+    """Before a model call, or after its reply."""
+    messages: Messages
+    """What is asked; the agent's own list, so not to be changed."""
+    tools: list[JsonDict]
+    """What the model is offered."""
+    response: Message | None = None
+    """The reply."""
+    rollout_id: str = ""
+    turn: int = 1
+    """Number of the model call in this rollout, from 1."""
+
+
+Step = Callable[[StepEvent], Awaitable[None]]
+"""Awaited before every model call and after every reply. What it raises ends the rollout, whatever the agent makes of
+it; the time that it takes does not count against the rollout's timeout."""
+
+
+class AgentLLM:
+    """One run's model.
+
+    Args:
+        ask: The engine's chat.
+        model: The model's name, which an agent need not pass.
+        tools: What the model is offered unless the agent passes tools of its own.
+        rollout_id: For `step`.
+        trace: Where calls are noted; None for nowhere.
+        step: For an interactive session.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        *,
+        model: str = "",
+        tools: Sequence[JsonDict] = (),
+        rollout_id: str = "",
+        trace: Trace | None = None,
+        step: Step | None = None,
+    ) -> None:
+        self._ask = ask
+        self._model = model
+        self._tools = list(tools)
+        self._rollout_id = rollout_id
+        self._trace = trace
+        self._step = step
+        self._seconds = 0.0
+        self._usage = Usage()
+        self._largest = 0
+        self._calls = 0
+        self._traced = 0
+        self._last: tuple[Messages, int, Message | None] = ([], 0, None)
+        self.is_truncated = False
+        """Whether a reply was cut short for want of tokens."""
+        self.error: ModelError | None = None
+        """Why the newest call failed; None if it did not."""
+        self.fatal: BaseException | None = None
+        """What must end the rollout even if the agent swallows it: an unusable endpoint, or the end of a session."""
+
+    async def chat_completions(self, messages: list[Message], **kwargs: Any) -> CompletionsResult:
+        """The model's reply to a conversation.
+
+        Args:
+            messages: The whole conversation; dicts, or pydantic models.
+            **kwargs: Go into the request, over the run's own sampling arguments. `tools` replaces the agent's tools for
+                this call (None for none), `model` asks another model of the same endpoint.
+
+        Raises:
+            ProviderError: the call failed for good.
+            SystemicProviderError: so would every other one.
+            TypeError: the arguments are none of a request.
+        """
+        if isinstance(self.fatal, SystemicError):
+            raise self._translated(self.fatal)
+        asked = _messages(messages)
+        tools = self._tools if "tools" not in kwargs else validate_tools(kwargs.pop("tools") or [])
+        sampling_args = self._sampling_args(kwargs)
+        self._calls += 1
+        self._last = (asked, len(asked), None)
+        await self._stop_at("request", asked, tools)
+        self._note_request(asked, sampling_args)
+        try:
+            response = await self._ask(asked, tools=tools, sampling_args=sampling_args)
+        except ModelError as error:
+            raise self._failed(error) from error
+        message = {name: value for name, value in response.message.items() if value is not None}
+        self._last = (asked, self._last[1], message)
+        self._count(response)
+        self._note_reply(response, message)
+        await self._stop_at("reply", asked, tools, message)
+        usage = response.usage
+        counts = {
+            "prompt_tokens": usage.input_tokens,
+            "completion_tokens": usage.output_tokens,
+            "total_tokens": usage.input_tokens + usage.output_tokens,
+        }
+        return CompletionsResult(message, [], [], counts, response.finish_reason or "stop")
+
+    def get_metrics(self) -> RolloutMetrics:
+        """The model's share of the run's metrics so far."""
+        return RolloutMetrics(
+            llm_latency_ms=self._seconds * 1000,
+            num_llm_calls=self._usage.requests,
+            prompt_tokens=self._usage.input_tokens,
+            response_tokens=self._usage.output_tokens,
+            max_context_tokens=self._largest,
+        )
+
+    def so_far(self, *, with_tail: bool = True) -> Messages:
+        """The conversation, as far as it can be seen from here: what a run leaves behind that has no result.
+
+        Args:
+            with_tail: Whether to add, to what the newest call was about and its reply, what the agent has put behind
+                that into the same list.
+        """
+        asked, count, reply = self._last
+        said = asked[:count]
+        if reply is None:
+            return said
+        # Where it was a list of plain dicts, `asked` is the agent's own, and has grown since.
+        return list(asked) if with_tail and asked[count : count + 1] == [reply] else [*said, reply]
+
+    def _sampling_args(self, kwargs: JsonDict) -> JsonDict:
+        wrong = sorted(_OF_A_CLIENT.intersection(kwargs))
+        if wrong:
+            raise TypeError(f"ctx.chat got {wrong[0]}, but an agent's calls go to the endpoint of its run; remove it")
+        if kwargs.get("model", self._model) in (None, self._model):
+            kwargs.pop("model", None)
+        return kwargs
+
+    def _count(self, response: ModelResponse) -> None:
+        usage = response.usage
+        self.error = None
+        self.is_truncated = self.is_truncated or response.is_truncated
+        self._seconds += response.seconds
+        self._usage += usage if usage.requests else Usage(usage.input_tokens, usage.output_tokens, requests=1)
+        self._largest = max(self._largest, usage.input_tokens)
+
+    def _failed(self, error: ModelError) -> ProviderError:
+        self.error = error
+        if isinstance(error, SystemicError):
+            self.fatal = self.fatal or error
+        if self._trace is not None:
+            words = {"error": str(error), "reason": error.reason, "retryable": error.retryable}
+            self._trace.write("model_error", {"turn": self._calls, **words})
+        return self._translated(error)
+
+    def _translated(self, error: ModelError) -> ProviderError:
+        if not isinstance(error, SystemicError):
+            return ProviderError(str(error))
+        tokens = self._usage.input_tokens + self._usage.output_tokens
+        systemic = SystemicProviderError(str(error), self._seconds * 1000, tokens)
+        systemic.__cause__ = error
+        return systemic
+
+    async def _stop_at(
+        self, kind: Literal["request", "reply"], messages: Messages, tools: list[JsonDict], reply: Message | None = None
+    ) -> None:
+        if self._step is None:
+            return
+        try:
+            with waiting():
+                await self._step(StepEvent(kind, messages, tools, reply, self._rollout_id, self._calls))
+        except BaseException as error:  # noted: an agent that catches everything must not keep a session from ending
+            self.fatal = error
+            raise
+
+    def _note_request(self, asked: Messages, sampling_args: JsonDict) -> None:
+        if self._trace is None:
+            return
+        # Of a conversation that only grows, each message is written once.
+        first = self._traced if self._traced <= len(asked) else 0
+        self._traced = len(asked) + 1
+        data: JsonDict = {"turn": self._calls, "messages": len(asked), "new_messages": asked[first:]}
+        self._trace.write("model_request", {**data, **({"arguments": sampling_args} if sampling_args else {})})
+
+    def _note_reply(self, response: ModelResponse, message: Message) -> None:
+        if self._trace is None:
+            return
+        usage = response.usage
+        data = {
+            "turn": self._calls,
+            "message": message,
+            "finish_reason": response.finish_reason,
+            "prompt_tokens": usage.input_tokens,
+            "completion_tokens": usage.output_tokens,
+            "seconds": round(response.seconds, 6),
+        }
+        self._trace.write("model_reply", data)
+
+
+def _messages(given: object) -> Messages:
+    """Messages as they go to the endpoint: the same list if they are plain dicts already.
+
+    Raises:
+        TypeError: they are none.
+    """
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise TypeError(f"a conversation is a list of messages, not {type(given).__name__}")
+    messages = cast("Sequence[object]", given)
+    if isinstance(given, list) and all(type(message) is dict for message in messages):
+        return cast(Messages, given)
+    return [message_of(message, number) for number, message in enumerate(messages)]
+
+
+def message_of(given: object, number: int) -> Message:
+    """A message as a plain dict: a mapping, or an object of pydantic or of dataclasses.
+
+    Raises:
+        TypeError: it is neither, or holds what JSON cannot.
+    """
+    try:
+        message: object = json_value(given)
+    except TypeError as error:
+        raise TypeError(f"message {number}: {error}") from error
+    if not isinstance(message, dict):
+        raise TypeError(f"message {number} must be a dict with 'role' and 'content', not {type(given).__name__}")
+    return cast(Message, message)

@@ -1,0 +1,248 @@
+"""The user's own code by its name: `module:attribute` out of the working directory. Owns the import, which modules of a
+working directory are loaded, and the words for what can go wrong; `mcp_folder` loads folders of MCP tools."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import threading
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from harness.agents.loop import AgentLike, RolloutAgentLoop
+from harness.config.paths import local_modules
+from harness.config.wording import nearest, shown_path
+from harness.errors import AgentLoadError, HarnessError
+
+_MEMBERS = ("get_tools", "run")
+
+_THIS_PACKAGE = __name__.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedAgent:
+    """An agent that can be evaluated."""
+
+    agent: AgentLike
+    name: str
+    files: tuple[Path, ...]
+    """The source files of its code: a resumed run must find them as they were."""
+
+
+def load_agent(path: str) -> LoadedAgent:
+    """Load an agent.
+
+    Args:
+        path: `module:attribute`; the working directory is on the path. A class is instantiated without arguments.
+
+    Raises:
+        AgentLoadError: there is no such thing, importing or instantiating it failed, or it is no agent.
+    """
+    module, _, name = path.rpartition(":")
+    if not module or not name:
+        raise AgentLoadError(
+            f"Invalid module path {path!r}. Expected format: 'module.path:attribute_name' "
+            "(e.g., 'my_agent:MyAgentLoop')"
+        )
+    found, files = import_object(path, AgentLoadError, "Available attributes")
+    agent = _instance(name, found) if isinstance(found, type) else found
+    _check_agent(name, agent)
+    checked = cast(AgentLike, agent)
+    return LoadedAgent(checked, checked.name, files)
+
+
+def import_object(path: str, error: type[HarnessError], listing: str = "Available") -> tuple[object, tuple[Path, ...]]:
+    """Import what `module:attribute` names. The working directory is the first place where a module is looked for.
+
+    Within one process, modules of equal name in different working directories are told apart: each directory keeps
+    its own.
+
+    Args:
+        path: With at least one character on both sides of the last colon.
+        error: What is raised.
+        listing: How a list of what the module does have is introduced.
+
+    Returns:
+        What it names, and the source files of its code: the module's own, and those of the modules beside it that it
+        imports, directly or through each other.
+
+    Raises:
+        HarnessError: of the type `error`: there is no such module, importing it failed, or it lacks the attribute.
+    """
+    name, _, attribute = path.rpartition(":")
+    root = Path.cwd()
+    with _working.directory(root):
+        module = _import_module(name, attribute, root, error)
+        if not hasattr(module, attribute):
+            public = [each for each in dir(module) if not each.startswith("_")]
+            near = nearest(attribute, public)
+            hint = f"Did you mean {near!r}? " if near else ""
+            raise error(f"Module {name!r} has no attribute {attribute!r}. {hint}{listing}: {public}")
+        return getattr(module, attribute), _source_files(name.partition(".")[0], root)
+
+
+def describe(error: BaseException, root: Path) -> str:
+    """What the user's own code raised, with the file and line in it.
+
+    Args:
+        error: What was raised.
+        root: The folder that the user's files are in.
+    """
+    if isinstance(error, SyntaxError):
+        words, file, line = f"{type(error).__name__}: {error.msg}", error.filename, error.lineno
+    else:
+        said = str(error)
+        named = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        words = said if isinstance(error, ImportError) and said else named
+        file, line = _place(error, root)
+    return words if file is None else f"{words} ({shown_path(Path(file), root)}, line {line})"
+
+
+def _place(error: BaseException, root: Path) -> tuple[str | None, int | None]:
+    """The last line of the user's own that was running."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        file = Path(frame.f_code.co_filename)
+        if file.is_relative_to(root) and _is_own(file.relative_to(root)):
+            return str(file), line
+    return None, None
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a file below the user's folder may be the user's, and not a library's or this package's."""
+    return file.suffix == ".py" and "site-packages" not in file.parts and file.parts[0] != _THIS_PACKAGE
+
+
+def _import_module(name: str, attribute: str, root: Path, error: type[HarnessError]) -> ModuleType:
+    start = f"Cannot import module {name!r}"
+    if name.endswith(".py") or "/" in name or name.startswith("."):
+        dotted = name.removesuffix(".py").strip("./").replace("/", ".")
+        raise error(f"{start}: it must be a module's name and not a path; write {f'{dotted}:{attribute}'!r}")
+    try:
+        module = importlib.import_module(name)
+    except KeyboardInterrupt:
+        raise
+    except ModuleNotFoundError as failed:
+        missing = failed.name or ""
+        if not f"{name}.".startswith(f"{missing}."):
+            raise error(f"{start}: {describe(failed, root)}") from failed
+        near = nearest(name.partition(".")[0], _modules_in(root)) if missing == name.partition(".")[0] else None
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise error(f"{start}: {failed} (looked in {root} and where packages are installed){hint}") from failed
+    except BaseException as failed:  # the boundary around the user's module
+        raise error(f"{start}: {describe(failed, root)}") from failed
+    _refuse_namesake(name.partition(".")[0], root, f"{start}: ", error)
+    return module
+
+
+def _refuse_namesake(top: str, root: Path, start: str, error: type[HarnessError]) -> None:
+    """Refuse a module that is there, where the working directory has another one of its name."""
+    own = next((path for path in (root / f"{top}.py", root / top / "__init__.py") if path.is_file()), None)
+    other = getattr(sys.modules.get(top), "__file__", None) or "one that is built in"
+    if own is not None and top != _THIS_PACKAGE and not _is_from(sys.modules.get(top), root, top):
+        raise error(f"{start}{shown_path(own, root)} is hidden by another module of that name ({other}); rename it")
+
+
+def _modules_in(root: Path) -> list[str]:
+    files = [file.stem for file in sorted(root.glob("*.py"))]
+    return files + [file.parent.name for file in sorted(root.glob("*/__init__.py"))]
+
+
+def _source_files(top: str, root: Path) -> tuple[Path, ...]:
+    """The files of a loaded module's code, by the name of its outermost package."""
+    module = sys.modules.get(top)
+    if not _is_from(module, root, top):
+        file = getattr(module, "__file__", None)
+        if file is None:
+            return ()
+        return tuple(sorted(Path(file).parent.rglob("*.py"))) if hasattr(module, "__path__") else (Path(file),)
+    whole = sorted((root / top).rglob("*.py")) if hasattr(module, "__path__") else [root / f"{top}.py"]
+    found: set[Path] = set()
+    for file in whole:
+        if file not in found:
+            found.update(local_modules(file, root))
+    return tuple(sorted(found))
+
+
+def _is_from(module: ModuleType | None, root: Path, top: str) -> bool:
+    """Whether a loaded module is `root/top.py` or the package `root/top`."""
+    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    own = (root / f"{top}.py", root / top)
+    return any(place is not None and any(Path(place).is_relative_to(each) for each in own) for place in places)
+
+
+class _WorkingDirectories:
+    """Which working directory's modules are loaded under their plain names. Those of others wait, and are put back when
+    something of theirs is asked for again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._root: Path | None = None
+        self._is_on_path = False
+        self._known: frozenset[str] = frozenset()
+        self._waiting: dict[Path, dict[str, ModuleType]] = {}
+
+    @contextmanager
+    def directory(self, root: Path) -> Generator[None]:
+        """Let the modules in `root` be those that an import finds, from now on."""
+        with self._lock:
+            if root != self._root:
+                self._leave()
+                self._root, self._known = root, frozenset(sys.modules)
+                sys.modules.update(self._waiting.pop(root, {}))
+            if sys.path[:1] != [str(root)]:
+                sys.path.insert(0, str(root))
+                self._is_on_path = True
+            importlib.invalidate_caches()
+            yield
+
+    def _leave(self) -> None:
+        root = self._root
+        if root is None:
+            return
+        if self._is_on_path and str(root) in sys.path:
+            sys.path.remove(str(root))
+        self._is_on_path = False
+        tops = {name for name in sys.modules if "." not in name and name not in self._known and name != _THIS_PACKAGE}
+        own = {top for top in tops if _is_from(sys.modules[top], root, top)}
+        names = [name for name in sys.modules if name.partition(".")[0] in own]
+        self._waiting[root] = {name: sys.modules.pop(name) for name in names}
+
+
+_working = _WorkingDirectories()
+
+
+def _instance(name: str, found: type) -> object:
+    missing = [member for member in _MEMBERS if not callable(getattr(found, member, None))]
+    if missing and not issubclass(found, RolloutAgentLoop):
+        raise AgentLoadError(
+            f"{name!r} is a class but not a RolloutAgentLoop subclass, nor has it what an agent needs: "
+            f"it lacks {' and '.join(missing)}"
+        )
+    try:
+        return cast(object, found())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failed:  # the boundary around the user's constructor
+        raise AgentLoadError(f"Cannot instantiate {name!r}: {describe(failed, Path.cwd())}") from failed
+
+
+def _check_agent(name: str, agent: object) -> None:
+    missing = [member for member in _MEMBERS if not callable(getattr(agent, member, None))]
+    if missing:
+        raise AgentLoadError(
+            f"{name!r} must be a RolloutAgentLoop instance or subclass, got {type(agent).__name__} "
+            f"(it lacks {' and '.join(missing)})"
+        )
+    called: object = getattr(agent, "name", None)
+    if not isinstance(called, str) or not called.strip():
+        raise AgentLoadError(f"{name!r} has no name: an agent needs a 'name' attribute that is a text, not {called!r}")
+    if inspect.iscoroutinefunction(getattr(agent, "get_tools", None)):
+        raise AgentLoadError(f"{name!r}: get_tools must be a plain def, not async")
+    if inspect.isasyncgenfunction(getattr(agent, "run", None)):
+        raise AgentLoadError(f"{name!r}: run must return one result; it yields")

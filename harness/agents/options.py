@@ -1,0 +1,41 @@
+"""How an agent is evaluated: the settings of the environment `agent-eval` beside rows, agent and eval functions. Owns
+the values; checks none of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from harness.agents.llm import Step
+from harness.types import JsonDict
+
+Mode: TypeAlias = Literal["eval", "bench", "test"]
+
+MODES: tuple[Mode, ...] = ("eval", "bench", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """How an agent is evaluated."""
+
+    first_row: int = 0
+    """Number of the first row in the whole dataset."""
+    max_turns: int = 10
+    """Told to the agent."""
+    mode: Mode = "eval"
+    """What requests call the evaluation."""
+    model_tag: str | None = None
+    """`baseline` for the other model of a comparison."""
+    first_run: int = 0
+    """Number of the first run of a row."""
+    debug_dir: str | None = None
+    """Where trace files go; None for no traces."""
+    files: tuple[Path, ...] = ()
+    """Source files of the agent and of the eval functions."""
+    dataset: str = ""
+    """How messages about a row name the dataset."""
+    fingerprint: JsonDict = field(default_factory=dict[str, Any])
+    """Hashes of what the arguments only name."""
+    step: Step | None = None
+    """For an interactive session."""

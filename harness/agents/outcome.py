@@ -1,0 +1,166 @@
+"""What becomes of one run of an agent: its result as the rollout's end, its exception as the rollout's failure. Owns
+the boundary around agent code; whatever comes through it is a record and no end of the evaluation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import orjson
+from pydantic import ValidationError
+
+from harness.agents.llm import AgentLLM, message_of
+from harness.agents.loop import RolloutContext, RolloutResult
+from harness.agents.scoring import AGENT_REWARD, WHOLE
+from harness.deadline import was_cancelled
+from harness.errors import AgentFailed, EnvironmentFault, ModelError, ProviderError, SandboxError, ToolValidationError
+from harness.rubrics.functions import read
+from harness.state import State
+from harness.types import Messages
+
+COMPLETED = "COMPLETED"
+
+_PLAIN_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+"""What orjson writes under these options comes back as it was, tuples apart."""
+
+
+def result_of(returned: object) -> RolloutResult:
+    """What `run` returned, if it is a result.
+
+    Raises:
+        AgentFailed: it is none.
+    """
+    if not all(hasattr(returned, name) for name in ("status", "final_messages", "finish_reason")):
+        raise AgentFailed(
+            f"the agent's run() returned {type(returned).__name__}, not a RolloutResult; end it with "
+            "`return ctx.complete(messages)` or `return ctx.error(text)`"
+        )
+    return cast(RolloutResult, returned)
+
+
+def finish(state: State, result: RolloutResult, context: RolloutContext, llm: AgentLLM) -> None:
+    """Put the end of a run into the rollout's state.
+
+    Raises:
+        AgentFailed: the agent said that it failed, or its result is malformed.
+    """
+    messages = _final(result.final_messages)
+    keep(state, messages if messages or result.status == COMPLETED else said_until_now(state, llm))
+    state["stop_condition"] = str(result.finish_reason)
+    if result.status != COMPLETED:
+        words = getattr(result, "error_message", None) or f"the agent ended its run with status {result.status!r}"
+        raise AgentFailed(str(words), retryable=llm.error is not None and llm.error.retryable)
+    state["is_completed"], state["is_truncated"] = True, llm.is_truncated
+    note(state, context, llm)
+    reward, _ = read(getattr(result, "reward", None))
+    if reward is not None:
+        state[AGENT_REWARD] = reward
+
+
+def note(state: State, context: RolloutContext, llm: AgentLLM) -> None:
+    """Keep how much the agent did."""
+    state["num_llm_calls"] = llm.get_metrics().num_llm_calls
+    state["num_tool_calls"] = context._num_tool_calls  # pyright: ignore[reportPrivateUsage]  # the contract's own names
+    state["tool_latency_ms"] = context._tool_latency_ms  # pyright: ignore[reportPrivateUsage]
+
+
+def said_until_now(state: State, llm: AgentLLM) -> Messages:
+    """The conversation of a run that has no result; the prompt if no model call was made."""
+    for with_tail in (True, False):
+        try:
+            return _final(llm.so_far(with_tail=with_tail)) or list(state["prompt"])
+        except AgentFailed:  # what the agent has put there is no message
+            continue
+    return list(state["prompt"])
+
+
+def keep(state: State, messages: Messages) -> None:
+    """Make `messages` the rollout's conversation: all of it is the completion unless it begins with the prompt."""
+    prompt: Messages = state["prompt"]
+    begins = messages[: len(prompt)] == prompt
+    if not begins:
+        state[WHOLE] = True
+    state.transcript, state.start = messages, len(prompt) if begins else 0
+
+
+def failure_of(error: BaseException, llm: AgentLLM | None) -> BaseException:
+    """What the engine is told of an exception that came out of an agent.
+
+    Args:
+        error: The exception.
+        llm: The run's model, if it had come that far.
+
+    Returns:
+        The model's own error if the agent let that through; the cancellation, or an error of ours, as it is; else the
+        agent's failure, with the traceback that leads to its line.
+    """
+    if isinstance(error, asyncio.CancelledError) and was_cancelled():
+        return error
+    if llm is not None and llm.fatal is not None:
+        return llm.fatal
+    if isinstance(error, KeyboardInterrupt | GeneratorExit):
+        return error
+    leaves = list(_leaves(error))
+    model_error = next((cause for leaf in leaves if (cause := _model_error(leaf)) is not None), None)
+    if model_error is not None:
+        return model_error
+    for leaf in leaves:
+        if isinstance(leaf, ToolValidationError):
+            return AgentFailed(f"Tool validation error: {leaf}").with_traceback(leaf.__traceback__)
+        if isinstance(leaf, EnvironmentFault | SandboxError):
+            return leaf  # not the agent's doing, or said as it is to be said
+    retryable = llm is not None and llm.error is not None and llm.error.retryable
+    failed = AgentFailed(_told(leaves), retryable=retryable)
+    failed.__cause__ = error
+    return failed.with_traceback(leaves[0].__traceback__)
+
+
+def _told(leaves: Sequence[BaseException]) -> str:
+    first = leaves[0]
+    if isinstance(first, ValidationError):
+        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in first.errors()]
+        text = f"{type(first).__name__} of {first.title}: {'; '.join(faults)}"
+    else:
+        text = f"{type(first).__name__}: {first}" if str(first) else type(first).__name__
+    return text if len(leaves) == 1 else f"{text}, and {len(leaves) - 1} more in other tasks of the agent"
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions of a group of tasks, however deep; one that is no group is its own."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _model_error(error: BaseException) -> ModelError | None:
+    if isinstance(error, ModelError):
+        return error
+    cause = error.__cause__
+    return cause if isinstance(error, ProviderError) and isinstance(cause, ModelError) else None
+
+
+def _final(given: object) -> Messages:
+    """The final messages as plain JSON, the same dicts where they are that already.
+
+    Raises:
+        AgentFailed: they are no messages.
+    """
+    if given is None:
+        return []
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise AgentFailed(f"final_messages must be a list of messages, not {type(given).__name__}")
+    messages = list(cast("Sequence[object]", given))
+    try:
+        orjson.dumps(messages, option=_PLAIN_JSON)
+        is_plain = all(isinstance(message, dict) for message in messages)
+    except TypeError:
+        is_plain = False
+    if is_plain:
+        return cast(Messages, messages)
+    try:
+        return [message_of(message, number) for number, message in enumerate(messages)]
+    except TypeError as error:
+        raise AgentFailed(f"final_messages: {error}") from error

@@ -1,0 +1,104 @@
+"""One run of an agent, from the request to its result. Owns the calls into the agent and what they are given; what the
+result, or an exception, comes to is in `outcome`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from harness.agents.llm import AgentLLM, Ask
+from harness.agents.loop import AgentLike, RolloutContext
+from harness.agents.options import AgentOptions
+from harness.agents.outcome import finish, keep, result_of, said_until_now
+from harness.agents.schemas import RolloutRequest
+from harness.agents.trace import Trace
+from harness.agents.validation import validate_tools
+from harness.deadline import was_cancelled
+from harness.state import State
+
+
+@dataclass(kw_only=True)
+class TracedContext(RolloutContext):
+    """A context whose events go where the environment's own go."""
+
+    trace: Trace | None = None
+
+    def log_event(self, event_type: str, **data: Any) -> None:
+        """As in `RolloutContext`, without secrets."""
+        if self.trace is not None:
+            self.trace.write(event_type, data)
+
+
+class AgentRun:
+    """One run of an agent.
+
+    Args:
+        agent: The agent; other runs may use it at the same time.
+        state: The rollout.
+        ask: Its model.
+        options: How the agent is evaluated.
+    """
+
+    def __init__(self, agent: AgentLike, state: State, ask: Ask, options: AgentOptions) -> None:
+        self._agent = agent
+        self._state = state
+        self._ask = ask
+        self._options = options
+        self._trace: Trace | None = None
+        self.llm: AgentLLM | None = None
+        """The run's model, once there is one."""
+
+    async def play(self, request: RolloutRequest) -> None:
+        """Run the agent, and put what it came to into the state.
+
+        Raises:
+            BaseException: whatever comes out of the agent; the conversation so far is in the state.
+        """
+        started = time.monotonic()
+        self._open_trace(request)
+        offered = cast(object, self._agent.get_tools(request))
+        tools = cast("Sequence[Any]", [] if offered is None else offered)
+        self._state["tools"] = validate_tools(tools)
+        self.llm = llm = AgentLLM(
+            self._ask,
+            model=self._state["model"],
+            tools=self._state["tools"],
+            rollout_id=request.rollout_id,
+            trace=self._trace,
+            step=self._options.step,
+        )
+        context = TracedContext(
+            request, tools, llm, _start_time=started, _debug_dir=self._options.debug_dir, trace=self._trace
+        )
+        try:
+            returned: object = self._agent.run(context)
+            if inspect.isawaitable(returned):
+                returned = cast(object, await returned)
+            if was_cancelled():
+                raise asyncio.CancelledError  # swallowed: a bare `except` must not keep a run from ending
+            if llm.fatal is not None:
+                raise llm.fatal
+            result = result_of(returned)
+        except BaseException:
+            keep(self._state, said_until_now(self._state, llm))
+            raise
+        finish(self._state, result, context, llm)
+
+    def end(self, event: str, data: Mapping[str, object]) -> None:
+        """Note how it ended, and close the trace."""
+        if self._trace is None:
+            return
+        metrics = {} if self.llm is None else self.llm.get_metrics().model_dump(exclude_defaults=True)
+        self._trace.write(event, {**data, "messages": len(self._state.transcript), **metrics})
+        self._trace.close()
+
+    def _open_trace(self, request: RolloutRequest) -> None:
+        if self._options.debug_dir is None:
+            return
+        self._trace = Trace(self._options.debug_dir, request.rollout_id)
+        begun = request.model_dump(include={"messages", "completion_params", "max_turns", "metadata"})
+        self._trace.write("rollout_started", {"model": self._state["model"], **begun})

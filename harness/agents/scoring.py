@@ -1,0 +1,102 @@
+"""Eval functions as the rubric of a run. Owns which conversation and which row they get, and the mean that is the
+reward; a function that fails leaves its rollout unscored, as in every rubric."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+
+from harness.agents.eval_functions import EvalFnWrapper
+from harness.records import Score
+from harness.rubrics.functions import Value
+from harness.rubrics.rubric import Rubric
+from harness.state import State, own
+from harness.types import JsonDict, Messages
+
+AGENT_REWARD = "agent_reward"
+"""State key: the reward that the agent gave itself, if it did."""
+
+WHOLE = "whole_conversation"
+"""State key, true where the completion is the whole conversation: the agent changed or dropped the prompt."""
+
+UNSCORED = "no eval functions: nothing says what the answer is worth"
+
+
+class EvalRubric(Rubric):
+    """The unweighted mean of eval functions, each a metric under its own name.
+
+    Without any, the reward is the one that the agent gave itself; a run without that is unscored.
+
+    Args:
+        functions: In the order in which they run.
+
+    Raises:
+        EnvironmentFault: two of them share a name, or one is called like a fixed column.
+    """
+
+    def __init__(self, functions: Sequence[EvalFnWrapper]) -> None:
+        scorers = [_OnLoop(function) if function.is_async else _InThread(function) for function in functions]
+        super().__init__(scorers, [1.0 / len(scorers)] * len(scorers) if scorers else None, reward_range=(0.0, 1.0))
+
+    async def score(self, states: Sequence[State]) -> list[Score]:
+        """As in `Rubric`."""
+        return await super().score(states) if self.metric_names else [_own_reward(state) for state in states]
+
+    def _score(self, values: Mapping[str, Value]) -> Score:
+        metrics = {name: value for name, (value, _) in values.items()}
+        reasons = {name: reason for name, (value, reason) in values.items() if value is None}
+        numbers = [value for value in metrics.values() if value is not None]
+        if reasons:
+            return Score(None, metrics, reasons)
+        try:
+            # Not as a sum of parts: ten tenths of 1.0 are less than 1.0, which is what a threshold asks for.
+            return Score(math.fsum(numbers) / len(numbers), metrics)
+        except OverflowError:
+            return Score(None, metrics, {"*": "the mean is beyond all numbers"})
+
+
+def conversation_of(state: State) -> Messages:
+    """The whole conversation of a finished rollout, as the agent left it."""
+    said: Messages = state["completion"]
+    return said if state.get(WHOLE) else [*state["prompt"], *said]
+
+
+def row_of(state: State) -> JsonDict:
+    """The rollout's row, all columns."""
+    system, user = state["prompt"]
+    return {
+        "system_prompt": system["content"],
+        "user_prompt": user["content"],
+        "ground_truth": state["answer"],
+        **own(state["info"]),
+    }
+
+
+class _Scorer:
+    """An eval function as a reward function, which is told apart by its `__name__`."""
+
+    def __init__(self, function: EvalFnWrapper) -> None:
+        self.function = function
+        self.__name__ = function.name
+
+    def _begin(self, state: State) -> object:
+        return self.function.call(conversation_of(state), state["answer"], row_of(state))
+
+
+class _InThread(_Scorer):
+    def __call__(self, state: State) -> object:
+        return self._begin(state)
+
+
+class _OnLoop(_Scorer):
+    async def __call__(self, state: State) -> object:
+        value = self._begin(state)
+        return await value if inspect.isawaitable(value) else value
+
+
+def _own_reward(state: State) -> Score:
+    reward = state.get(AGENT_REWARD)
+    score = Score(None, {}, {"*": UNSCORED}) if reward is None else Score(float(reward))
+    state["reward"], state["metrics"] = score.reward, score.metrics
+    return score

@@ -1,0 +1,86 @@
+"""Debug files: one a rollout, one JSON object a line. Owns their form and what is kept out of them; what is worth a
+line is for whoever calls `write`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, cast
+
+from harness.redact import REDACTED, redactor
+from harness.types import JsonDict
+
+logger = logging.getLogger(__name__)
+
+_SECRET_NAMES = frozenset({"authorization", "proxy-authorization", "api_key", "api-key", "apikey", "x-api-key"})
+"""Keys whose values are never written, known as secrets or not."""
+
+_NOT_IN_FILE_NAMES = re.compile(r"[^\w.-]")
+
+
+class Trace:
+    """The trace of one rollout, `{directory}/{rollout_id}.jsonl`. A later attempt, or run, appends.
+
+    A file that cannot be written is said once, in the log, and costs no rollout.
+
+    Args:
+        directory: Made if need be.
+        rollout_id: Also part of every line.
+    """
+
+    def __init__(self, directory: str | Path, rollout_id: str) -> None:
+        self.path = Path(directory, f"{_NOT_IN_FILE_NAMES.sub('_', rollout_id)}.jsonl")
+        self._rollout_id = rollout_id
+        self._file: IO[str] | None = None
+        self._is_broken = False
+
+    def write(self, event: str, data: Mapping[str, object]) -> None:
+        """Append one line.
+
+        Args:
+            event: What happened.
+            data: Anything; what is no JSON is written as `str` makes of it, secrets as `[redacted]`.
+        """
+        if self._is_broken:
+            return
+        entry: JsonDict = {"event": event, "rollout_id": self._rollout_id, "time": round(time.time(), 3)}
+        try:
+            line = json.dumps(_safe({**entry, **data}), ensure_ascii=False)
+        except (ValueError, RecursionError):  # it holds itself
+            line = json.dumps({**entry, "data": redactor.text(repr(data))})
+        try:
+            if self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                # By lines, so that a killed run has its trace, and lines of two writers do not mix.
+                self._file = self.path.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
+            self._file.write(f"{line}\n")
+        except OSError as error:
+            self._is_broken = True
+            logger.warning("the trace %s cannot be written: %s", self.path, error)
+
+    def close(self) -> None:
+        """Close the file; idempotent."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _safe(value: object) -> object:
+    """`value` as JSON, without secrets."""
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, Mapping):
+        table = cast("Mapping[object, object]", value)
+        return {str(name): REDACTED if _is_secret(name) else _safe(part) for name, part in table.items()}
+    if isinstance(value, list | tuple):
+        return [_safe(part) for part in cast("list[object]", value)]
+    return redactor.text(value if isinstance(value, str) else str(value))
+
+
+def _is_secret(name: object) -> bool:
+    return isinstance(name, str) and name.lower() in _SECRET_NAMES

@@ -1,0 +1,93 @@
+"""Tools as an agent offers them, as the list that goes to the endpoint. Owns the check that finds what endpoints refuse
+before a request is made of it; changes nothing in a tool."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import cast
+
+from pydantic import BaseModel
+
+from harness.errors import ToolValidationError
+from harness.types import JsonDict
+
+MAX_NAME = 64
+"""Characters of a name that the strictest of the common endpoints takes."""
+
+_NAME = re.compile(rf"[a-zA-Z_][a-zA-Z0-9_-]{{0,{MAX_NAME - 1}}}")
+
+
+def validate_tools(tools: object) -> list[JsonDict]:
+    """Tools as they go to the endpoint.
+
+    Args:
+        tools: What an agent's `get_tools` returned: pydantic schemas (`OpenAIFunctionToolSchema`), or dicts in the
+            OpenAI shape, which are sent whole. A dict of a type other than `function` is an endpoint's own kind of
+            tool and is not looked into.
+
+    Raises:
+        ToolValidationError: an endpoint would refuse one of them; says which and why.
+    """
+    if not isinstance(tools, Sequence) or isinstance(tools, str | bytes):
+        raise ToolValidationError(f"get_tools() must return a list of tools, not {type(tools).__name__}")
+    checked = [_checked(tool, number) for number, tool in enumerate(cast("Sequence[object]", tools))]
+    names = [str(tool["function"]["name"]) for tool in checked if tool["type"] == "function"]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise ToolValidationError(f"Tool '{repeated}': two tools have this name; a model could not tell them apart")
+    return checked
+
+
+def _checked(tool: object, number: int) -> JsonDict:
+    if isinstance(tool, BaseModel):
+        wire: object = tool.model_dump(mode="json", exclude_none=True)
+    else:
+        wire = tool
+    if not isinstance(wire, dict):
+        raise ToolValidationError(f"Tool {number}: must be a tool schema or a dict, got {type(tool).__name__}")
+    fields = cast(JsonDict, wire)
+    kind: object = fields.get("type")
+    if kind != "function" and ("function" in fields or not isinstance(kind, str)):
+        raise ToolValidationError(f"Tool {number}: type must be 'function', got {kind!r}")
+    where = f"Tool {number}"
+    if kind == "function":
+        where = _check_function(where, fields.get("function"))
+    try:
+        json.dumps(fields, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolValidationError(f"{where}: its schema cannot be written as JSON: {error}") from error
+    return dict(fields)
+
+
+def _check_function(where: str, function: object) -> str:
+    """Check a tool's function; returns how messages call the tool."""
+    if not isinstance(function, dict):
+        raise ToolValidationError(f"{where}: 'function' must be an object, got {type(function).__name__}")
+    fields = cast(JsonDict, function)
+    name: object = fields.get("name")
+    if not isinstance(name, str):
+        raise ToolValidationError(f"{where}: it has no name")
+    where = f"Tool '{name}'"
+    if not _NAME.fullmatch(name):
+        raise ToolValidationError(
+            f"{where}: name must start with letter/underscore and contain only alphanumeric characters, underscores "
+            f"and hyphens, {MAX_NAME} at most"
+        )
+    description: object = fields.get("description")
+    if description is not None and not isinstance(description, str):
+        raise ToolValidationError(f"{where}: description must be a text, got {type(description).__name__}")
+    if "parameters" in fields:
+        _check_parameters(where, fields["parameters"])
+    return where
+
+
+def _check_parameters(where: str, parameters: object) -> None:
+    if not isinstance(parameters, dict):
+        raise ToolValidationError(f"{where}: parameters must be a JSON schema, got {type(parameters).__name__}")
+    schema = cast(JsonDict, parameters)
+    if schema.get("type") != "object":
+        raise ToolValidationError(f"{where}: parameters.type must be 'object', got {schema.get('type')!r}")
+    if not isinstance(schema.get("properties", {}), dict):
+        raise ToolValidationError(f"{where}: parameters.properties must be an object of schemas by name")
