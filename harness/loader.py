@@ -25,8 +25,7 @@ from typing import Any, NoReturn
 
 from harness.compat import imports
 from harness.compat.generation import Generation
-from harness.config.agent_evals import AGENT_EVAL, FOUND
-from harness.config.packages import FoundEnvironment, find_environment
+from harness.config.packages import AGENT_EVAL, FOUND_AGENT_EVAL, FoundEnvironment, find_environment
 from harness.config.paths import environment_path, local_modules, main_file, path_name
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentLoadError, EnvironmentNotFound, HarnessError
@@ -135,8 +134,8 @@ def _find(env_id: str, generation: Generation | None) -> Callable[..., object]:
     if env_id == AGENT_EVAL:
         from harness.compat import osmosis  # what its agents, tools and functions may be written for
 
-        osmosis.install()
-        return _function_of(env_id, _import(env_id, FOUND.module))
+        osmosis.install(over_newer=True)
+        return _function_of(env_id, _import(env_id, FOUND_AGENT_EVAL.module))
     entry = _entry_point(env_id)
     if entry is not None:
         return _function_of(env_id, _import(env_id, entry.module), entry.attr or _FUNCTION)
@@ -247,7 +246,7 @@ def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
     if isinstance(error, KeyboardInterrupt):
         raise error  # the user's, not the author's
     ours = isinstance(error, HarnessError)
-    if ours and str(error).startswith(f"environment {env_id!r}: "):
+    if ours and (env_id == AGENT_EVAL or str(error).startswith(f"environment {env_id!r}: ")):
         raise error  # says it all
     words = str(error) if ours else f"{type(error).__name__}: {error}"
     failure = EnvironmentLoadError(f"environment {env_id!r}: {what}: {words}")

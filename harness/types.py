@@ -103,6 +103,8 @@ class ModelCall:
     """Who asks, so that the limiter can share its slots fairly between runs."""
     urgent: bool = False
     """Judges: served before everything else, since what they score is already paid for."""
+    quick: bool = False
+    """Asks whether the endpoint works at all: any HTTP answer settles that, so none is waited out and asked again."""
 
 
 class Client(Protocol):

@@ -8,5 +8,7 @@ retry     which failure is tried again, and when
 failures  what went wrong with one attempt, in words
 wire      request bodies and replies
 transport aiohttp (imported at the first request)
+litellm   the same exchange, made by litellm (imported when a URL names one of its providers)
+preflight one request before a run: can this endpoint be used at all?
 clock     time, injectable
 """

@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from harness.clients.clock import Clock, LoopClock
@@ -18,12 +18,12 @@ from harness.clients.retry import BAD_REPLY_RETRIES, RetryPolicy, read_retry_aft
 from harness.clients.wire import Request, asked_output_tokens, build_request, estimate_prompt_tokens, read_reply
 from harness.deadline import waiting
 from harness.errors import ConfigError
-from harness.loopback import is_loopback
+from harness.loopback import is_loopback_url, litellm_provider
 from harness.redact import redactor
 from harness.types import ROLLOUT_HEADER, ModelCall, ModelResponse
 
 if TYPE_CHECKING:
-    from harness.clients.transport import Transport
+    from harness.clients.transport import Reply
 
 _SECRET_HEADERS = frozenset({"authorization", "auth", "key", "apikey", "token", "secret", "cookie", "password"})
 """Words of header names whose values are taken for secrets."""
@@ -46,7 +46,7 @@ class Target:
     """Where requests go and as whom."""
 
     url: str
-    """Base URL, as in `http://localhost:8000/v1`."""
+    """Base URL, as in `http://localhost:8000/v1`; `litellm://<provider>` where litellm makes the exchange."""
     key: str | None = field(default=None, repr=False)
     """Bearer token; None sends no Authorization header."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -58,7 +58,9 @@ class Target:
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if self.provider:
+            object.__setattr__(self, "label", self.label or f"{self.provider} (litellm)")
+        elif parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"{redactor.text(self.url)!r} is no http(s) URL; an endpoint's looks like http://host/v1")
         if parts.username is not None or parts.password is not None:
             raise ConfigError(
@@ -79,7 +81,32 @@ class Target:
     @property
     def is_loopback(self) -> bool:
         """Whether the endpoint is on this machine's loopback interface."""
-        return is_loopback(urlsplit(self.url).hostname or "")
+        return is_loopback_url(self.url)
+
+    @property
+    def provider(self) -> str:
+        """The provider that litellm asks; empty for an endpoint that is asked directly."""
+        return litellm_provider(self.url) or ""
+
+
+class Exchange(Protocol):
+    """What carries one request to the endpoint and its reply back."""
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None) -> Reply:
+        """Send `body` to `path` and read the whole reply.
+
+        Raises:
+            WireFault: there is no whole reply.
+        """
+        ...
+
+    async def probe(self, seconds: float) -> bool:
+        """Whether the host answers anything within `seconds`."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
 
 
 class ChatClient:
@@ -113,7 +140,7 @@ class ChatClient:
         self._timeout = request_timeout
         self._policy = replace(policy or RetryPolicy(), retries=request_retries)
         self._strips_rollout = not target.is_loopback
-        self._transport: Transport | None = None
+        self._transport: Exchange | None = None
         self._closed = False
 
     @property
@@ -174,7 +201,7 @@ class ChatClient:
             await transport.close()
 
     async def _attempt(
-        self, transport: Transport, request: Request, headers: Mapping[str, str] | None
+        self, transport: Exchange, request: Request, headers: Mapping[str, str] | None
     ) -> ModelResponse | Failure:
         """Send once. Never raises for what a network or a provider can do."""
         try:
@@ -205,7 +232,10 @@ class ChatClient:
             self.limiter.refused(sent_at, failure.retry_after, tokens)
         if failure.denied:
             self.health.denied(call.model, self._denial(call, failure), failure.status, failure.reason)
-        if self._may_retry(failure, progress):
+        if call.quick and failure.status is not None:
+            raise failure.error(self.target.label, progress.attempts)
+        settled = call.quick and progress.attempts >= _SURELY_DEAD
+        if self._may_retry(failure, progress) and not settled:
             return self._policy.delay(progress.attempts, failure.retry_after)
         if failure.kind == "broken" and not self.health.reachable and progress.attempts >= _SURELY_DEAD:
             self.health.give_up(f"{failure.detail} at every attempt, and it has never answered")
@@ -227,7 +257,8 @@ class ChatClient:
         """What to do about a refused key or an unknown model."""
         if failure.reason == "auth":
             where = f"the key in {self.target.key_name}" if self.target.key_name else "the key"
-            advice = f"check {where}" if self.target.key else "no key was sent: name its variable with api_key_var"
+            found = "litellm found none" if self.target.provider else "no key was sent"
+            advice = f"check {where}" if self.target.key else f"{found}: name its variable with api_key_var"
         else:
             advice = f"check the model name {call.model!r} and the base URL {self.target.url.partition('?')[0]}"
         return redactor.text(f"{self.target.label}: {failure.detail}; {advice}")
@@ -240,28 +271,38 @@ class ChatClient:
             return {name: value for name, value in headers.items() if name.lower() != ROLLOUT_HEADER.lower()}
         return headers
 
-    def open(self) -> Transport:
+    def open(self) -> Exchange:
         """Make ready for the first request, unless that was done: aiohttp is imported late, and a session is a loop's.
-        Nothing is sent."""
-        from harness.clients.transport import Transport
+        Nothing is sent.
 
+        Raises:
+            ConfigError: litellm is to be asked and is not installed, or does not know the provider.
+        """
         if self._closed:
             raise RuntimeError(f"the client of {self.target.label} is closed")
-        if self._transport is not None:
-            return self._transport
-        headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
-        if self.target.key:
-            headers["Authorization"] = f"Bearer {self.target.key}"
-        over = {name.lower() for name in self.target.headers}
-        headers = {name: value for name, value in headers.items() if name.lower() not in over}
-        self._transport = Transport(
-            self.target.url,
-            {**headers, **self.target.headers},
+        if self._transport is None:
             # Below the request's own bound, so that a host that swallows connections is told from a slow model.
-            connect_timeout=min(self.health.policy.connect_deadline, 0.8 * self._timeout),
-        )
-        self.health.begin()
+            connect_timeout = min(self.health.policy.connect_deadline, 0.8 * self._timeout)
+            self._transport = self._exchange(connect_timeout)
+            self.health.begin()
         return self._transport
+
+    def _exchange(self, connect_timeout: float) -> Exchange:
+        target = self.target
+        if target.provider:
+            from harness.clients.litellm import LiteLLMTransport
+
+            return LiteLLMTransport(
+                target.provider, target.key, target.headers, timeout=self._timeout, connect_timeout=connect_timeout
+            )
+        from harness.clients.transport import Transport
+
+        headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
+        if target.key:
+            headers["Authorization"] = f"Bearer {target.key}"
+        over = {name.lower() for name in target.headers}
+        headers = {name: value for name, value in headers.items() if name.lower() not in over}
+        return Transport(target.url, {**headers, **target.headers}, connect_timeout=connect_timeout)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from harness.clients.health import Health, HealthPolicy
 from harness.clients.limits import Limiter
 from harness.clients.retry import RetryPolicy
 from harness.clients.wire import check_sampling_args, merge_sampling_args
+from harness.config.providers import require_litellm
 from harness.errors import ConfigError, SystemicError
 from harness.types import Client, JsonDict, ModelCall, ModelResponse, Prompt
 
@@ -134,7 +135,8 @@ class ClientPool:
         own `max_concurrent` allows), its rates the lowest.
 
         Raises:
-            ConfigError: a URL is malformed, or a key's variable is not set (loopback needs none).
+            ConfigError: a URL is malformed, a key's variable is not set (loopback needs none), or litellm is needed and
+                not installed.
         """
         settings = settings or CallSettings()
         members = [(self._client(endpoint, settings), endpoint.model) for endpoint in endpoints]
@@ -182,6 +184,7 @@ class ClientPool:
         return client
 
     def _target(self, endpoint: EndpointLike, headers: Mapping[str, str]) -> Target:
+        require_litellm(endpoint.url)
         over = {name.lower() for name in headers}
         merged = {name: value for name, value in endpoint.headers.items() if name.lower() not in over}
         key_name = endpoint.key_var or ""

@@ -178,7 +178,7 @@ def _translate(error: Exception) -> Failure:
         if error.os_error.errno in _NO_DESCRIPTORS:
             detail = f"this process is out of sockets ({error.os_error}): lower max_concurrent or raise `ulimit -n`"
             return Failure("broken", "connection", detail, True)
-        return Failure("unreachable", "connection", _connect_words(error), True)
+        return Failure("unreachable", "connection", connect_words(error), True)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return Failure("unreachable", "connection", f"the proxy refused the connection with HTTP {error.status}", True)
     if isinstance(error, aiohttp.ClientResponseError):
@@ -191,7 +191,8 @@ def _translate(error: Exception) -> Failure:
     return Failure("broken", "connection", f"the connection broke ({words})", True)
 
 
-def _connect_words(error: aiohttp.ClientConnectorError) -> str:
+def connect_words(error: aiohttp.ClientConnectorError) -> str:
+    """Why there is no connection."""
     # Messages begin with the endpoint's own address; only another one has to be named.
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return f"cannot reach the proxy at {error.host}:{error.port}"

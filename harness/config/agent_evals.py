@@ -9,21 +9,11 @@ from pathlib import Path
 from typing import cast
 
 from harness.config.layers import Entry, KeyPath, Layer, Origin
-from harness.config.packages import FoundEnvironment
+from harness.config.packages import AGENT_EVAL
 from harness.config.schema import BY_PATH
 from harness.config.sections import Place
 from harness.config.wording import shown
 from harness.errors import ConfigError
-
-AGENT_EVAL = "agent-eval"
-"""The environment's id."""
-
-FOUND = FoundEnvironment(
-    "harness.agents.environment",
-    defaults={"num_examples": -1, "rollouts_per_example": 1},
-    defaults_source=f"{AGENT_EVAL} [built-in]",
-)
-"""What is known of it. The whole dataset once, as `bench eval` does: the rows are the user's own."""
 
 KEYS = ("agent", "mcp", "dataset", "eval_fns", "max_turns", "offset")
 """Keys of an `[[eval]]` that evaluates an agent; each is the argument of that name."""

@@ -9,6 +9,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from harness.config.paths import looks_like_path
+from harness.loopback import litellm_provider
 from harness.records import FIXED_COLUMNS
 from harness.types import JsonDict
 
@@ -17,6 +18,7 @@ NONE_WORD = "none"
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PROVIDER = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _REPOSITORY = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
 _ENV_ID = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)*[A-Za-z_][\w-]*", re.ASCII)
 _HUB_NAME_LIMIT = 96
@@ -146,6 +148,11 @@ def url(value: str) -> str:
     """A base URL without a trailing slash, so that the same endpoint is the same string."""
     if not value:  # the embedded reference server: its address is not known before it listens
         return value
+    provider = litellm_provider(value)
+    if provider is not None:
+        if not _PROVIDER.fullmatch(provider):
+            raise ValueError('must name a provider of litellm and nothing else, such as "litellm://anthropic"')
+        return value.rstrip("/")
     try:
         parts = urlsplit(value)
         port_ok = parts.port is None or parts.port > 0

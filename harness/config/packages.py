@@ -50,6 +50,17 @@ class FoundEnvironment:
     """The file or folder by which the environment was named; None if it was named by its name."""
 
 
+AGENT_EVAL = "agent-eval"
+"""The environment that is built in: an agent over the rows of a file."""
+
+FOUND_AGENT_EVAL = FoundEnvironment(
+    "harness.agents.environment",
+    defaults={"num_examples": -1, "rollouts_per_example": 1},
+    defaults_source=f"{AGENT_EVAL} [built-in]",
+)
+"""What is known of it. The whole dataset once, as `bench eval` does: the rows are the user's own."""
+
+
 def module_name(env_id: str) -> str:
     """The module that an environment's name or path stands for: `org/my-env` and `./my_env.py` are `my_env`."""
     return env_id.rstrip("/").rsplit("/", 1)[-1].removesuffix(".py").replace("-", "_")
@@ -163,8 +174,9 @@ def _by_name(module: str) -> Distribution | None:
 def _owns(dist: Distribution, module: str, source: Path) -> bool:
     """Whether `dist` is where the module comes from: by its file list, or as an editable install."""
     code = _code_root(source)
-    for name, path in _recorded(dist, (source.name, ".pth", "editable")):
-        if name.endswith(source.name) and _same(path, source):
+    files = {_listed_as(source), _listed_as(source.resolve())}
+    for name, path in _recorded(dist, (*files, ".pth", "editable")):
+        if name.endswith(tuple(files)) and _same(path, source):
             return True
         if "/" in name:  # what an editable install leaves lies at the top of site-packages
             continue
@@ -173,6 +185,11 @@ def _owns(dist: Distribution, module: str, source: Path) -> bool:
         if name.endswith(".py") and "editable" in name and _finder_names(path, code):
             return True
     return _is_development(dist, module, code)
+
+
+def _listed_as(source: Path) -> str:
+    """How its line in a file list ends; a package's with its folder, since an `__init__.py` stands in every list."""
+    return source.name if _code_root(source) == source else f"{source.parent.name}/{source.name}"
 
 
 def _recorded(dist: Distribution, words: tuple[str, ...]) -> Iterator[tuple[str, Path]]:

@@ -10,14 +10,15 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from harness.config import agent_evals
+from harness.config.agent_evals import name_of
 from harness.config.endpoints import Registry, load_registry
 from harness.config.flags import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
 from harness.config.layers import Entry, KeyPath, Layer, LayerName, Origin, below, dotted, merge, value_at
 from harness.config.lookup import require_environment
 from harness.config.notices import Shadows, alike, not_used, refuse_hub_clashes, shadowed
-from harness.config.packages import FoundEnvironment
+from harness.config.packages import AGENT_EVAL, FOUND_AGENT_EVAL, FoundEnvironment
 from harness.config.paths import path_name
+from harness.config.providers import require_litellm
 from harness.config.runs import Resolution, ResolvedRun
 from harness.config.schema import BY_PATH, GROUPS, SETTINGS, RunSettings
 from harness.config.sections import Place, Rules, builtins, entry_for, read_section
@@ -46,6 +47,7 @@ def resolve(
     sets: Sequence[str] = (),
     endpoints_path: str | None = None,
     cwd: Path | None = None,
+    registry: Registry | None = None,
 ) -> Resolution:
     """Decide every setting of every run that `target` asks for.
 
@@ -55,6 +57,7 @@ def resolve(
         sets: `--set` texts, each `PATH=VALUE` or `ENV_ID:PATH=VALUE`.
         endpoints_path: Endpoint registry; None takes `configs/endpoints.toml`, else `configs/endpoints.py`, if there.
         cwd: Where relative paths start; None is the working directory.
+        registry: What aliases mean; None reads the registry's file.
 
     Returns:
         The runs, in the order of the file or list, with what the user should be told.
@@ -63,23 +66,25 @@ def resolve(
         ConfigError: a setting, file or flag is not as it should be.
         EnvironmentNotFound: an environment is not installed.
     """
-    job = _Job(target, flags, [parse_set(text) for text in sets], endpoints_path, cwd or Path.cwd())
+    job = _Job(target, flags, [parse_set(text) for text in sets], endpoints_path, cwd or Path.cwd(), registry)
     return job.resolution()
 
 
 def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
-    """Stop before the first call when a key variable is unset; loopback and the reference server need no key.
+    """Stop before the first call when a key variable is unset; loopback and the reference server need no key. Or when
+    a model is asked through litellm, and that is not installed.
 
     Args:
         resolution: The runs.
         environ: Where key variables are looked up.
 
     Raises:
-        ConfigError: names each missing variable and the runs that need it.
+        ConfigError: names each missing variable and the runs that need it, or says how to install litellm.
     """
     missing: dict[tuple[str, str], list[str]] = {}
     for run in resolution.runs:
         for endpoint in run.endpoints:
+            require_litellm(endpoint.url)
             name = endpoint.key_var
             if name and not is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
                 missing.setdefault((name, endpoint.url), []).append(run.settings.env.name)
@@ -101,6 +106,7 @@ class _Job:
     overrides: Sequence[Override]
     endpoints_path: str | None
     cwd: Path
+    known: Registry | None = None
 
     def resolution(self) -> Resolution:
         cli = command_line(self.flags)
@@ -121,6 +127,8 @@ class _Job:
         return Resolution(runs, tuple(dict.fromkeys(notices)), suite.path)
 
     def _registry(self, suite: Suite) -> tuple[Registry, list[str]]:
+        if self.known is not None:
+            return suite.endpoints.over(self.known), []
         typed = self.endpoints_path or cast("str | None", self.flags.get(ENDPOINTS_PATH))
         override = next((each.endpoints_path for each in reversed(self.overrides) if each.endpoints_path), None)
         notices: list[str] = []
@@ -156,8 +164,8 @@ class _Job:
             raise ConfigError(f'{entry.place.of()}: names no environment; add env_id = "…" to it, or to [env]')
         named = asked[ENV_ID.path]
         where = named.origin.source if named.origin.layer != "cli" else "bench run"
-        is_agent = named.value == agent_evals.AGENT_EVAL
-        found = agent_evals.FOUND if is_agent else require_environment(str(named.value), where, self.cwd)
+        is_agent = named.value == AGENT_EVAL
+        found = FOUND_AGENT_EVAL if is_agent else require_environment(str(named.value), where, self.cwd)
         cli, notices = self._with_output_dir(cli, found)
         package = _package_layer(found, self.cwd)
         override = merge(*(each.layer for each in self._overrides_for(asked)))
@@ -224,8 +232,8 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
     name = merged.get(NAME.path)
     if name is None:
         called = path_name(found.path) if found.path else env_id.value
-        if found is agent_evals.FOUND:
-            called = agent_evals.name_of(cast("dict[str, object]", value_at(merged, ("env", "env_args"))))
+        if found is FOUND_AGENT_EVAL:
+            called = name_of(cast("dict[str, object]", value_at(merged, ("env", "env_args"))))
         name = Entry(NAME.path, called, Origin("builtin", "env.env_id"))
     if entry.label:
         name = Entry(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))

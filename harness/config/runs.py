@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from harness.config import agent_evals
+from harness.config.agent_evals import name_of
 from harness.config.checks import NONE_WORD
 from harness.config.endpoints import Endpoint, Registry
 from harness.config.layers import Origin, dotted
-from harness.config.packages import FoundEnvironment
+from harness.config.packages import FOUND_AGENT_EVAL, FoundEnvironment
 from harness.config.paths import path_name
 from harness.config.schema import GROUPS, SETTINGS, RunSettings, Setting
 from harness.config.serving import is_reference
@@ -42,8 +42,8 @@ class ResolvedRun:
     @property
     def env_id(self) -> str:
         """What folders, tables and datasets call the environment: its id, or of a path the last part."""
-        if self.found is agent_evals.FOUND:
-            return agent_evals.name_of(self.settings.env.env_args)
+        if self.found is FOUND_AGENT_EVAL:
+            return name_of(self.settings.env.env_args)
         path = None if self.found is None else self.found.path
         return self.settings.env.env_id if path is None else path_name(path)
 

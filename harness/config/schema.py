@@ -104,7 +104,8 @@ class ModelSettings(BaseModel):
     api_base_url: Annotated[
         str, AfterValidator(checks.url), Door("string", ("--api-base-url", "-b"), aliases=("url",))
     ] = BUILTIN_URL
-    """Base URL of an OpenAI-compatible endpoint; the process itself answers for a `reference/…` model without one."""
+    """Base URL of an OpenAI-compatible endpoint, or `litellm://<provider>`; the process itself answers for a
+    `reference/…` model without one."""
     api_key_var: Annotated[
         str, AfterValidator(checks.variable), Door("string", ("--api-key-var", "-k"), aliases=("key",))
     ] = BUILTIN_KEY_VAR

@@ -12,7 +12,7 @@ from harness.config.endpoints import Endpoint, Registered, Registry
 from harness.config.layers import Entry, KeyPath, Layer, Origin, flatten, merge, value_at, without
 from harness.config.schema import BUILTIN_KEY_VAR, BUILTIN_URL
 from harness.config.wording import nearest
-from harness.loopback import is_loopback_url
+from harness.loopback import is_loopback_url, litellm_provider
 
 MODEL: KeyPath = ("model", "model")
 URL: KeyPath = ("model", "api_base_url")
@@ -162,7 +162,7 @@ def serving_notices(served: Served, registry: Registry) -> list[str]:
     host = urlsplit(str(url.value)).netloc
     if is_loopback_url(str(url.value)):
         return notices
-    if key.origin.layer == "builtin" and not key.value:
+    if key.origin.layer == "builtin" and not key.value and litellm_provider(str(url.value)) is None:
         notices.append(f"no key is sent to {host}; name the environment variable that holds it with -k")
     if key.origin.layer == "registry" and key.value and url.origin.layer != "registry":
         notices.append(

@@ -95,8 +95,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
             "distribution": None if found is None else f"{found.dist_name} {found.dist_version}",
             "source": None if found is None else hash_files(found.source_files),
             # Of environments that it was made from; only then, so that runs of others keep their keys.
-            **({"inner_source": hash_files(inner)} if inner else {}),
-            **environment.fingerprint,
+            **(environment.fingerprint or ({"inner_source": hash_files(inner)} if inner else {})),
         },
         "model": {
             "names": sorted({endpoint.model for endpoint in resolved.endpoints}),

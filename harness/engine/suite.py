@@ -128,6 +128,7 @@ class Suite:
             else:
                 state = "interrupted" if self._interrupted and progress.done < progress.total else "done"
         progress.finished = time.monotonic()
+        progress.started = progress.started or progress.finished  # a run that failed before its first rollout
         try:
             await asyncio.to_thread(conclude, run, "stopped" if state == "failed" else state)
         except Exception as error:  # as above

@@ -92,7 +92,7 @@ class Environment(ABC):
 
     @property
     def fingerprint(self) -> JsonDict:
-        """What else a run of it is about, by name: hashes of what its arguments only name. A resumed run has the same."""
+        """What a run of it is about besides: hashes of what its arguments only name. A resumed run has the same."""
         return {}
 
     # What is evaluated

@@ -1,0 +1,254 @@
+"""One request before a run, over real HTTP: what counts as an answer, what stops everything, and how soon."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from harness.clients.pool import CallSettings, ClientPool, PooledClient
+from harness.clients.preflight import preflight, preflight_all
+from harness.config.endpoints import Endpoint
+from harness.errors import SystemicError
+from harness.reference.faults import MALFORMED, Fault, ScriptedFaults
+from harness.reference.header import write_rollout
+from harness.reference.policies import message_text
+from harness.reference.server import ReferenceServer
+from harness.types import ROLLOUT_HEADER, JsonDict, ModelCall
+
+KEY = "canary-key-0123456789"
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await main()
+
+    asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def serving(*faults: Fault, then: Fault | None = None) -> AsyncGenerator[ReferenceServer]:
+    server = ReferenceServer(faults=ScriptedFaults(faults, then), count_rollouts=True)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def client_of(*urls: str, model: str = "m") -> AsyncGenerator[PooledClient]:
+    """A client as runs have it: six retries, minutes of back-off."""
+    pool = ClientPool(environ={"MY_KEY": KEY})
+    try:
+        yield pool.get([Endpoint(url, "MY_KEY", model) for url in urls])
+    finally:
+        await pool.close()
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def refusing(status: int, message: str, **headers: str) -> Fault:
+    named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    return Fault("status", status=status, headers=named, body=b'{"error": {"message": "%s"}}' % message.encode())
+
+
+def test_one_token_is_asked_for_once() -> None:
+    class Keeps:
+        """A policy that keeps what it was asked."""
+
+        needs_player = False
+
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+
+        def reply(self, _player: object, _example: object, messages: Sequence[JsonDict], _key: str) -> JsonDict:
+            self.asked.append(message_text(messages[-1]))
+            return {"role": "assistant", "content": "x" * 100}
+
+    async def main() -> None:
+        policy = Keeps()
+        server = ReferenceServer(policy=policy, count_rollouts=True)  # type: ignore[arg-type]
+        await server.start()
+        try:
+            async with client_of(server.url) as client:
+                await preflight(client, "m", {ROLLOUT_HEADER: write_rollout("lane", "e", "the-rollout")})
+                assert policy.asked == ["hi"]
+                assert dict(server.stats.rollouts) == {"the-rollout": 1}
+                # The endpoint is known from then on: a later outage is waited out, not taken for a wrong address.
+                assert client.health.reachable  # type: ignore[attr-defined]
+        finally:
+            await server.stop()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refusing(429, "slow down", Retry_After="60"),
+        refusing(400, "Unsupported parameter: 'max_tokens'"),
+        refusing(422, "max_tokens: must be at least 16"),
+        refusing(403, "the prompt was flagged by moderation"),
+        refusing(500, "boom"),
+        refusing(503, "loading the model", Retry_After="60"),
+        Fault("body", body=MALFORMED[2]),
+    ],
+    ids=lambda fault: f"{fault.act}-{fault.status}",
+)
+def test_whatever_else_it_answers_it_is_there_and_is_not_asked_again(fault: Fault) -> None:
+    async def main() -> None:
+        async with serving(then=fault) as server, client_of(server.url) as client:
+            begun = time.monotonic()
+            await preflight(client, "m")
+            assert time.monotonic() - begun < 5.0
+            assert server.stats.requests == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (refusing(401, "wrong key"), "Authentication failed. Check your API key is valid (--api-key). Details: "
+         "{host}: HTTP 401: wrong key; check the key in MY_KEY"),
+        (refusing(402, "no credit"), "Authentication failed. Check your API key is valid (--api-key). Details: "
+         "{host}: HTTP 402: no credit; check the key in MY_KEY"),
+        (refusing(404, "no model m"), "The endpoint has no such model or path. Check --model and --base-url. Details: "
+         "{host}: HTTP 404: no model m; check the model name 'm' and the base URL {url}"),
+        (refusing(400, "Unknown model: m"), "The endpoint has no such model or path. Check --model and --base-url. "
+         "Details: {host}: HTTP 400: Unknown model: m; check the model name 'm' and the base URL {url}"),
+    ],
+)  # fmt: skip
+def test_a_refused_key_and_an_unknown_model_stop_everything(fault: Fault, text: str) -> None:
+    async def main() -> None:
+        async with serving(then=fault) as server, client_of(server.url) as client:
+            with pytest.raises(SystemicError) as caught:
+                await preflight(client, "m")
+            host = server.url.split("/")[2]
+            assert str(caught.value) == text.format(host=host, url=server.url)
+            assert caught.value.status == fault.status
+            assert KEY not in str(caught.value)
+            assert server.stats.requests == 1
+
+    run(main)
+
+
+def test_the_baselines_options_are_named_for_the_baseline() -> None:
+    async def main() -> None:
+        async with serving(then=refusing(404, "no")) as server, client_of(server.url) as client:
+            with pytest.raises(SystemicError, match="Check --baseline-model and --baseline-base-url"):
+                await preflight(client, "m", baseline=True)
+
+    run(main)
+
+
+def test_a_server_that_is_not_there_is_reported_in_seconds() -> None:
+    async def main() -> None:
+        url = f"http://127.0.0.1:{free_port()}/v1"
+        async with client_of(url) as client:
+            begun = time.monotonic()
+            with pytest.raises(SystemicError) as caught:
+                await preflight(client, "m")
+            assert time.monotonic() - begun < 5.0
+        host = url.split("/")[2]
+        assert str(caught.value) == (
+            f"Cannot connect to API endpoint. Check your --base-url or network. Details: {host}: connection refused, "
+            "and it has never answered; is the server running, and is the base URL right?"
+        )
+        assert caught.value.retryable
+
+    run(main)
+
+
+def test_what_cuts_every_connection_is_no_api_and_is_given_up_after_three() -> None:
+    async def main() -> None:
+        async with serving(then=Fault("reset")) as server, client_of(server.url) as client:
+            begun = time.monotonic()
+            with pytest.raises(SystemicError, match=r"^Cannot connect .* at every attempt, and it has never answered$"):
+                await preflight(client, "m")
+            assert time.monotonic() - begun < 5.0
+            assert server.stats.requests == 3
+
+    run(main)
+
+
+def test_one_that_hangs_is_left_to_the_runs_own_time_limits() -> None:
+    async def main() -> None:
+        async with serving(then=Fault("hang")) as server, client_of(server.url) as client:
+            await preflight(client, "m", patience=0.2)
+            assert server.stats.requests == 1
+            assert client.limiter.in_flight == 0  # type: ignore[attr-defined]
+
+    run(main)
+
+
+def test_a_broken_connection_may_heal() -> None:
+    async def main() -> None:
+        async with serving(Fault("reset"), Fault("reset")) as server, client_of(server.url) as client:
+            await preflight(client, "m")
+            assert server.stats.requests == 3
+
+    run(main)
+
+
+def test_an_ordinary_request_is_still_retried() -> None:
+    async def main() -> None:
+        async with serving(refusing(503, "busy", Retry_After="0")) as server:
+            pool = ClientPool()
+            try:
+                client = pool.get([Endpoint(server.url, None, "m")], CallSettings(request_retries=1))
+                assert (await client.request(ModelCall("m", [{"role": "user", "content": "hi"}]))).attempts == 2
+            finally:
+                await pool.close()
+
+    run(main)
+
+
+def test_of_replicas_one_that_works_is_enough() -> None:
+    async def main() -> None:
+        dead = f"http://127.0.0.1:{free_port()}/v1"
+        async with serving() as server, client_of(dead, server.url) as client:
+            await preflight(client, "m")
+            await preflight(client, "m")
+
+    run(main)
+
+
+def test_a_reference_policy_answers_only_for_its_examples_and_is_not_asked() -> None:
+    async def main() -> None:
+        async with serving() as server, client_of(server.url, model="reference/oracle") as client:
+            await preflight(client, "reference/oracle")
+            assert server.stats.requests == 0
+
+    run(main)
+
+
+def test_many_models_are_asked_at_the_same_time_and_answered_in_their_order() -> None:
+    async def main() -> None:
+        slow = Fault("answer", latency=0.3)
+        async with (
+            serving(then=slow) as first,
+            serving(then=Fault("status", latency=0.3, status=401)) as second,
+            serving(then=slow) as third,
+            client_of(first.url) as a,
+            client_of(second.url) as b,
+            client_of(third.url) as c,
+        ):
+            begun = time.monotonic()
+            good, bad, fine = await preflight_all([(a, "m", False), (b, "m", True), (c, "m", False)])
+            assert time.monotonic() - begun < 0.75
+            assert (good, fine) == (None, None)
+            assert bad is not None
+            assert "(--baseline-api-key)" in str(bad)
+
+    run(main)
