@@ -1,0 +1,2 @@
+def numbers(expression: str) -> list[int]:
+    return [int(part) for part in expression.split("+")]
