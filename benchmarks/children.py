@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -108,6 +109,23 @@ def run_bench(url: str, rollouts: int, in_flight: int, cwd: Path) -> Ran:
             if record["type"] == "generated":
                 busy += record["timing"]["generation"]
     return Ran(cost, run["summary"]["wall_s"], busy, journal.stat().st_size)
+
+
+def run_eval(url: str, runs: int, in_flight: int, cwd: Path) -> float:
+    """Wall seconds, from the first dispatch to the last acknowledgement, of one `bench eval` of `runs` rows."""
+    rows = cwd / "rows.jsonl"
+    row = {"system_prompt": "Answer with a number.", "ground_truth": "4"}
+    rows.write_text("".join(json.dumps({**row, "user_prompt": f"{i} + 4?"}) + "\n" for i in range(runs)))
+    measure(
+        bench("eval", "-m", "bench_agent:Asker", "-d", str(rows), "--eval-fn", "bench_agent:has_answer",
+              "--model", "load", "--base-url", url, "--batch-size", str(in_flight), "-q",
+              "--output-dir", str(cwd / "out")),
+        cwd,
+    )  # fmt: skip
+    [summary] = (cwd / "out").rglob("summary.json")
+    seconds = float(json.loads(summary.read_text())["wall_s"])
+    shutil.rmtree(cwd / "out")
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)

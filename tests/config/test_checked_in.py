@@ -44,7 +44,7 @@ def test_every_suite_resolves(checkout: Path, path: Path) -> None:
     resolution = load(path.stem)
     assert resolution.runs
     assert resolution.notices == ()
-    assert {run.settings.env.env_id for run in resolution.runs} <= set(CATALOGUE)
+    assert {run.settings.env.env_id for run in resolution.runs} <= {*CATALOGUE, "agent-eval"}
 
 
 def test_the_catalogue_has_every_environment(checkout: Path) -> None:

@@ -1,0 +1,64 @@
+"""`BenchRunner`: the older front of `EvalRunner`, for one model. Owns its documented names; everything behind them is
+`runner`'s, and its results are those of `results` under their older names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from harness.agents.eval_functions import EvalFnWrapper
+from harness.agents.loading import LoadedAgent
+from harness.agents.loop import LLM, AgentLike
+from harness.agents.options import Mode
+from harness.eval.clients import ClientFactory
+from harness.eval.results import BenchEvalSummary, BenchResult, BenchRowResult, BenchRunResult
+from harness.eval.runner import EvalRunner, OnProgress
+
+__all__ = ["BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunResult", "BenchRunner"]
+
+
+class BenchRunner(EvalRunner):
+    """Evaluates an agent with one model. Requests say `bench` where those of an `EvalRunner` say `eval`.
+
+    Args:
+        agent_loop: As of `EvalRunner`, like all of these.
+        llm_client: The model.
+        eval_fns: Score each run.
+        debug: Write a trace of each run.
+        debug_dir: Where to.
+        llm_client_factory: Makes the clients of concurrent runs.
+    """
+
+    _mode: ClassVar[Mode] = "bench"
+
+    def __init__(
+        self,
+        agent_loop: AgentLike | LoadedAgent,
+        llm_client: LLM,
+        eval_fns: Sequence[EvalFnWrapper],
+        debug: bool = False,
+        debug_dir: str | None = None,
+        llm_client_factory: ClientFactory | None = None,
+    ) -> None:
+        super().__init__(agent_loop, llm_client, eval_fns, debug, debug_dir, llm_client_factory)
+
+    async def run_bench(  # noqa: PLR0913 - the documented signature
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        n_runs: int = 1,
+        max_turns: int = 10,
+        completion_params: Mapping[str, Any] | None = None,
+        pass_threshold: float = 1.0,
+        on_progress: OnProgress | None = None,
+        start_index: int = 0,
+        batch_size: int = 1,
+        *,
+        output_dir: str | None = None,
+        resume: bool = False,
+        retry_failed: bool = False,
+    ) -> BenchResult:
+        """`EvalRunner.run_eval`."""
+        return await self.run_eval(
+            rows, n_runs, max_turns, completion_params, pass_threshold, on_progress, start_index, batch_size,
+            output_dir=output_dir, resume=resume, retry_failed=retry_failed,
+        )  # fmt: skip

@@ -1,0 +1,175 @@
+"""The Python API's way through the engine: runs are prepared, driven inside the caller's own event loop, and their
+journals handed to whoever makes results of them. Owns how such a run begins and ends, also when it is cancelled; plan,
+schedule, retries, journal and resume are the engine's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar, cast
+
+from harness.engine.prepare import Failed as NotPrepared
+from harness.engine.prepare import Prepared, StartOptions, prepare, progress_of
+from harness.engine.suite import Suite
+from harness.errors import LocalExecutionError, StoreError
+from harness.eval.clients import Desk
+from harness.eval.settings import Given, resolved_run
+from harness.eval.work import Side, Work
+from harness.records import Example, Failed, Generated, Scored
+from harness.store.recorded import Recorded
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[T]):
+    """How the run of one side ended."""
+
+    side: Side
+    results: Sequence[T]
+    """What `read` made of its journal."""
+    wall_ms: float
+    """Over every attempt at a resumed run."""
+    stop_reason: str | None
+    """Why it stopped before its last rollout, if an unusable endpoint stopped it."""
+    tokens: int
+    """Of every reply that any side got this time, recorded or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One rollout that has come to its end."""
+
+    side: Side
+    example: Example
+    record: Generated | Failed
+    scored: Scored | None
+    done: int
+    """Rollouts of all sides that have an outcome by now."""
+
+    @property
+    def row_index(self) -> int:
+        """The row's number in the dataset."""
+        return cast(int, self.example.example_id)
+
+
+Listener = Callable[[Outcome], None]
+"""Told of each rollout, in the order in which they end."""
+
+
+async def evaluate(
+    work: Work,
+    sides: Sequence[Side],
+    read: Callable[[Side, Recorded], Sequence[T]],
+    listener: Listener | None = None,
+) -> list[Ended[T]]:
+    """Make every rollout of every side, side by side, and hand back what `read` makes of each journal.
+
+    Args:
+        work: What is to be done. Without a row, nothing is.
+        sides: One model, or primary and baseline.
+        read: Reads a journal that has ended. Runs in a thread.
+        listener: Told of each outcome as it comes. Must not raise.
+
+    Raises:
+        HarnessError: it cannot begin, or its journal cannot be kept.
+    """
+    work.check()
+    if not work.rows:
+        return [Ended(side, [], 0.0, None, 0) for side in sides]
+    desk = Desk(os.environ)
+    found: dict[int, Sequence[T]] = {}
+    try:
+        async with _prepared(work, sides, desk) as runs:
+            for index, side in enumerate(sides):
+                runs[index].on_recorded = partial(_keep, found, index, partial(read, side))
+            if listener is not None:
+                await asyncio.to_thread(_listen, sides, runs, listener)
+            await Suite(runs, in_flight=work.in_flight, pool=desk).run()
+    finally:
+        await desk.close()
+    return [
+        _ended(side, run, found.get(index), desk.tokens)
+        for index, (side, run) in enumerate(zip(sides, runs, strict=True))
+    ]
+
+
+@asynccontextmanager
+async def _prepared(work: Work, sides: Sequence[Side], desk: Desk) -> AsyncGenerator[list[Prepared]]:
+    """The runs, ready to go; whatever becomes of them, no lock and no scratch folder is left behind."""
+    loader = Given()
+    resolved = [resolved_run(work, side, loader, desk) for side in sides]
+    options = StartOptions(" ".join(sys.argv), resume=work.resume, retry_failed=work.retry_failed)
+    made: list[Prepared | NotPrepared] = []
+    given_up = threading.Event()
+
+    def make() -> None:
+        made.extend(prepare(resolved, [progress_of(each) for each in resolved], options, loader))
+        if given_up.is_set():  # cancelled meanwhile, which a thread cannot be
+            _release(made)
+
+    try:
+        await asyncio.to_thread(make)
+        for run in made:
+            if isinstance(run, NotPrepared):
+                raise run.error
+        yield [run for run in made if isinstance(run, Prepared)]
+    finally:
+        given_up.set()
+        _release(made)
+
+
+def _release(runs: Sequence[Prepared | NotPrepared]) -> None:
+    """Let go of runs that the engine has not ended itself; idempotent."""
+    for run in runs:
+        if isinstance(run, NotPrepared) or run.progress.finished is not None:
+            continue
+        run.progress.state = "interrupted"
+        if run.is_saved:
+            with contextlib.suppress(StoreError):  # the journal has everything; this only says how it ended
+                run.folder.write_manifest(run.manifest.ended("interrupted"))
+        run.lock.release()
+        if run.scratch is not None:
+            run.scratch.cleanup()
+
+
+def _keep(
+    found: dict[int, Sequence[T]], index: int, read: Callable[[Recorded], Sequence[T]], recorded: Recorded
+) -> None:
+    found[index] = read(recorded)
+
+
+def _listen(sides: Sequence[Side], runs: Sequence[Prepared], listener: Listener) -> None:
+    def listen(side: Side, run: Prepared) -> None:
+        examples = {example.key: example for example in run.plan.examples()}
+
+        def tell(record: Generated | Failed, scored: Scored | None) -> None:
+            done = sum(each.progress.done for each in runs)
+            listener(Outcome(side, examples[record.example_key], record, scored, done))
+
+        run.progress.listener = tell
+
+    for side, run in zip(sides, runs, strict=True):
+        listen(side, run)
+
+
+def _ended(side: Side, run: Prepared, results: Sequence[T] | None, tokens: int) -> Ended[T]:
+    progress = run.progress
+    if results is None or progress.state == "failed":
+        raise LocalExecutionError(progress.note or "the run ended without a result")
+    wall = run.summary.wall_s if run.summary is not None else time.monotonic() - progress.started
+    return Ended(
+        side,
+        results,
+        wall * 1000,
+        progress.note if progress.state == "stopped" else None,
+        tokens,
+    )
