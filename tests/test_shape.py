@@ -30,8 +30,13 @@ RANKS = {
 SIBLINGS = {("rubrics", "parsers"), ("envs", "rubrics"), ("envs", "parsers")}
 """Rank-2 packages that may use one another."""
 
-RUNS_CODE = {"harness/sandbox/repl.py": {"eval", "exec"}}
-"""The interpreter that a model talks to: it only ever runs inside a sandbox."""
+RUNS_CODE = {
+    # The interpreter that a model talks to: it only ever runs inside a sandbox.
+    "harness/sandbox/repl.py": {"eval", "exec"},
+    # `bench exec`: the user's own program, which `python` would run as well.
+    "harness/cli/exec.py": {"eval"},
+}
+"""Who may run code that is given as text."""
 
 MODULE_LINES = 400
 FUNCTION_LINES = 50
@@ -43,6 +48,12 @@ LONG_SIGNATURES = {
     "harness/compat/verifiers/text_arena_env.py:__init__",
     # A command's parameters are its options.
     "harness/cli/serve.py:serve",
+    # The parameters of an environment are the keys of its table.
+    "harness/agents/environment.py:load_environment",
+    # The documented API's own arguments, which callers also pass by position.
+    "harness/eval/bench.py:run_bench",
+    "harness/eval/runner.py:__init__",
+    "harness/eval/runner.py:run_eval",
 }
 
 HEAVY = {

@@ -13,6 +13,7 @@ import signal
 import sys
 from collections import ChainMap
 from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from types import FrameType
 
 import uvloop
@@ -21,7 +22,7 @@ from harness.cli.options import RunOptions
 from harness.cli.stdout import own_stdout
 from harness.config.resolver import Resolution, missing_keys
 from harness.engine.judges import stand_in_note
-from harness.engine.prepare import Failed, Located, Prepared, StartOptions, prepare, progress_of
+from harness.engine.prepare import Failed, Loader, Located, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import DRAIN_SECONDS, Suite
 from harness.errors import PublishError, StoreError
 from harness.redact import redactor
@@ -44,6 +45,10 @@ class Door:
     """API keys by the name of their variable, over those of the process's environment. Never recorded."""
     in_flight: int | None = None
     """Rollouts that may generate at once in all runs together."""
+    loader: Loader | None = None
+    """Where the environments come from; by default each is imported."""
+    plain_lines: bool = True
+    """Whether the display says how runs get on where it has no table."""
 
     def admit(self, runs: Sequence[Located | Failed], display: Display) -> None:
         """Every local check has passed, nothing was sent and no folder made: the last moment to refuse, by raising."""
@@ -83,9 +88,11 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
     suite_id = new_run_id()
     start = StartOptions(options.command, suite_id, options.resume, options.resume_from, options.retry_failed)
     progress = [progress_of(resolved) for resolved in resolution.runs]
-    display = open_display(progress, quiet=options.quiet)  # looks at stdout, so before that is led elsewhere
+    # Looks at stdout, so before that is led elsewhere.
+    display = open_display(progress, quiet=options.quiet, plain=door.plain_lines)
     with own_stdout(), display, _logging_to(display, verbose=options.verbose):
-        runs = prepare(resolution.runs, progress, start, admit=lambda located: door.admit(located, display))
+        admit = partial(door.admit, display=display)
+        runs = prepare(resolution.runs, progress, start, door.loader, admit)
         ready = [run for run in runs if isinstance(run, Prepared)]
         _say_what_differs(ready, display)
         _record_suite(resolution, options, suite_id, ready)

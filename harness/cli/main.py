@@ -21,8 +21,13 @@ COMMANDS = {
     "run": CommandEntry(
         "harness.cli.run", "run", "Evaluate environments with a model and keep the results as a dataset."
     ),
+    "eval": CommandEntry(
+        "harness.cli.eval", "app", "Evaluate an agent over the rows of a dataset, and score every run."
+    ),
+    "test": CommandEntry("harness.cli.test", "app", "Run an agent over rows without scoring it, or step through it."),
     "push": CommandEntry("harness.cli.push", "push", "Push a recorded run to the Hugging Face Hub."),
     "env": CommandEntry("harness.cli.env", "app", "Start, install, list, describe and check environments."),
+    "exec": CommandEntry("harness.cli.exec", "app", "Run a script that was written for osmosis_ai."),
     "serve": CommandEntry("harness.cli.serve", "serve", "Serve the reference models on this machine."),
 }
 

@@ -12,6 +12,18 @@ _STDOUT, _STDERR = 1, 2
 
 
 @contextlib.contextmanager
+def kept_stdout() -> Generator[IO[str]]:
+    """The stdout that there is now, for the length of the block, wherever stdout is led meanwhile."""
+    sys.stdout.flush()
+    if not _is_stdout(sys.stdout):
+        yield sys.stdout
+        return
+    copy = os.dup(_STDOUT)
+    with open(copy, "w", encoding=sys.stdout.encoding, errors="replace", buffering=1) as stream:
+        yield stream
+
+
+@contextlib.contextmanager
 def own_stdout() -> Generator[IO[str]]:
     """Lead to stderr what environments print, by Python, by a C library or by a child process.
 

@@ -43,16 +43,19 @@ def wants_live(environ: Mapping[str, str], *, quiet: bool) -> bool:
     return sys.stdout.isatty() and sys.stderr.isatty()
 
 
-def open_display(runs: Sequence[RunProgress], console: Console | None = None, *, quiet: bool = False) -> Display:
+def open_display(
+    runs: Sequence[RunProgress], console: Console | None = None, *, quiet: bool = False, plain: bool = True
+) -> Display:
     """The display that suits the terminal, as a context manager.
 
     Args:
         runs: Counters of every run, in the order of the suite. Read at every look, so it may still grow.
         console: On stderr; made here if None.
         quiet: Only a line a run, when it ends.
+        plain: Whether there are lines where there is no table.
     """
     console = console or make_console(stderr=True)
-    return Display(runs, console, live=wants_live(os.environ, quiet=quiet), quiet=quiet)
+    return Display(runs, console, live=wants_live(os.environ, quiet=quiet), quiet=quiet, plain=plain)
 
 
 class Display:
@@ -66,6 +69,7 @@ class Display:
         console: Where to show them.
         live: A table that is redrawn, else plain lines.
         quiet: Of the plain lines, only the last of each run.
+        plain: Whether there are plain lines at all; whoever asks for none says how the runs get on.
         clock: Monotonic seconds.
     """
 
@@ -76,6 +80,7 @@ class Display:
         *,
         live: bool,
         quiet: bool = False,
+        plain: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runs = runs
@@ -83,7 +88,7 @@ class Display:
         self._clock = clock
         self._opened = clock()
         self._watches: dict[int, Watch] = {}
-        self._plain = None if live else _PlainLines(console, quiet)
+        self._plain = None if live or not plain else _PlainLines(console, quiet)
         self._live: Live | None = None
         self._wants_live = live
         self._lock = threading.Lock()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import nursery
 import pytest
 from documented import ROOT, Step, code, commands, configs, loose_commands, name_of, pages, steps
-from documented_session import Session, shape, stock
+from documented_session import Session, plain_server, shape, stock
 from hub_server import HubServer
 
 EXCUSED = {
@@ -50,11 +50,17 @@ def hub() -> Iterator[HubServer]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def default(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with plain_server(tmp_path_factory.mktemp("server")) as url:
+        yield url
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", BUSY, ids=name_of)
-def test_what_a_page_tells_its_readers_to_do_works(path: Path, tmp_path: Path, hub: HubServer) -> None:
+def test_what_a_page_tells_its_readers_to_do_works(path: Path, tmp_path: Path, hub: HubServer, default: str) -> None:
     installs = any(step.kind == "command" and step.text.startswith("bench env install") for step in doing(path))
-    with Session(tmp_path, hub, installs=installs) as reader:
+    with Session(tmp_path, hub, default, installs=installs, forked=path != ROOT / "README.md") as reader:
         for step in doing(path):
             if step.kind == "shown":
                 check_shown(step, reader.printed)
@@ -81,17 +87,17 @@ def shown_error(page: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_refused_resume_reads_as_the_guide_shows_it(tmp_path: Path, hub: HubServer) -> None:
+def test_a_refused_resume_reads_as_the_guide_shows_it(tmp_path: Path, hub: HubServer, default: str) -> None:
     run = "bench run gsm8k -n 2 -m my-model -b http://localhost:8000/v1"
-    with Session(tmp_path, hub) as reader:
+    with Session(tmp_path, hub, default) as reader:
         assert reader.type(f"{run} -T 0.7").returncode == 0
         refused = reader.type(f"{run} -T 1.0 --resume")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert shape(refused.stderr) == shown_error("docs/guides/running.md")
 
 
-def test_an_unknown_key_reads_as_the_guide_shows_it(tmp_path: Path, hub: HubServer) -> None:
-    with Session(tmp_path, hub) as reader:
+def test_an_unknown_key_reads_as_the_guide_shows_it(tmp_path: Path, hub: HubServer, default: str) -> None:
+    with Session(tmp_path, hub, default) as reader:
         (reader.cwd / "suite.toml").write_text('[[eval]]\n[eval.env]\nenv_id = "gsm8k"\nnum_exmaples = 5\n')
         refused = reader.type("bench run suite.toml -m reference/oracle")
     assert (refused.returncode, refused.stdout) == (2, "")
@@ -135,24 +141,28 @@ def test_the_four_commands_of_a_newcomer_stand_in_the_readme() -> None:
         assert wanted in said
 
 
+COMMANDS = [
+    *((), ("run",), ("eval",), ("test",), ("exec",), ("push",), ("serve",), ("env",)),
+    *(("env", name) for name in ("init", "install", "list", "info", "check")),
+]
+
+
 @cache
 def flags_of(*words: str) -> set[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", *words, "--help"],
-        env={"COLUMNS": "300", "NO_COLOR": "1"}, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    return set(re.findall(r"--[a-z][a-z-]+", done.stdout))
+    environ = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1"}
+    done = nursery.run(["bench", *words, "--help"], environ=environ)
+    assert done.returncode == 0, done.stderr
+    return set(re.findall(r"--[a-z][a-z_-]+", done.stdout))
 
 
 def test_every_flag_that_is_mentioned_exists() -> None:
-    env = [("env", name) for name in ("init", "install", "list", "info", "check")]
-    known = {flag for words in ((), ("run",), ("push",), ("serve",), ("env",), *env) for flag in flags_of(*words)}
+    known = {flag for words in COMMANDS for flag in flags_of(*words)}
     known |= {"--no-deps"}  # of pip
     wrong = [
         f"{name_of(path)}:{line}: {flag}"
         for path in pages()
         for line, text in code(path)
-        for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z_-]+", text)
         if flag not in known
     ]
     assert wrong == []

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import nursery
+from bench_runs import served
 from documented import ROOT, Step
 from hub_repos import Entry, Hub, Repo
 from hub_runs import TOKEN, hub_env
@@ -95,28 +97,35 @@ class Session:
     Args:
         folder: Where the reader works; made if missing.
         hub: A stand-in Hub, stocked.
+        default: Where `openai/gpt-4.1-mini` answers: see `plain_server`.
         installs: Whether the page installs something.
+        forked: Whether `bench` may be a process of the nursery; else it is the program that is installed.
     """
 
-    def __init__(self, folder: Path, hub: HubServer, *, installs: bool = False) -> None:
+    def __init__(
+        self, folder: Path, hub: HubServer, default: str, *, installs: bool = False, forked: bool = True
+    ) -> None:
         self._python = _own_python(folder / "venv") if installs else Path(sys.executable)
         self.cwd = folder / "work"
-        shutil.copytree(ROOT / "configs", self.cwd / "configs")
+        for name in ("configs", "examples"):
+            shutil.copytree(ROOT / name, self.cwd / name)
         self._folder = folder
         self._hub = hub
+        self._shims: list[Path] = []
+        if forked and not installs and nursery.is_alike(self.environ()):
+            self._shims.append(folder / "forked")
+            (folder / "forked").mkdir()
+            nursery.write_shim(folder / "forked" / "bench")
         self._open = ExitStack()
-        self._url = ""
+        self._url = default
         self.printed = ""
         """All that was printed so far, errors included."""
 
     def __enter__(self) -> Self:
-        # The built-in model's endpoint is far away and wants a key; this one answers to the same name. Plain text,
-        # which any environment scores: a documented server would know one environment's questions only.
-        default = self._serve([])
+        # The built-in model's endpoint is far away and wants a key; the default one answers to the same name.
         registry = self.cwd / "configs" / "endpoints.toml"
-        own = f'\n[[endpoint]]\nendpoint_id = "openai/gpt-4.1-mini"\nurl = "{default}"\n'
-        registry.write_text(_ADDRESS.sub(default, registry.read_text()) + own)
-        self._url = default
+        own = f'\n[[endpoint]]\nendpoint_id = "openai/gpt-4.1-mini"\nurl = "{self._url}"\n'
+        registry.write_text(_ADDRESS.sub(self._url, registry.read_text()) + own)
         return self
 
     def __exit__(
@@ -141,7 +150,8 @@ class Session:
         environ = hub_env(self._hub, self._folder / "hf")
         for name in ("COLUMNS", "PRIME_API_KEY", "OPENAI_API_KEY", "FORCE_COLOR"):
             environ.pop(name, None)
-        path = os.pathsep.join([str(self._python.parent), str(Path(sys.executable).parent), environ["PATH"]])
+        places = [*self._shims, self._python.parent, Path(sys.executable).parent, environ["PATH"]]
+        path = os.pathsep.join(map(str, places))
         offline = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}  # pip reads this 0 as --no-build-isolation
         return {**environ, **offline, "PATH": path, "PYTHONPATH": str(self.cwd), "NO_COLOR": "1"}
 
@@ -163,8 +173,8 @@ class Session:
         )  # fmt: skip
 
     def _serve(self, words: list[str]) -> str:
-        command = [sys.executable, "-m", "harness.cli.main", "serve", "--port", "0", *words]
-        return self._open.enter_context(_serving(command, self.cwd, self.environ()))
+        command = ["bench", "serve", "--port", "0", *words]
+        return self._open.enter_context(served(command, self.cwd, self.environ())).url
 
     def _adapt(self, text: str) -> str:
         text = _ADDRESS.sub(self._url, text)
@@ -191,19 +201,11 @@ class Session:
 
 
 @contextmanager
-def _serving(command: list[str], cwd: Path, environ: dict[str, str]) -> Generator[str]:
-    """The url of a server that lives as long as the `with` block."""
-    with (cwd / "serve.err").open("a+") as log:
-        process = subprocess.Popen(command, cwd=cwd, env=environ, stdout=subprocess.PIPE, stderr=log, text=True)
-        try:
-            assert process.stdout is not None
-            url = process.stdout.readline().strip()
-            log.seek(0)
-            assert url.startswith("http"), f"{command} did not start:\n{log.read()}"
-            yield url
-        finally:
-            process.terminate()
-            process.communicate(timeout=PATIENCE)
+def plain_server(folder: Path) -> Generator[str]:
+    """The url of a server of plain text, which any environment scores: a documented server would know one environment's
+    questions only. It keeps nothing, so that it may serve many readers."""
+    with served(["bench", "serve", "--port", "0"], folder, os.environ) as server:
+        yield server.url
 
 
 def shape(line: str) -> str:

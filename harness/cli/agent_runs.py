@@ -1,0 +1,290 @@
+"""From the options of `bench eval` and `bench test` to runs: the agent with its rows loaded, each model routed, every
+setting resolved. Owns the order in which faults are found (agent, dataset, eval functions, keys) and the words of the
+commands' own settings; sends nothing."""
+
+from __future__ import annotations
+
+import os
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from harness.cli.eval_options import BASELINE_KEY_VAR, KEY_VAR, AgentOptions, EvalOptions
+from harness.cli.stdout import own_stdout
+from harness.config.endpoints import Registry, load_registry
+from harness.config.flags import parse_set
+from harness.config.layers import Origin
+from harness.config.packages import AGENT_EVAL
+from harness.config.providers import Route, route
+from harness.config.resolver import Resolution, resolve
+from harness.config.runs import ResolvedRun
+from harness.config.schema import SHORTCUTS
+from harness.config.serving import is_reference
+from harness.config.wording import suggestion
+from harness.engine.prepare import Loader
+from harness.errors import ConfigError, DatasetValidationError, EnvironmentLoadError, HarnessError
+from harness.keys import digest
+from harness.loader import load_environment
+from harness.loopback import is_loopback_url
+from harness.redact import redactor
+from harness.types import JsonDict
+
+if TYPE_CHECKING:
+    from harness.agents.environment import AgentEnv
+    from harness.envs.environment import Environment
+
+PRIMARY, BASELINE = "primary", "baseline"
+
+_OWN = {"model.model": "model", "model.api_base_url": "base-url", "model.api_key_var": "api-key-var"}
+"""Settings that `--set` may not touch, with the options that do: the way to a model is one decision."""
+
+_FLAGS = {
+    "env.env_id": "the command",
+    "env.name": "--baseline-model",
+    "env.env_args": "options of the agent and its rows",
+    "env.num_examples": "--limit",
+    "env.rollouts_per_example": "--n",
+    "model.sampling_args": "--temperature, --max-tokens, -S",
+    "model.max_concurrent": "--batch-size",
+    "model.max_concurrent_generation": "--batch-size",
+    "model.max_concurrent_scoring": "--batch-size",
+    "save.output_dir": "--output-dir",
+}
+"""What settings are called here that `bench run` has other flags for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One model of an evaluation, as it was asked for."""
+
+    model: str
+    tag: str | None = None
+    """`primary` or `baseline`; None for the only one."""
+    base_url: str | None = None
+    key_var: str | None = None
+    """The variable that was named, or that stands for a literal key."""
+    has_key: bool = False
+    """Whether a literal key was given."""
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is what the other one is compared with."""
+        return self.tag == BASELINE
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One invocation, ready to be executed: all that can be checked here has been."""
+
+    sides: tuple[Side, ...]
+    environments: tuple[AgentEnv, ...]
+    """Of each side: the same agent and rows, loaded once for each."""
+    resolution: Resolution
+    """One run a side, in the same order."""
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Literal keys by variable name."""
+
+    @property
+    def loader(self) -> Loader:
+        """Gives the engine the environments that are there already."""
+        return _Ready(list(self.environments))
+
+
+class _Ready(Loader):
+    """Environments that were loaded before their runs were resolved."""
+
+    def __init__(self, environments: Sequence[Environment]) -> None:
+        super().__init__()
+        self._ready = {digest(each.env_args): each for each in environments}
+
+    def load(self, resolved: ResolvedRun) -> Environment:
+        """The one with these arguments; what `--set` changed is loaded anew."""
+        settings = resolved.settings.env
+        ready = self._ready.get(digest(settings.env_args))
+        return super().load(resolved) if ready is None or settings.extra_env_kwargs else ready
+
+
+def sides_of(options: AgentOptions) -> tuple[Side, ...]:
+    """The models that were asked for: one, or primary and baseline."""
+    literal = options.literal_keys
+    model: str = getattr(options, "model")  # noqa: B009 - each of the two dataclasses has it, their base has not
+    primary = Side(
+        model, None, options.base_url, KEY_VAR if KEY_VAR in literal else options.api_key_var, KEY_VAR in literal
+    )
+    if not isinstance(options, EvalOptions) or options.baseline_model is None:
+        return (primary,)
+    has_key = BASELINE_KEY_VAR in literal
+    baseline = Side(
+        options.baseline_model,
+        BASELINE,
+        options.baseline_base_url,
+        BASELINE_KEY_VAR if has_key else options.baseline_api_key_var,
+        has_key,
+    )
+    return (replace(primary, tag=PRIMARY), baseline)
+
+
+def make_job(options: AgentOptions, mode: str, flags: Mapping[str, object]) -> Job:
+    """Load, route and resolve.
+
+    Args:
+        options: Checked.
+        mode: What the agent is told that it runs for: `eval` or `test`.
+        flags: Settings of this command alone, by setting key.
+
+    Raises:
+        HarnessError: what is wrong, and where; nothing was sent.
+    """
+    for key in options.literal_keys.values():
+        redactor.add(key)
+    sides = sides_of(options)
+    with own_stdout():  # what an agent's module prints is not ours
+        environments = [_load(env_args(options, mode, side.tag)) for side in sides]
+    _refuse_no_rows(options, environments[0])
+    environ = ChainMap(options.literal_keys, os.environ)
+    registry = load_registry(None, Path.cwd())
+    runs: list[ResolvedRun] = []
+    notices: list[str] = []
+    for side, environment in zip(sides, environments, strict=True):
+        # More than there are is all of them: the documents ask for 10 of what may be 3.
+        rows = None if options.limit is None else min(options.limit, environment.row_count)
+        given = {**flags, "env_args": environment.env_args, "num_examples": rows}
+        found = _resolve(options, side, given, environ, registry)
+        runs += found.runs
+        notices += [*found.notices, *_keyless(side, found.runs[0])]
+    resolution = Resolution(tuple(runs), tuple(dict.fromkeys(notices)))
+    return Job(sides, tuple(environments), resolution, options.literal_keys)
+
+
+def env_args(options: AgentOptions, mode: str, tag: str | None) -> JsonDict:
+    """The arguments of `agent-eval`: only what differs from its own built-ins, so that the same run is named alike."""
+    given: JsonDict = {"dataset": options.dataset, "agent": options.module, "mcp": options.mcp}
+    if isinstance(options, EvalOptions):
+        given["eval_fns"] = options.eval_fn
+    given |= {
+        "max_turns": None if options.max_turns == 10 else options.max_turns,
+        "offset": options.offset or None,
+        "mode": None if mode == "eval" else mode,
+        "model_tag": tag if tag == BASELINE else None,  # an agent is told of being the baseline, never of having one
+        "debug_dir": options.traces,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _load(args: JsonDict) -> AgentEnv:
+    try:
+        return _as_agent_env(load_environment(AGENT_EVAL, **args))
+    except EnvironmentLoadError as error:
+        if isinstance(error.__cause__, HarnessError):
+            raise error.__cause__ from None  # says all; that it comes from a built-in environment helps nobody
+        raise
+
+
+def _as_agent_env(environment: Environment) -> AgentEnv:
+    from harness.agents.environment import AgentEnv
+
+    assert isinstance(environment, AgentEnv), environment
+    return environment
+
+
+def _refuse_no_rows(options: AgentOptions, environment: AgentEnv) -> None:
+    if environment.row_count == 0:
+        rest = f": --offset {options.offset} leaves none" if options.offset else f": {options.dataset} has none"
+        raise DatasetValidationError(f"No rows to evaluate{rest}")
+
+
+def _resolve(
+    options: AgentOptions, side: Side, flags: Mapping[str, object], environ: Mapping[str, str], registry: Registry
+) -> Resolution:
+    """The one run of a side."""
+    way = _way_to(side, environ, registry)
+    merged: dict[str, object] = {
+        **flags,
+        **_as_flags(side, way),
+        "sampling_args": options.sampling_args,
+        "temperature": options.temperature,
+        "max_tokens": options.max_tokens,
+        "name": side.tag,
+    }
+    known = Registry() if side.base_url is not None else registry
+    found = resolve(AGENT_EVAL, merged, _sets_for(options, side), registry=known)
+    [run] = found.runs
+    return replace(found, runs=(replace(run, origins=_told(run.origins, _ways(side, way))),))
+
+
+def _way_to(side: Side, environ: Mapping[str, str], registry: Registry) -> Route | None:
+    """Where a model is asked. None if that is said elsewhere: in the registry, or because it is a reference model."""
+    is_known = side.base_url is None and side.key_var is None and side.model in registry.entries
+    if is_known or (side.base_url is None and is_reference(side.model)):
+        return None
+    return route(
+        side.model,
+        side.base_url,
+        environ=environ,
+        key_var=side.key_var,
+        has_key=side.has_key,
+        baseline=side.is_baseline,
+    )
+
+
+def _as_flags(side: Side, way: Route | None) -> dict[str, object]:
+    if way is None:
+        return {"model": side.model}
+    return {"model": way.model, "api_base_url": way.url, "api_key_var": way.key_var or ""}
+
+
+def _ways(side: Side, way: Route | None) -> dict[str, str]:
+    """Where a side's model, address and key come from, by setting."""
+    dash = "--baseline-" if side.is_baseline else "--"
+    provider = f"provider {way.provider}" if way is not None else ""
+    moved = f", moved by {way.moved_by}" if way is not None and way.moved_by else ""
+    key = f"{dash}api-key" if side.has_key else f"{dash}api-key-var"
+    keyless = "none: a base URL gets no key that it was not given" if side.base_url else provider
+    return {
+        "model.model": f"{dash}model",
+        "model.api_base_url": f"{dash}base-url" if side.base_url else provider + moved,
+        "model.api_key_var": key if side.key_var else keyless,
+    }
+
+
+def _sets_for(options: AgentOptions, side: Side) -> list[str]:
+    """The `--set` texts for one side: `baseline:model.rpm=60` is for one of two runs."""
+    names = [PRIMARY, BASELINE] if side.tag else []
+    chosen: list[str] = []
+    for text in options.set or ():
+        override = parse_set(text)
+        for path in override.layer:
+            if option := _OWN.get(".".join(path[:2])):
+                raise ConfigError(f"--set {text.partition('=')[0]}: use --{option} or --baseline-{option}")
+        if override.env_id in (None, AGENT_EVAL):
+            chosen.append(text)
+        elif override.env_id not in names:
+            known = suggestion(str(override.env_id), [*names, AGENT_EVAL])
+            raise ConfigError(f"--set {text}: no run of {override.env_id!r}; {known}")
+        elif override.env_id == side.tag:
+            chosen.append(text.partition(":")[2])
+    return chosen
+
+
+def _told(origins: Mapping[str, Origin], ways: Mapping[str, str]) -> dict[str, Origin]:
+    """Origins in the words of these commands."""
+    names = {**_FLAGS, **ways}
+    names |= {f"model.sampling_args.{each.key}": each.flags[0] for each in SHORTCUTS if len(each.path) > 2}
+    told = dict(origins)
+    for path, origin in origins.items():
+        name = names.get(path) or (_FLAGS["env.env_args"] if path.startswith("env.env_args.") else None)
+        if name is not None and origin.layer == "cli":
+            told[path] = Origin("cli", name)
+    return told
+
+
+def _keyless(side: Side, run: ResolvedRun) -> list[str]:
+    """A host elsewhere that gets no key: what a user should hear before it refuses."""
+    url = side.base_url
+    if url is None or is_loopback_url(url) or any(each.key_var for each in run.endpoints):
+        return []
+    option = "--baseline-api-key-var" if side.is_baseline else "--api-key-var"
+    return [f"no key is sent to {urlsplit(url).netloc}; {option} names the variable that holds one"]

@@ -1,0 +1,46 @@
+"""The first request of a command that pays for many: does each endpoint answer for its model? Owns when it is sent;
+what counts as an answer is `clients.preflight`'s."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+
+from harness.clients.pool import CallSettings, ClientPool
+from harness.clients.preflight import preflight
+from harness.config.runs import ResolvedRun
+
+
+def check_connections(
+    runs: Sequence[tuple[ResolvedRun, bool]], keys: Mapping[str, str], say: Callable[[str], None]
+) -> None:
+    """Ask every model of these runs once, as briefly as can be; the embedded server needs none.
+
+    Args:
+        runs: Whose models are to be asked, each with whether it is the baseline.
+        keys: Literal keys by variable name.
+        say: Told that it begins.
+
+    Raises:
+        SystemicError: an endpoint cannot be used; nothing has been paid for.
+    """
+    wanted: list[tuple[ResolvedRun, bool]] = []
+    for run, is_baseline in runs:
+        if not run.is_reference and not any(run.endpoints == other.endpoints for other, _ in wanted):
+            wanted.append((run, is_baseline))
+    if wanted:
+        say("Verifying provider connectivity...")
+        asyncio.run(_ask(wanted, keys))
+
+
+async def _ask(runs: Sequence[tuple[ResolvedRun, bool]], keys: Mapping[str, str]) -> None:
+    pool = ClientPool(environ=ChainMap(dict(keys), os.environ))
+    try:
+        for run, is_baseline in runs:
+            settings = run.settings.model
+            call = CallSettings(request_timeout=settings.request_timeout, headers=settings.extra_headers)
+            await preflight(pool.get(run.endpoints, call), settings.model, baseline=is_baseline)
+    finally:
+        await pool.close()

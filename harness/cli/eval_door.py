@@ -1,0 +1,307 @@
+"""What `bench eval` adds to the execution of its runs: a word on earlier runs, the connection check, a line a run, the
+report and the results file. Owns when these are said and where they go; what they say is `harness.eval`'s."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from harness.cli.agent_runs import Job, Side
+from harness.cli.connection import check_connections
+from harness.cli.eval_options import EvalOptions
+from harness.cli.execute import Door
+from harness.cli.options import RunOptions
+from harness.cli.progress import Progress
+from harness.engine.prepare import Failed, Loaded, Located, Prepared
+from harness.errors import RunLocked, StoreError, UsageError
+from harness.eval.collect import collect, to_run
+from harness.eval.document import EvalMeta, ModelMeta, check_output, eval_document, file_sha256, write_document
+from harness.eval.results import EvalResult, EvalRunResult, ModelRuns
+from harness.eval.screen import run_line, show
+from harness.eval.summaries import build_result
+from harness.records import Failed as FailedRecord
+from harness.records import Generated, Scored
+from harness.report.live import Display
+from harness.report.table import RunReport
+from harness.report.text import PlainConsole, clean
+from harness.store.recorded import Recorded
+from harness.store.resume import differences
+from harness.store.rundir import RunDir, folder_name, runs_in
+from harness.types import JsonDict
+
+STDOUT = "-"
+"""As the results file: stdout."""
+
+
+class EvalDoor(Door):
+    """One invocation of `bench eval`.
+
+    Args:
+        options: As typed, checked.
+        job: What is to be done.
+        argv: The command line without keys.
+        progress: Where things are said.
+    """
+
+    plain_lines = False
+
+    def __init__(self, options: EvalOptions, job: Job, argv: Sequence[str], progress: Progress) -> None:
+        self.keys = job.keys
+        self.in_flight = options.batch_size
+        self.loader = job.loader
+        self._options = options
+        self._job = job
+        self._argv = argv
+        self._progress = progress
+        self._console = progress.console
+        self._found: dict[int, list[tuple[int, EvalRunResult]]] = {}
+        """The runs of each side, as soon as it has ended."""
+        self._runs: list[Prepared] = []
+
+    # Before
+
+    def admit(self, runs: Sequence[Located | Failed], display: Display) -> None:
+        """The last local checks, a word on earlier runs, and then the first request."""
+        for run in runs:
+            if isinstance(run, Failed):
+                raise run.error  # half of a comparison is none
+        located = [run for run in runs if isinstance(run, Located)]
+        self._progress.begin()
+        if not self._options.fresh:
+            for run in located:
+                if note := self._of_earlier(run):
+                    display.say(f"note: {note}")
+        pairs = zip(located, self._job.sides, strict=True)
+        wanted = [(run.loaded.resolved, side.is_baseline) for run, side in pairs if self._has_work(run)]
+        check_connections(wanted, self.keys, lambda words: self._progress.say(words, display))
+
+    def _of_earlier(self, run: Located) -> str | None:
+        """What the user may want to know of runs like this one that are there already."""
+        loaded = run.loaded
+        if not loaded.resolved.settings.save.save_results:
+            return None
+        name = loaded.progress.name
+        if self._options.is_resuming:
+            return None if run.folder is not None else f"{name}: no earlier run of these settings; this one is new"
+        earlier = _unfinished(loaded)
+        if earlier is None:
+            return None
+        path, done = earlier
+        return (
+            f"{path} is an unfinished run of the same evaluation, with {done} of {loaded.plan.total} runs: --resume "
+            "goes on with it instead of beginning anew, --fresh does not look"
+        )
+
+    def _has_work(self, run: Located) -> bool:
+        """Whether a model will be asked at all; a run that is whole is only reported again."""
+        return run.recorded is None or self._options.retry_failed or len(run.recorded) < run.loaded.plan.total
+
+    def before(self, runs: Sequence[Prepared], display: Display) -> None:
+        """Say what begins, and listen."""
+        self._runs = list(runs)
+        for index, (side, run) in enumerate(zip(self._job.sides, runs, strict=True)):
+            run.on_recorded = partial(self._collect, index)
+            run.progress.listener = partial(self._tell, side)
+            if run.recorded is not None:
+                done = f"{len(run.recorded)} of {run.plan.total} runs"
+                self._progress.say(f"Going on with {clean(run.folder.path, 2000)}: {done} are there", display)
+        plan = runs[0].plan
+        models = f" x{len(runs)} models" if len(runs) > 1 else ""
+        each = f" x{plan.rollouts_per_example} runs" if plan.rollouts_per_example > 1 else ""
+        rows = f"{plan.num_examples} row{'s' if plan.num_examples != 1 else ''}"
+        size = self._options.batch_size
+        self._progress.say(f"Running evaluation ({rows}{each}{models}, batch_size={size})...", display)
+
+    # Meanwhile
+
+    def _tell(self, side: Side, record: Generated | FailedRecord, scored: Scored | None) -> None:
+        if self._progress.has_lines:
+            run = to_run(record, scored, self._options.eval_fn, side.tag)
+            current = sum(each.progress.done for each in self._runs)
+            self._progress.line(run_line(current, sum(each.plan.total for each in self._runs), run))
+
+    def _collect(self, index: int, recorded: Recorded) -> None:
+        self._found[index] = collect(recorded, self._options.eval_fn, self._job.sides[index].tag)
+
+    # After
+
+    def show(self, runs: Sequence[Prepared | Failed], reports: Sequence[RunReport], options: RunOptions) -> bool:
+        """The report, the results file, and where everything is."""
+        ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other pass
+        result = self._result(ready)
+        if not self._options.quiet:
+            self._console.print()
+        show(result, self._console)
+        self._console.print()
+        self._write(result, ready, options)
+        self._places(ready, reports)
+        succeeded = all(any(run.success for _, run in self._runs_of(index, each)) for index, each in enumerate(ready))
+        return succeeded and all(run.progress.state == "done" for run in ready)
+
+    def _runs_of(self, index: int, run: Prepared) -> list[tuple[int, EvalRunResult]]:
+        """What a side came to; of one that was cut off at once, what its journal holds."""
+        if index not in self._found:
+            journal = run.folder.journal_path
+            self._found[index] = []
+            if journal.exists():
+                self._collect(index, Recorded.load(journal))
+        return self._found[index]
+
+    def _result(self, runs: Sequence[Prepared]) -> EvalResult:
+        models = [
+            ModelRuns(side.model, side.tag, self._runs_of(index, run), _wall_ms(run))
+            for index, (side, run) in enumerate(zip(self._job.sides, runs, strict=True))
+        ]
+        ended = [run.progress for run in runs if run.progress.state in ("stopped", "failed")]
+        reasons = [f"[{each.name}] {each.note}" if len(runs) > 1 else each.note for each in ended]
+        return build_result(
+            models,
+            self._options.eval_fn,
+            n_runs=runs[0].plan.rollouts_per_example,
+            pass_threshold=runs[0].resolved.settings.env.pass_threshold,
+            wall_ms=max(model.wall_ms for model in models),
+            stop_reason="; ".join(dict.fromkeys(reasons)) or None,
+            interrupted=any(run.progress.state == "interrupted" for run in runs),
+        )
+
+    def _write(self, result: EvalResult, runs: Sequence[Prepared], options: RunOptions) -> None:
+        if self._options.output is not None:
+            document = eval_document(result, self._meta(runs, options))
+            whole = not (result.stopped_early or result.interrupted)
+            write_results(self._options.output, document, self._console, whole=whole)
+
+    def _meta(self, runs: Sequence[Prepared], options: RunOptions) -> EvalMeta:
+        asked = self._options
+        models = tuple(
+            ModelMeta(
+                side.model,
+                side.tag,
+                run.resolved.settings.model.api_base_url or None,
+                run.resolved.settings.model.sampling_args,
+                str(run.folder.path) if run.is_saved else None,
+            )
+            for side, run in zip(self._job.sides, runs, strict=True)
+        )
+        return EvalMeta(
+            models,
+            agent=asked.module,
+            mcp=asked.mcp,
+            dataset=asked.dataset,
+            dataset_sha256=file_sha256(Path(asked.dataset)),
+            offset=asked.offset,
+            limit=asked.limit,
+            max_turns=asked.max_turns,
+            batch_size=asked.batch_size,
+            command=options.command,
+            versions=runs[0].manifest.versions,
+        )
+
+    def _places(self, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> None:
+        kept = [run for run in runs if run.is_saved]
+        if kept:
+            self._head("Run folder" if len(kept) == 1 else "Run folders")
+            for run in kept:
+                label = f"{run.progress.name}: " if len(kept) > 1 else ""
+                self._console.print(f"  {label}{clean(run.folder.path, 2000)}", soft_wrap=True)
+        steps = [step for report in reports for step in report.next_steps if not step.startswith("go on: ")]
+        if kept and (more := self._go_on(runs)):
+            steps.insert(0, more)
+        if steps:
+            self._console.print()
+            self._head("Next")
+        for step in dict.fromkeys(steps):
+            self._console.print(f"  {clean(step, 2000)}", soft_wrap=True)
+
+    def _head(self, words: str) -> None:
+        self._console.print(words, style="bold", soft_wrap=True)
+
+    def _go_on(self, runs: Sequence[Prepared]) -> str | None:
+        """The command that makes up for what is missing, if anything is."""
+        if any(run.progress.state != "done" for run in runs):
+            return f"go on: {_again(self._argv, '--resume')}"
+        if any(run.progress.unscored for run in runs):
+            return f"try again what failed: {_again(self._argv, '--retry-failed')}"
+        return None
+
+
+def check_target(path: str | None) -> None:
+    """Make sure that the results can be written, before anything is paid for; folders above are made.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    if path is None or path == STDOUT:
+        return
+    file = Path(path)
+    check_output(file)
+    if file.exists() and not file.is_file():
+        return  # a device or a pipe
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=file.parent):
+            pass  # it is the folder that must be writable: the results are put in place whole
+    except OSError as error:
+        raise UsageError(f"--output {path}: cannot be written: {error.strerror}; choose another place") from error
+
+
+def write_results(output: str | None, document: JsonDict, console: PlainConsole, *, whole: bool) -> None:
+    """Write the results file, and say so.
+
+    Args:
+        output: Its name; `-` is stdout, None no file.
+        document: What it holds.
+        console: Where to say so.
+        whole: Whether everything was run that was to be.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    if output == STDOUT:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        sys.stdout.flush()
+    elif output is not None:
+        write_document(Path(output), document)
+        console.print(
+            f"Results written to: {clean(output, 2000)}{'' if whole else ' (of what was run)'}", soft_wrap=True
+        )
+
+
+def _unfinished(loaded: Loaded) -> tuple[Path, int] | None:
+    """The newest run of the same identity that came to no end, unless a process is at it, with its runs so far."""
+    manifest, save = loaded.manifest, loaded.resolved.settings.save
+    parent = Path(save.output_dir) / "evals" / folder_name(manifest.env_id, manifest.model)
+    for path in reversed(runs_in(parent)):
+        folder = RunDir(path)
+        try:
+            earlier = folder.read_manifest()
+            if (earlier.kind, earlier.name) != (manifest.kind, manifest.name):
+                continue
+            if differences(earlier.identity, manifest.identity):
+                continue
+            if earlier.status == "done" or not folder.journal_path.exists():
+                return None
+            folder.lock().release()
+            return path, len(Recorded.load(folder.journal_path))
+        except (RunLocked, StoreError):
+            return None  # --resume could not go on with it either
+    return None
+
+
+def _wall_ms(run: Prepared) -> float:
+    if run.summary is not None:
+        return run.summary.wall_s * 1000
+    progress = run.progress  # cut off: nothing has been summed up
+    return (time.monotonic() - progress.started) * 1000 if progress.started else 0.0
+
+
+def _again(argv: Sequence[str], option: str) -> str:
+    """The command line with another way to begin."""
+    ways = {"--resume", "--retry-failed", "--fresh"}
+    return shlex.join(["bench", *(word for word in argv if word not in ways), option])

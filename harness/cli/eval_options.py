@@ -1,0 +1,344 @@
+"""The options of `bench eval` and `bench test`, each as one dataclass: names, help, built-ins, and what must hold
+between them. Owns these words and the order of the help; loads nothing, sends nothing and knows no engine."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, fields
+from inspect import Parameter
+from typing import Annotated, Any, ClassVar, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from harness.errors import UsageError
+
+REQUIRED = "Required"
+AGENT = "Agent (one of them)"
+MODEL = "Model"
+BASELINE = "Baseline: a second model on the same rows"
+EXECUTION = "Execution"
+STEPPING = "Stepping"
+OUTPUT = "Output"
+RESULTS = "Run folder and resuming"
+_ORDER = (REQUIRED, AGENT, MODEL, BASELINE, EXECUTION, STEPPING, OUTPUT, RESULTS)
+
+KEY_VAR = "EVAL_API_KEY"
+BASELINE_KEY_VAR = "BASELINE_API_KEY"
+"""What the variables of literal keys are called in settings and run folders; nobody has to set them."""
+
+MASK = "***"
+_KEY_OPTIONS = ("--api-key", "--baseline-api-key")
+
+
+def _option(group: str, *names: str, doc: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=doc, metavar=metavar, show_default=False, rich_help_panel=group)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """What both commands take."""
+
+    debug_folder: ClassVar[str] = ""
+    """Where traces go unless one says otherwise."""
+
+    dataset: Annotated[
+        str, _option(REQUIRED, "-d", "--dataset", metavar="FILE", doc="Rows: .json, .jsonl, .parquet or .csv.")
+    ]
+    module: Annotated[
+        str | None,
+        _option(
+            AGENT, "-m", "--module", "--agent", metavar="MODULE:NAME",
+            doc="A RolloutAgentLoop class or instance, or anything with name, get_tools and run.",
+        ),
+    ] = None  # fmt: skip
+    mcp: Annotated[
+        str | None,
+        _option(AGENT, "--mcp", metavar="DIR", doc="Folder whose main.py has a FastMCP instance: its tools, our loop."),
+    ] = None
+    base_url: Annotated[
+        str | None,
+        _option(
+            MODEL, "--base-url", metavar="URL",
+            doc="OpenAI-compatible endpoint, such as http://localhost:8000/v1; gets the model's name as it stands.",
+        ),
+    ] = None  # fmt: skip
+    api_key: Annotated[
+        str | None,
+        _option(
+            MODEL, "--api-key", metavar="KEY",
+            doc="The key itself; never recorded. By default the provider's variable, with --base-url none.",
+        ),
+    ] = None  # fmt: skip
+    api_key_var: Annotated[
+        str | None, _option(MODEL, "--api-key-var", metavar="NAME", doc="Environment variable that holds the key.")
+    ] = None
+    max_turns: Annotated[
+        int, _option(EXECUTION, "--max-turns", metavar="N", doc="Turns that the agent may take. [10]")
+    ] = 10
+    temperature: Annotated[
+        float | None,
+        _option(EXECUTION, "--temperature", metavar="T", doc="Sampling temperature where the agent passes none."),
+    ] = None
+    max_tokens: Annotated[
+        int | None,
+        _option(EXECUTION, "--max-tokens", metavar="N", doc="Tokens a completion, where the agent passes none."),
+    ] = None
+    sampling_args: Annotated[
+        list[str] | None,
+        _option(
+            EXECUTION, "-S", "--sampling-args", metavar="JSON|KEY=VALUE", doc="Further request fields; repeatable."
+        ),
+    ] = None
+    limit: Annotated[int | None, _option(EXECUTION, "--limit", metavar="N", doc="Rows at most. [all]")] = None
+    offset: Annotated[int, _option(EXECUTION, "--offset", metavar="N", doc="Rows to skip. [0]")] = 0
+    set: Annotated[
+        list[str] | None,
+        _option(EXECUTION, "--set", metavar="PATH=VALUE", doc="Any other setting, such as model.rpm=60; repeatable."),
+    ] = None
+    output: Annotated[
+        str | None, _option(OUTPUT, "-o", "--output", metavar="FILE", doc="Write the results as JSON; - is stdout.")
+    ] = None
+    quiet: Annotated[bool, _option(OUTPUT, "-q", "--quiet", doc="No progress: only the report.")] = False
+    debug: Annotated[
+        bool, _option(OUTPUT, "--debug", doc="Log in detail, and write a trace of every run to --debug-dir.")
+    ] = False
+    debug_dir: Annotated[
+        str | None, _option(OUTPUT, "--debug-dir", metavar="DIR", doc="Where traces go; implies --debug.")
+    ] = None
+    verbose: Annotated[bool, _option(OUTPUT, "-v", "--verbose", doc="Log in detail, and show tracebacks.")] = False
+
+    @property
+    def is_verbose(self) -> bool:
+        """Whether to log in detail."""
+        return self.verbose or self.debug or self.debug_dir is not None
+
+    @property
+    def traces(self) -> str | None:
+        """Folder of debug traces; None if none are written."""
+        return self.debug_dir or (self.debug_folder if self.debug else None)
+
+    @property
+    def literal_keys(self) -> dict[str, str]:
+        """Keys that were typed, by the name of the variable that stands for them."""
+        return {} if self.api_key is None else {KEY_VAR: self.api_key.strip()}
+
+    def check(self) -> None:
+        """Refuse what no file and no endpoint needs to be looked at for.
+
+        Raises:
+            UsageError: an option is out of range, or at odds with another.
+        """
+        if self.module is not None and self.mcp is not None:
+            raise UsageError("--module and --mcp are mutually exclusive.")
+        if not self.module and not self.mcp:
+            raise UsageError("Either --module (-m) or --mcp is required.")
+        for name, value, least in self._bounds():
+            if value is not None and value < least:
+                raise UsageError(f"{name} must be >= {least}.")
+        _check_keys("", self.api_key, self.api_key_var)
+
+    def _bounds(self) -> Iterator[tuple[str, int | None, int]]:
+        yield "--max-turns", self.max_turns, 1
+        yield "--max-tokens", self.max_tokens, 1
+        yield "--offset", self.offset, 0
+        yield "--limit", self.limit, 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions(AgentOptions):
+    """What `bench eval` takes."""
+
+    debug_folder: ClassVar[str] = "local_debug"
+
+    eval_fn: Annotated[
+        list[str], _option(REQUIRED, "--eval-fn", metavar="MODULE:FN", doc="Function that scores a run; repeatable.")
+    ]
+    model: Annotated[
+        str,
+        _option(
+            REQUIRED, "--model", metavar="MODEL",
+            doc="Its name at --base-url, or PROVIDER/NAME such as openai/gpt-5-mini.",
+        ),
+    ]  # fmt: skip
+    baseline_model: Annotated[
+        str | None, _option(BASELINE, "--baseline-model", metavar="MODEL", doc="Compared with, row by row.")
+    ] = None
+    baseline_base_url: Annotated[
+        str | None, _option(BASELINE, "--baseline-base-url", metavar="URL", doc="Its endpoint.")
+    ] = None
+    baseline_api_key: Annotated[
+        str | None, _option(BASELINE, "--baseline-api-key", metavar="KEY", doc="Its key; never recorded.")
+    ] = None
+    baseline_api_key_var: Annotated[
+        str | None, _option(BASELINE, "--baseline-api-key-var", metavar="NAME", doc="Variable that holds its key.")
+    ] = None
+    n: Annotated[int, _option(EXECUTION, "--n", metavar="N", doc="Runs a row, for pass@k. [1]")] = 1
+    pass_threshold: Annotated[
+        float, _option(EXECUTION, "--pass-threshold", metavar="X", doc="Score from which a run passes. [1.0]")
+    ] = 1.0
+    batch_size: Annotated[
+        int, _option(EXECUTION, "--batch-size", "--batch_size", metavar="N", doc="Runs in flight, of both models. [1]")
+    ] = 1
+    dry_run: Annotated[bool, _option(OUTPUT, "--dry-run", doc="Check everything and show it; call no model.")] = False
+    resume: Annotated[
+        bool, _option(RESULTS, "--resume", doc="Go on with the newest run of the same settings; --n, --limit may grow.")
+    ] = False
+    retry_failed: Annotated[bool, _option(RESULTS, "--retry-failed", doc="--resume, and make failed runs again.")] = (
+        False
+    )
+    fresh: Annotated[bool, _option(RESULTS, "--fresh", doc="Look at no earlier run.")] = False
+    state_columns: Annotated[
+        str | None,
+        _option(RESULTS, "-C", "--state-columns", metavar="NAME,NAME…", doc="State values to keep as columns."),
+    ] = None
+    save_results: Annotated[
+        bool, _option(RESULTS, "--save-results/--no-save", "-s", doc="Keep a run folder with its dataset. [on]")
+    ] = True
+    save_to_hf_hub: Annotated[bool, _option(RESULTS, "-H", "--save-to-hf-hub", doc="Push it to the Hub.")] = False
+    hf_hub_dataset_name: Annotated[
+        str | None, _option(RESULTS, "-D", "--hf-hub-dataset-name", metavar="NAME", doc="Repository to push to.")
+    ] = None
+    hf_public: Annotated[bool, _option(RESULTS, "--hf-public", doc="Create the repository as a public one.")] = False
+    output_dir: Annotated[
+        str, _option(RESULTS, "--output-dir", metavar="DIR", doc="Where run folders go. [outputs]")
+    ] = "outputs"
+
+    @property
+    def is_resuming(self) -> bool:
+        """Whether to go on with an earlier run."""
+        return self.resume or self.retry_failed
+
+    @property
+    def literal_keys(self) -> dict[str, str]:
+        """Keys that were typed, by the name of the variable that stands for them."""
+        keys = super().literal_keys
+        return keys if self.baseline_api_key is None else {**keys, BASELINE_KEY_VAR: self.baseline_api_key.strip()}
+
+    def check(self) -> None:
+        """As above, and what only this command has."""
+        super().check()
+        if self.baseline_model is None:
+            for name in ("base_url", "api_key", "api_key_var"):
+                if getattr(self, f"baseline_{name}") is not None:
+                    raise UsageError(f"--baseline-{name.replace('_', '-')} requires --baseline-model.")
+        _check_keys("baseline-", self.baseline_api_key, self.baseline_api_key_var)
+        if self.fresh and self.is_resuming:
+            other = "--retry-failed" if self.retry_failed else "--resume"
+            raise UsageError(f"--fresh and {other} are mutually exclusive.")
+        if self.dry_run and self.is_resuming:
+            raise UsageError("--dry-run looks at no recorded run: leave --resume and --retry-failed out")
+
+    def _bounds(self) -> Iterator[tuple[str, int | None, int]]:
+        yield "--n", self.n, 1
+        yield "--batch-size", self.batch_size, 1
+        yield from super()._bounds()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RehearsalOptions(AgentOptions):
+    """What `bench test` takes."""
+
+    debug_folder: ClassVar[str] = "test_debug"
+
+    model: Annotated[
+        str,
+        _option(
+            MODEL, "--model", metavar="MODEL",
+            doc="Its name at --base-url, or PROVIDER/NAME. [gpt-5-mini]",
+        ),
+    ] = "gpt-5-mini"  # fmt: skip
+    interactive: Annotated[
+        bool, _option(STEPPING, "-i", "--interactive", doc="Stop before every model call; ? lists what can be said.")
+    ] = False
+    row: Annotated[int | None, _option(STEPPING, "--row", metavar="N", doc="Begin at this row; needs -i.")] = None
+
+    def check(self) -> None:
+        """As above, and what only this command has."""
+        super().check()
+        if self.row is not None and not self.interactive:
+            raise UsageError("--row requires --interactive (-i).")
+        if self.interactive and self.output is not None:
+            raise UsageError("--output needs every row to be run: leave it, or --interactive, out")
+
+    def _bounds(self) -> Iterator[tuple[str, int | None, int]]:
+        yield "--row", self.row, 0
+        yield from super()._bounds()
+
+
+def _check_keys(prefix: str, key: str | None, variable: str | None) -> None:
+    if key is not None and not key.strip():
+        raise UsageError(f"--{prefix}api-key is empty: is the variable set that it was to be taken from?")
+    if key is not None and variable is not None:
+        raise UsageError(f"--{prefix}api-key is the key, --{prefix}api-key-var names it: give one of them")
+
+
+def masked(argv: Sequence[str]) -> list[str]:
+    """A command line without the keys in it.
+
+    Args:
+        argv: The arguments behind `bench`.
+    """
+    words: list[str] = []
+    for index, word in enumerate(argv):
+        name, equals, _ = word.partition("=")
+        if index and argv[index - 1] in _KEY_OPTIONS:
+            word = MASK
+        elif equals and name in _KEY_OPTIONS:
+            word = f"{name}={MASK}"
+        words.append(word)
+    return words
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help lists its options by group."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write each group under a heading of its own, in the order of the documents."""
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in (*_ORDER, "Other")}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                names, doc = record
+                group = getattr(parameter, "rich_help_panel", None) or "Other"
+                groups[group].append((names, doc.removesuffix("  [required]")))
+        for name, records in groups.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records, col_max=28)
+
+
+def command_of(options: type[AgentOptions], run: Callable[[Any, Any], int]) -> typer.Typer:
+    """A command whose options are the fields of a dataclass.
+
+    Args:
+        options: The dataclass.
+        run: Called with the context's object and the checked options; returns the exit code. Its docstring is the help.
+    """
+
+    def command(ctx: typer.Context, **values: object) -> None:
+        chosen = options(**values)  # type: ignore[arg-type] typer has made them what the fields say
+        state = ctx.find_root().obj
+        state["verbose"] = chosen.verbose
+        chosen.check()
+        raise typer.Exit(run(state, chosen))
+
+    command.__doc__ = run.__doc__
+    parameters = [_parameter("ctx", typer.Context), *_parameters(options)]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] what typer reads
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command(cls=GroupedCommand)(command)
+    return app
+
+
+def _parameters(options: type[AgentOptions]) -> Iterator[Parameter]:
+    hints = get_type_hints(options, include_extras=True)
+    common = {field.name for field in fields(AgentOptions)}
+    for field in sorted(fields(options), key=lambda field: field.name in common):  # a command's own come first
+        yield _parameter(field.name, hints[field.name], Parameter.empty if field.default is MISSING else field.default)
+
+
+def _parameter(name: str, annotation: Any, default: object = Parameter.empty) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

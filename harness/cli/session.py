@@ -1,0 +1,150 @@
+"""`bench test -i` from its first row to its last: each row is a run of one rollout, made by the engine, with a stepper
+in front of every model call. Owns which row comes next and what is said between rows; keeps nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import uvloop
+
+from harness.agents.environment import AgentEnv
+from harness.cli.agent_runs import Job
+from harness.cli.rehearsal import result_line
+from harness.cli.stepping import Command, Prompter, Screen, Stepper, shown_messages
+from harness.config.runs import ResolvedRun
+from harness.engine.prepare import Failed, Loader, Prepared, StartOptions, prepare, progress_of
+from harness.engine.suite import Suite
+from harness.envs.environment import Environment
+from harness.errors import UsageError
+from harness.eval.test_runner import LocalTestRunResult, to_test
+from harness.records import Failed as FailedRecord
+from harness.records import Generated, Scored
+from harness.report.text import clean
+
+
+class Session:
+    """One invocation of `bench test -i`.
+
+    Args:
+        job: What is to be done.
+        prompter: Asks the user.
+        screen: Shows what happens.
+        first: The row to begin with; None for the first one.
+
+    Raises:
+        UsageError: there is no such row.
+    """
+
+    def __init__(self, job: Job, prompter: Prompter, screen: Screen, first: int | None) -> None:
+        self._job = job
+        self._prompter = prompter
+        self._screen = screen
+        self._rows = rows_of(job)
+        self._first = self._rows[0] if first is None else first
+        if self._first not in self._rows:
+            raise UsageError(f"--row {first}: there are the rows {self._rows[0]} to {self._rows[-1]}")
+        self._failed = False
+
+    def run(self) -> bool:
+        """Go through rows until the user leaves; returns whether every row that came to its end completed."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._run())
+        return not self._failed
+
+    async def _run(self) -> None:
+        row = self._first
+        while True:
+            command = await self._play(row)
+            if command.word == "quit":
+                return
+            row = row + 1 if command.row is None else command.row
+            if row not in self._rows:
+                self._screen.say("that was the last row")
+                return
+            self._screen.say("")
+
+    async def _play(self, row: int) -> Command:
+        """Play one row, and ask what comes next."""
+        model = self._job.sides[0].model
+        stepper = Stepper(self._prompter, self._screen, model)
+        environment = _one_row(self._job.environments[0], row - self._rows[0], row, stepper)
+        self._screen.say(f"Row {row} of {self._rows[0]} to {self._rows[-1]}")
+        for line in shown_messages(cast("list[dict[str, Any]]", environment.row(0).prompt)):
+            self._screen.say(line)
+        outcome = await _made(self._job, environment)
+        if stepper.left is not None:
+            return stepper.left
+        result = outcome.result
+        self._screen.say(f"Row {row}: stopped: {outcome.note}" if result is None else result_line(result))
+        if result is not None and result.reward is not None:
+            self._screen.say(f"  reward: {result.reward:g}")
+        self._failed = self._failed or result is None or not result.success
+        said = [] if result is None else result.messages
+        return await self._prompter.ask({"messages": lambda: _whole(said)})
+
+
+def rows_of(job: Job) -> range:
+    """The numbers of the rows that there are, as the dataset counts them."""
+    environment, wanted = job.environments[0], job.resolution.runs[0].settings.env.num_examples
+    first, count = environment.options.first_row, environment.row_count
+    return range(first, first + (count if wanted == -1 else min(wanted, count)))
+
+
+@dataclass(slots=True)
+class _Outcome:
+    result: LocalTestRunResult | None = None
+    """None if the endpoint proved unusable, or the user left."""
+    note: str = ""
+
+
+class _One(Loader):
+    """The environment of one row."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__()
+        self._environment = environment
+
+    def load(self, resolved: ResolvedRun) -> Environment:
+        return self._environment
+
+
+def _one_row(whole: AgentEnv, index: int, number: int, stepper: Stepper) -> AgentEnv:
+    row = whole.row(index)
+    system, user = cast("list[dict[str, str]]", row.prompt)
+    columns = {"system_prompt": system["content"], "user_prompt": user["content"], "ground_truth": row.answer}
+    options = replace(whole.options, first_row=number, step=stepper)
+    return AgentEnv([{**row.info, **columns}], whole.agent, options=options)
+
+
+async def _made(job: Job, environment: AgentEnv) -> _Outcome:
+    """One rollout of the only row."""
+    [resolved] = job.resolution.runs
+    [run] = prepare([resolved], [progress_of(resolved)], StartOptions(), _One(environment))
+    if isinstance(run, Failed):
+        raise run.error
+    outcome = _Outcome()
+    example = next(run.plan.examples())
+
+    def keep(record: Generated | FailedRecord, _scored: Scored | None) -> None:
+        outcome.result = to_test(example, record)
+
+    run.progress.listener = keep
+    try:
+        await Suite([run], keys=job.keys).run()
+    finally:
+        _clean_up(run)
+    outcome.note = clean(run.progress.note)
+    return outcome
+
+
+def _clean_up(run: Prepared) -> None:
+    run.lock.release()
+    if run.scratch is not None:
+        run.scratch.cleanup()
+
+
+def _whole(messages: list[dict[str, Any]]) -> Iterator[str]:
+    yield from shown_messages(messages)

@@ -1,0 +1,73 @@
+"""`bench test`: an agent on rows without eval functions, all in a row or one model call at a time. Owns the order of
+these steps; what they are is `cli.agent_runs`, `cli.rehearsal` and `cli.session`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, cast
+
+import typer
+
+from harness.cli.eval_options import RehearsalOptions, command_of, masked
+
+if TYPE_CHECKING:
+    from harness.cli.agent_runs import Job
+
+_SETTINGS: dict[str, object] = {"rollouts_per_example": 1, "max_concurrent": 1, "save_results": False}
+
+
+def rehearse(state: dict[str, object], options: RehearsalOptions) -> int:
+    """Run an agent over rows without scoring it: does it work, and what does it do?
+
+    One row after the other; nothing is kept but what -o writes. With -i it stops before every model call.
+    """
+    from harness.cli.agent_runs import make_job
+
+    job = make_job(options, "test", _SETTINGS)
+    for notice in job.resolution.notices:
+        typer.echo(f"note: {notice}", err=True)
+    return _step(options, job) if options.interactive else _run(options, job, cast("list[str]", state["argv"]))
+
+
+def _run(options: RehearsalOptions, job: Job, argv: list[str]) -> int:
+    from harness.cli.eval_door import STDOUT, check_target
+    from harness.cli.eval_header import header
+    from harness.cli.execute import execute
+    from harness.cli.options import RunOptions
+    from harness.cli.progress import Progress
+    from harness.cli.rehearsal import RehearsalDoor
+    from harness.cli.run import command_text
+    from harness.cli.stdout import kept_stdout
+    from harness.report.live import wants_live
+    from harness.report.text import make_console
+
+    check_target(options.output)
+    is_live = wants_live(os.environ, quiet=options.quiet)
+    chosen = RunOptions(quiet=options.quiet, verbose=options.is_verbose, command=command_text(masked(argv)))
+    with kept_stdout() as stdout:
+        console = make_console(stderr=True) if options.output == STDOUT else make_console(file=stdout)
+        first = () if options.quiet else tuple(header(options, job))
+        door = RehearsalDoor(options, job, Progress(console, first, is_live=is_live, quiet=options.quiet))
+        return execute(job.resolution, chosen, door)
+
+
+def _step(options: RehearsalOptions, job: Job) -> int:
+    from harness.cli.connection import check_connections
+    from harness.cli.eval_header import header
+    from harness.cli.session import Session, rows_of
+    from harness.cli.stdout import own_stdout
+    from harness.cli.stepping import Prompter, Screen, StdinLines
+    from harness.report.text import make_console
+
+    with own_stdout() as stdout:  # what the agent prints is not ours
+        screen = Screen(make_console(file=stdout), is_typed=sys.stdin.isatty())
+        session = Session(job, Prompter(StdinLines(), screen, rows_of(job)), screen, options.row)
+        if not options.quiet:
+            for line in header(options, job):
+                screen.say(line)
+        check_connections([(run, False) for run in job.resolution.runs], job.keys, screen.say)
+        return 0 if session.run() else 1
+
+
+app = command_of(RehearsalOptions, rehearse)
