@@ -19,6 +19,7 @@ from bench_runs import Workshop, count, lines
 from hub_runs import TOKEN
 from hub_server import HubServer
 from sums_model import SumsModel
+from terminals import read_all
 
 USUAL = [
     "-m", "my_agent:MyAgentLoop", "-d", "data.jsonl", "--eval-fn", "rewards:exact_match", "--model", "my-model",
@@ -120,21 +121,6 @@ def test_on_a_terminal_there_is_a_live_table_and_in_a_pipe_a_line_a_run(place: W
             f"[{number}/20]" for number in range(1, 21)
         ]
         assert "\x1b[2K" not in seen + done.out
-
-
-def read_all(master: int) -> str:
-    """What is written to a terminal until nobody holds it any more."""
-    seen = b""
-    while True:
-        try:
-            part = os.read(master, 65536)
-        except OSError:  # Linux: the last holder has closed it
-            break
-        if not part:
-            break
-        seen += part
-    os.close(master)
-    return seen.decode(errors="replace")
 
 
 def test_a_session_is_left_by_ctrl_c_at_its_prompt(place: Workshop) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from bench_runs import Workshop, rows, summary
+from terminals import read_all
 
 NOISY = """
 import logging, os, subprocess, sys, warnings
@@ -88,21 +89,6 @@ def test_the_live_table_is_for_a_terminal_on_both_streams(shop: Workshop, piped:
         assert "\x1b[?25l" not in said and "\x1b[1A" not in said and "\x1b[2K" not in said, said
         assert "sums: done, 8/8" in said
     assert "outputs/evals/sums--reference--oracle/" in said
-
-
-def read_all(master: int) -> str:
-    """What is written to a terminal until nobody holds it any more."""
-    seen = b""
-    while True:
-        try:
-            part = os.read(master, 65536)
-        except OSError:  # Linux: the last holder has closed it
-            break
-        if not part:
-            break
-        seen += part
-    os.close(master)
-    return seen.decode(errors="replace")
 
 
 # Exit codes: 0, 1 and 130 stand beside what causes them in the other files.

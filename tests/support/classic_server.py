@@ -17,10 +17,10 @@ import json
 import threading
 import tomllib
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any
+
+from loopback_model import LoopbackModel
 
 PACKAGES = Path(__file__).resolve().parents[1] / "compat" / "packages"
 MODEL = "scripted"
@@ -77,36 +77,18 @@ def _filled(value: Any, server: str, log: Path) -> Any:
     return value.replace("{server}", server).replace("{log}", str(log))
 
 
-class ScriptedModel:
+class ScriptedModel(LoopbackModel):
     """Serves one or several plays on a free loopback port; keeps what it was asked. A context manager."""
 
     def __init__(self, *names: str) -> None:
+        super().__init__(name=MODEL)
         self._replies = [reply for name in names for reply in Play(name).replies]
         self._said: Counter[str] = Counter()
         self._lock = threading.Lock()
         self.requests: list[dict[str, Any]] = []
 
-    def __enter__(self) -> ScriptedModel:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def url(self) -> str:
-        """The base URL for clients."""
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def answer(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Status and body of the reply to a request."""
+    def reply(self, body: dict[str, Any], key: str | None) -> tuple[int, dict[str, Any]]:
+        """What the plays say."""
         messages = body.get("messages") or [{"role": "user", "content": body.get("prompt", "")}]
         key = json.dumps([body.get("model"), canonical(messages)], sort_keys=True)
         with self._lock:
@@ -121,35 +103,6 @@ class ScriptedModel:
         if "status" in reply:
             return reply["status"], {"error": {"message": text, "type": "scripted", "code": None}}
         return 200, _completion(body, text, reply.get("call", []), _turn(messages))
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        model = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                status, reply = model.answer(json.loads(self.rfile.read(length)))
-                data = json.dumps(reply).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def do_GET(self) -> None:
-                data = json.dumps({"object": "list", "data": [{"id": MODEL, "object": "model"}]}).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Keep quiet."""
-
-        return Handler
 
 
 def _text(message: dict[str, Any]) -> str:

@@ -16,12 +16,12 @@ import json
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 
+from loopback_model import LoopbackModel
 
-class SumsModel:
+
+class SumsModel(LoopbackModel):
     """Serves on a free loopback port and keeps what it was asked; a context manager.
 
     Args:
@@ -30,6 +30,7 @@ class SumsModel:
     """
 
     def __init__(self, latency: float = 0.0, port: int = 0) -> None:
+        super().__init__(port)
         self.latency = latency
         self.requests: list[dict[str, Any]] = []
         """Bodies, in the order of arrival."""
@@ -38,26 +39,6 @@ class SumsModel:
         self.in_flight = self.peak = 0
         self._has_turned = self._is_forgiving = False
         self._lock = threading.Lock()
-        self._port = port
-
-    def __enter__(self) -> SumsModel:
-        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def url(self) -> str:
-        """The base URL for clients."""
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     @property
     def asked(self) -> list[dict[str, Any]]:
@@ -75,43 +56,19 @@ class SumsModel:
                 return 401, _error("this key has been withdrawn")
         return answer(body)
 
-    def _enter(self, body: dict[str, Any], key: str | None) -> None:
+    def reply(self, body: dict[str, Any], key: str | None) -> tuple[int, dict[str, Any]]:
+        """After the latency, what `answer` says."""
         with self._lock:
             self.requests.append(body)
             self.keys.append(key)
             self.in_flight += 1
             self.peak = max(self.peak, self.in_flight)
-
-    def _leave(self) -> None:
-        with self._lock:
-            self.in_flight -= 1
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        model = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-                model._enter(body, self.headers.get("Authorization"))
-                try:
-                    time.sleep(model.latency)
-                    status, reply = model._answer(body)
-                finally:
-                    model._leave()
-                data = json.dumps(reply).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Keep quiet."""
-
-        return Handler
+        try:
+            time.sleep(self.latency)
+            return self._answer(body)
+        finally:
+            with self._lock:
+                self.in_flight -= 1
 
 
 def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
