@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 ENVIRONMENTS := $(wildcard environments/*/pyproject.toml)
 EDITABLE := -e '.[dev]' $(foreach file,$(ENVIRONMENTS),-e $(dir $(file)))
 STAMP := $(VENV)/.installed
+# Neighbours stay on one worker, so that what a module's tests share is made once; who is done early takes from others.
+SPREAD := -n auto --dist worksteal
 CHECK_VERSION = $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	echo "bench needs Python 3.11 or newer, and $(PYTHON) is older; say which: make setup PYTHON=python3.12" >&2; \
 	rm -rf $(VENV); exit 1; }
@@ -34,10 +36,10 @@ quickstart: setup ## Run a real suite: four environments, no key, no model, no n
 	$(BIN)/bench run configs/eval/quickstart.toml
 
 test: setup ## Run the tests that take less than a few seconds each
-	$(BIN)/pytest -n auto -m 'not slow'
+	$(BIN)/pytest $(SPREAD) -m 'not slow'
 
 test-all: setup ## Run every test
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest $(SPREAD)
 
 check: setup ## Format, lint, types, shape
 	$(BIN)/ruff format --check .

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from harness.envs.mcp_env import MCPEnv
     from harness.envs.multi_turn import MultiTurnEnv
     from harness.envs.single_turn import SingleTurnEnv
+    from harness.envs.sources import RowSource, SourceRow
     from harness.envs.stateful_tool_env import StatefulToolEnv
     from harness.envs.tool_env import ToolEnv
     from harness.errors import EnvironmentFault, HarnessError, ModelError, StateLost
@@ -37,6 +38,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.loader": ("load_environment",),
     "harness.envs.multi_turn": ("MultiTurnEnv",),
     "harness.envs.single_turn": ("SingleTurnEnv",),
+    "harness.envs.sources": ("RowSource", "SourceRow"),
     "harness.envs.mcp_env": ("MCPEnv",),
     "harness.envs.stateful_tool_env": ("StatefulToolEnv",),
     "harness.envs.tool_env": ("ToolEnv",),
@@ -74,10 +76,12 @@ __all__ = [
     "MultiTurnEnv",
     "Parser",
     "Prompt",
+    "RowSource",
     "Rubric",
     "RubricGroup",
     "Score",
     "SingleTurnEnv",
+    "SourceRow",
     "State",
     "StateLost",
     "StatefulToolEnv",

@@ -14,9 +14,9 @@ import harness
 PUBLIC = [
     "Chat", "EnvGroup", "Environment", "EnvironmentFault", "Example", "HarnessError", "JsonDict", "JudgeRubric",
     "MCPEnv", "MathRubric", "MaybeThinkParser", "Message", "Messages", "ModelError", "ModelResponse", "MultiTurnEnv",
-    "Parser", "Prompt", "Rubric", "RubricGroup", "Score", "SingleTurnEnv", "State", "StateLost", "StatefulToolEnv",
-    "ThinkParser", "ToolEnv", "XMLParser", "cleanup", "extract_boxed_answer", "extract_hash_answer",
-    "load_environment", "stop", "teardown", "verify_math",
+    "Parser", "Prompt", "RowSource", "Rubric", "RubricGroup", "Score", "SingleTurnEnv", "SourceRow", "State",
+    "StateLost", "StatefulToolEnv", "ThinkParser", "ToolEnv", "XMLParser", "cleanup", "extract_boxed_answer",
+    "extract_hash_answer", "load_environment", "stop", "teardown", "verify_math",
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import os
 import re
 import sys
 import tomllib
@@ -154,7 +155,38 @@ def _distribution_of(module: str, source: Path) -> Distribution | None:
     for dist in _likely(module):
         if dist is not None and _owns(dist, module, source):
             return dist
-    return next((dist for dist in importlib.metadata.distributions() if _owns(dist, module, source)), None)
+    roots: dict[Path, bool] = {}
+    for dist in importlib.metadata.distributions():
+        root = Path(str(dist.locate_file("")))
+        if root not in roots:
+            roots[root] = _leads_to(root, source)
+        if roots[root] and _owns(dist, module, source):
+            return dist
+    return None
+
+
+def _leads_to(root: Path, source: Path) -> bool:
+    """Whether anything that is installed in `root` can be where `source` comes from: it lies there, or a path file or
+    import hook there leads to it. Most often neither, and then no file list is read."""
+    if source.is_relative_to(root) or source.resolve().is_relative_to(root.resolve()):
+        return True
+    code = _code_root(source)
+    return any(_hooks(path, code) for path in _hook_files(root))
+
+
+def _hook_files(root: Path) -> list[Path]:
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return []
+    return [root / name for name in names if name.endswith(".pth") or (name.endswith(".py") and "editable" in name)]
+
+
+def _hooks(path: Path, code: Path) -> bool:
+    """Whether what an editable install leaves at the top of site-packages leads to `code`."""
+    if path.suffix == ".pth":
+        return _pth_names(path, code.parent)
+    return path.suffix == ".py" and "editable" in path.name and _finder_names(path, code)
 
 
 def _likely(module: str) -> Iterator[Distribution | None]:
@@ -178,11 +210,7 @@ def _owns(dist: Distribution, module: str, source: Path) -> bool:
     for name, path in _recorded(dist, (*files, ".pth", "editable")):
         if name.endswith(tuple(files)) and _same(path, source):
             return True
-        if "/" in name:  # what an editable install leaves lies at the top of site-packages
-            continue
-        if name.endswith(".pth") and _pth_names(path, code.parent):
-            return True
-        if name.endswith(".py") and "editable" in name and _finder_names(path, code):
+        if "/" not in name and _hooks(path, code):
             return True
     return _is_development(dist, module, code)
 

@@ -49,6 +49,7 @@ def test_a_name_is_one_thing_in_every_place(text: str, name: str, module: str, c
         ("class", "class is a word of Python"),
         ("match", "match is a word of Python"),
         ("harness", "it is the module that environments import"),
+        ("agent-eval", "it is the environment that is built in, for agents"),
         ("tests", "it is the folder of an environment's tests"),
         ("pytest", r"pytest \S+ is installed here"),
         ("org/gsm8k", r"gsm8k 0.1.0 is installed here"),

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
 import zipfile
 from pathlib import Path
 
+import nursery
 import pytest
 
 from harness.authoring.scaffold import KINDS, SUFFIX, Kind, create
@@ -68,23 +71,50 @@ def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None
         create("new-thing", tmp_path / "file")
 
 
+@pytest.fixture(scope="module")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A new project of every kind, under a short name and under the longest, in folders beside one another."""
+    folder = tmp_path_factory.mktemp("new")
+    return [create(name, folder / kind, kind).folder for kind in KINDS for name in ("new-thing", LONG)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["new-thing", LONG])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_new_project_passes_its_own_tests_ruff_and_pyright(kind: Kind, name: str, tmp_path: Path) -> None:
-    folder = create(name, tmp_path, kind).folder
-    for command in (
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"],
-        ["ruff", "format", "--check", "."],
-        ["ruff", "check", "--select", "E,F,I,UP,B,SIM,C90,ASYNC,RUF,PERF", "--ignore", "E501", "."],
-        ["pyright", "--pythonpath", sys.executable, "."],
-    ):
-        tool = (
-            command if command[0] == sys.executable else [str(Path(sys.executable).parent / command[0]), *command[1:]]
-        )
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-        done = subprocess.run(tool, cwd=folder, capture_output=True, text=True, timeout=120, env=environ, check=False)
+def test_a_new_project_passes_its_own_tests(projects: list[Path]) -> None:
+    assert len(projects) == 2 * len(KINDS)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # an author has pytest, and none of the plugins that are here
+    for folder in projects:
+        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"]
+        done = nursery.run(command, cwd=folder, environ=environ)
         assert done.returncode == 0, done.stdout + done.stderr
+        assert re.search(r"^\d+ passed", done.stdout, re.MULTILINE)
+
+
+def check(cwd: Path, program: str, *arguments: str) -> str:
+    command = [str(Path(sys.executable).parent / program), *arguments]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_new_project_passes_ruff(projects: list[Path]) -> None:
+    for folder in projects:
+        check(folder, "ruff", "format", "--check", ".")
+        check(folder, "ruff", "check", "--select", "E,F,I,UP,B,SIM,C90,ASYNC,RUF,PERF", "--ignore", "E501", ".")
+
+
+@pytest.mark.slow
+def test_a_new_project_passes_pyright(projects: list[Path]) -> None:
+    """One start of pyright, which takes seconds, with every project a root of its own."""
+    parent = projects[0].parents[1]
+    names = [folder.relative_to(parent).as_posix() for folder in projects]
+    settings = {"include": names, "executionEnvironments": [{"root": name} for name in names]}
+    (parent / "pyrightconfig.json").write_text(json.dumps(settings))
+    report = json.loads(check(parent, "pyright", "--pythonpath", sys.executable, "--outputjson"))
+    assert report["generalDiagnostics"] == []
+    files = [path for folder in projects for path in folder.rglob("*.py")]
+    assert report["summary"]["filesAnalyzed"] == len(files) == 2 * len(projects)
 
 
 @pytest.mark.slow

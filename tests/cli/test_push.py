@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import nursery
 import pytest
 from hub_runs import TOKEN, contents, hub_env, make_run
 from hub_server import HubServer
@@ -31,9 +31,8 @@ def runs(tmp_path: Path) -> list[Path]:
 
 
 def bench(server: HubServer, cwd: Path, *args: str, token: str | None = TOKEN) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "harness.cli.main", "push", *args]
     env = {**hub_env(server, cwd / "home", token), "NO_COLOR": "1", "COLUMNS": "200"}
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=120, check=False)
+    return nursery.run(["bench", "push", *args], cwd=cwd, environ=env)
 
 
 def test_latest_run_is_pushed_and_loads_back(server: HubServer, tmp_path: Path, runs: list[Path]) -> None:

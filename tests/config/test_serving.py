@@ -136,7 +136,17 @@ def test_an_unset_key_variable_stops(here: Path) -> None:
 
 
 def test_loopback_needs_no_key(here: Path) -> None:
-    missing_keys(resolve("toy-env", {"api_base_url": "http://localhost:8000/v1", "api_key_var": "UNSET"}), {})
+    def asked(url: str) -> str:
+        resolution = resolve("toy-env", {"api_base_url": url, "api_key_var": "UNSET"})
+        try:
+            missing_keys(resolution, {})
+        except ConfigError as error:
+            return str(error)
+        assert where(resolution.runs[0])[1:] == (url, "UNSET"), "and it is used if it is set"
+        return ""
+
+    assert asked("http://localhost:8000/v1") == ""
+    assert asked("http://10.0.0.1:8000/v1").startswith("UNSET is not set, and toy-env at http://10.0.0.1:8000/v1 needs")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from agent_evals import evals
 from bench_runs import Workshop
+
+__all__ = ["evals", "shop"]
 
 
 @pytest.fixture

@@ -294,7 +294,7 @@ def test_a_disk_that_is_full_stops_the_run_with_one_message(shop: Workshop, limi
     def small_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    done = shop.bench("run", "sums", "-n", "-1", "-r", "40", "-m", "reference/oracle", preexec_fn=small_files)
+    done = shop.start("run", "sums", "-n", "-1", "-r", "40", "-m", "reference/oracle", preexec_fn=small_files).wait()
     assert done.code == 1, done.err
     run = shop.run_dir()
     assert (run / "journal.jsonl").stat().st_size <= limit

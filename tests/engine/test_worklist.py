@@ -323,8 +323,10 @@ def test_a_plan_may_grow_and_not_shrink(tmp_path: Path) -> None:
 
 
 def test_a_run_that_recorded_nothing_may_become_anything(tmp_path: Path) -> None:
-    recorded = write(tmp_path / "j", plan_of(4, 2), [])
-    check_growth(plan_of(1, 1), recorded, {"num_examples": 4, "rollouts_per_example": 2})
+    planned = {"num_examples": 4, "rollouts_per_example": 2}
+    check_growth(plan_of(1, 1), write(tmp_path / "j", plan_of(4, 2), []), planned)
+    with pytest.raises(ResumeRefused):
+        check_growth(plan_of(1, 1), write(tmp_path / "k", plan_of(4, 2), [(0, 0, "G")]), planned)
 
 
 def test_examples_that_are_gone_are_counted(tmp_path: Path) -> None:

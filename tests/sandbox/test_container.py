@@ -134,9 +134,9 @@ def test_the_container_is_removed_however_a_run_ends(engine: Engine, how: str) -
     container = found(engine)
 
     async def main() -> str:
-        async with asyncio.timeout(3 if how == "cancelled" else 60):
+        async with asyncio.timeout(2 if how == "cancelled" else 60):
             argv = ["python3", "-c", program, mark]
-            seconds = 60.0 if how == "cancelled" else 2.0
+            seconds = 60.0 if how == "cancelled" else 1.0
             limits = Limits(wall_seconds=seconds, output_bytes=1000)
             return (await container.run({}, argv, b"", limits)).outcome
 
@@ -173,7 +173,7 @@ def test_a_killed_harness_leaves_a_container_no_longer_than_its_time(engine: Eng
         from harness.sandbox import Limits, find_sandbox
         container = find_sandbox(sys.argv[1], image="some/image:1")
         argv = ["python3", "-c", "import time; time.sleep(60)", sys.argv[2][::-1]]
-        asyncio.run(container.run({}, argv, b"", Limits(wall_seconds=4)))
+        asyncio.run(container.run({}, argv, b"", Limits(wall_seconds=3)))
         """)
     with subprocess.Popen([sys.executable, "-c", code, name, mark[::-1]]) as harness:
         assert eventually(lambda: len(marked(mark)) == 1, 20)

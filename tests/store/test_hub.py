@@ -206,10 +206,11 @@ def test_names_that_pass_are_names_that_the_library_takes(repo: str) -> None:
     from huggingface_hub.utils import validate_repo_id
 
     try:
-        check_repo(repo)
+        passed = check_repo(repo)
     except ConfigError:
         return
-    validate_repo_id(repo)
+    assert passed == repo
+    validate_repo_id(passed)
 
 
 def test_long_default_names_stay_apart() -> None:

@@ -8,17 +8,22 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import nursery
 import orjson
 
 ROOT = Path(__file__).resolve().parents[2]
+
+BENCH = Path(sys.executable).with_name("bench")
+"""The command."""
 
 PATIENCE = 90.0
 """Seconds after which a process that does not do what is expected is a failure. Generous: the machine may be busy."""
@@ -72,16 +77,28 @@ class Done:
         return only
 
 
+class Process(Protocol):
+    """A process that was started."""
+
+    pid: int
+
+    @property
+    def args(self) -> Any: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int, /) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
 class Running:
     """A command that goes on. Its output goes to files, where it can be read at any time."""
 
-    def __init__(self, command: list[str], folder: Path, cwd: Path, environ: Mapping[str, str], **more: Any) -> None:
+    def __init__(self, folder: Path, begin: Callable[[int, int], Process]) -> None:
         number = len(list(folder.iterdir()))
         self._out, self._err = folder / f"{number:03d}.out", folder / f"{number:03d}.err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(
-                command, cwd=cwd, env=dict(environ), **{"stdout": out, "stderr": err, **more}
-            )
+            self.process = begin(out.fileno(), err.fileno())
 
     @property
     def out(self) -> str:
@@ -150,24 +167,33 @@ class Workshop:
         }  # fmt: skip
 
     def start(self, *args: str, env: Mapping[str, str] | None = None, **more: Any) -> Running:
-        command = [sys.executable, "-m", "harness.cli.main", *args]
-        return Running(command, self.logs, self.cwd, self.environ(**(env or {})), **more)
+        """Start a command as its users do."""
+        command = [BENCH, *args]
+
+        def begin(out: int, err: int) -> Process:
+            streams = {"stdout": out, "stderr": err, **more}
+            return subprocess.Popen(command, cwd=self.cwd, env=self.environ(**(env or {})), **streams)
+
+        return Running(self.logs, begin)
 
     def start_on(self, terminal: int, *args: str, piped: str | None, env: Mapping[str, str] | None = None) -> Running:
         """Start with a terminal on stdout and stderr, but for the one that is piped to a file."""
         streams = {name: terminal for name in ("stdout", "stderr") if name != piped}
-        command = [sys.executable, "-m", "harness.cli.main", *args]
-        return Running(command, self.logs, self.cwd, self.environ(**(env or {})), **streams)
+        return self.start(*args, env=env, **streams)
 
-    def bench(self, *args: str, env: Mapping[str, str] | None = None, **more: Any) -> Done:
-        return self.start(*args, env=env, **more).wait()
+    def bench(self, *args: str, env: Mapping[str, str] | None = None) -> Done:
+        """Run a command to its end; how it starts is not what its test is about."""
+
+        def begin(out: int, err: int) -> Process:
+            environ = self.environ(**(env or {}))
+            return nursery.start(["bench", *args], cwd=self.cwd, environ=environ, stdout=out, stderr=err)
+
+        return Running(self.logs, begin).wait()
 
     def python(self, source: str, *args: str, env: Mapping[str, str] | None = None) -> Any:
         """What `source` prints, as JSON, in a process of its own."""
-        done = subprocess.run(
-            [sys.executable, "-c", source, *args], cwd=self.cwd, env=self.environ(**(env or {})),
-            capture_output=True, text=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
+        environ = self.environ(**(env or {}))
+        done = nursery.run(["-c", source, *args], cwd=self.cwd, environ=environ, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -185,16 +211,15 @@ class Workshop:
         self, env_id: str = "sums", *, args: Mapping[str, object] | None = None, **faults: float
     ) -> Generator[Server]:
         """A server that plays `env_id` and counts requests by rollout, in a process of its own."""
-        command = [sys.executable, "-m", "counting_server", env_id, json.dumps(args or {}), json.dumps(faults)]
+        command = ["-m", "counting_server", env_id, json.dumps(args or {}), json.dumps(faults)]
         environ = self.environ(PYTHONPATH=os.pathsep.join([str(self.modules), str(Path(__file__).parent)]))
-        with _server(command, self.cwd, environ) as server:
+        with served(command, self.cwd, environ) as server:
             yield server
 
     @contextmanager
     def bench_serve(self, *args: str) -> Generator[Server]:
         """`bench serve` on a free port."""
-        command = [sys.executable, "-m", "harness.cli.main", "serve", "--port", "0", *args]
-        with _server(command, self.cwd, self.environ()) as server:
+        with served(["bench", "serve", "--port", "0", *args], self.cwd, self.environ()) as server:
             yield server
 
 
@@ -203,7 +228,7 @@ class Server:
     """A reference server in another process."""
 
     url: str
-    process: subprocess.Popen[str]
+    process: Process
 
     def stats(self) -> dict[str, Any]:
         """`requests`, `in_flight`, `peak_in_flight`, and `rollouts`: requests by rollout key."""
@@ -212,18 +237,21 @@ class Server:
 
 
 @contextmanager
-def _server(command: list[str], cwd: Path, environ: Mapping[str, str]) -> Generator[Server]:
-    process = subprocess.Popen(
-        command, cwd=cwd, env=dict(environ), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        assert url.startswith("http"), f"{command} did not start"
-        yield Server(url, process)
-    finally:
-        process.terminate()
-        process.communicate(timeout=PATIENCE)
+def served(command: list[str], cwd: Path, environ: Mapping[str, str]) -> Generator[Server]:
+    """The server that a command of the nursery starts, as long as the `with` block lasts."""
+    read, write = os.pipe()
+    with open(read, encoding="utf-8") as out, tempfile.TemporaryFile() as err:
+        with open(write, "wb"):
+            process = nursery.start(command, cwd=cwd, environ=environ, stdout=write, stderr=err.fileno())
+        try:
+            url = out.readline().strip()
+            if not url.startswith("http"):
+                err.seek(0)
+                raise AssertionError(f"{command} did not start:\n{err.read().decode()}")
+            yield Server(url, process)
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
 
 
 def until(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:

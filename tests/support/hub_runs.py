@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import nursery
 from hub_server import HubServer
 
 from harness.types import Messages
@@ -42,8 +41,7 @@ print(json.dumps(loaded))
 
 def load_back(server: HubServer, home: Path, repo: str, *configs: str) -> list[dict[str, Any]]:
     """`columns` and `rows` of `load_dataset(repo, config)` for every config ("": the default), in another process."""
-    run = [sys.executable, "-c", _LOAD, repo, *configs]
-    done = subprocess.run(run, env=hub_env(server, home), capture_output=True, text=True, timeout=120, check=False)
+    done = nursery.run(["-c", _LOAD, repo, *configs], environ=hub_env(server, home))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

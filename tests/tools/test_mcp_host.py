@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -94,14 +95,27 @@ def test_by_default_there_is_a_turn_for_every_core_and_one_to_spare_on_a_single_
 
 
 def test_the_time_to_start_begins_with_ones_turn() -> None:
-    async def main(host: MCPHost) -> None:
+    opened = 0
+
+    async def opening() -> None:
+        nonlocal opened
+        opened += 1
+        await asyncio.sleep(0.2)
+
+    async def main(host: MCPHost) -> tuple[float, list[bool]]:
+        started = time.monotonic()
         sessions = [host.open() for _ in range(8)]
         for session in sessions:
             await session.ready()
+        took, broken = time.monotonic() - started, [session.is_broken for session in sessions]
         await end(*sessions)
+        return took, broken
 
-    with host_of(Limits(1.2, starts_at_once=1), lambda: asyncio.sleep(0.2)) as host:
-        asyncio.run(main(host))
+    limits = Limits(1.2, starts_at_once=1)
+    with host_of(limits, opening) as host:
+        took, broken = asyncio.run(main(host))
+    assert (opened, broken) == (8, [False] * 8)
+    assert took > limits.startup_seconds, "the last of them waited longer than one may take to start"
 
 
 def test_waiting_for_a_turn_is_not_the_rollouts_time() -> None:
@@ -158,12 +172,17 @@ def test_a_session_that_is_left_while_it_waits_takes_no_turn() -> None:
 
 
 def test_a_start_that_failed_breaks_its_session() -> None:
+    may_fail = threading.Event()
+
     async def opening() -> None:
+        while not may_fail.is_set():  # noqa: ASYNC110  # another thread tells
+            await asyncio.sleep(0.01)
         raise OSError("no database")
 
     async def main(host: MCPHost) -> bool:
         session = host.open()
         assert not session.is_broken
+        may_fail.set()
         with pytest.raises(ToolServerError, match="MCP server 'slow' failed while it was opened"):
             await session.ready()
         return session.is_broken

@@ -7,7 +7,7 @@ network, `grading` says what a reply's final answer is.
 from __future__ import annotations
 
 from gsm8k.grading import final_answer, number
-from gsm8k.source import HUB_ID, check_source, read_rows
+from gsm8k.source import SOURCE, read_rows
 from harness import Example, Messages, Parser, Prompt, Rubric, SingleTurnEnv
 
 SYSTEM_PROMPT = (
@@ -35,7 +35,7 @@ def has_answer(completion: Prompt, parser: Parser) -> float:
 
 
 def load_environment(
-    dataset: str = HUB_ID, split: str = "test", subset: str | None = None, system_prompt: str = SYSTEM_PROMPT
+    dataset: str = "openai/gsm8k", split: str = "test", subset: str | None = None, system_prompt: str = SYSTEM_PROMPT
 ) -> Gsm8kEnv:
     """The environment over one source of questions; nothing is read before the first question is needed.
 
@@ -48,7 +48,7 @@ def load_environment(
     Raises:
         ConfigError: the arguments contradict each other, or name a file that does not exist.
     """
-    check_source(dataset, split, subset)
+    SOURCE.check(dataset, split, subset)
     return Gsm8kEnv(
         eval_dataset=lambda: read_rows(dataset, split, subset),
         system_prompt=system_prompt,

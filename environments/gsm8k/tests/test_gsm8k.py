@@ -7,12 +7,11 @@ import json
 import operator
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
+import nursery
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -167,14 +166,14 @@ def test_a_file_has_no_split(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_without_the_hub_loading_fails_and_names_both_alternatives(tmp_path: Path) -> None:
     """In a process of its own: the Hub's client reads its settings when it is imported."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import gsm8k; gsm8k.load_environment().row_count"],
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
+    done = nursery.run(
+        ["-c", "import gsm8k; gsm8k.load_environment().row_count"],
+        environ={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
     )
-    assert "EnvironmentLoadError: dataset 'openai/gsm8k' (split 'test') cannot be loaded from the Hub" in done.stderr
+    words = (
+        "dataset 'openai/gsm8k', subset 'main' (split 'test') cannot be loaded from the Hub; without the Hub use -a "
+    )
+    assert f"EnvironmentLoadError: {words}" in done.stderr
     assert '{"dataset": "PATH.jsonl"}' in done.stderr
     assert '{"split": "sample"}' in done.stderr
 

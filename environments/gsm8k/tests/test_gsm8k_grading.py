@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from fractions import Fraction
 
 import pytest
@@ -194,5 +195,6 @@ def test_no_reply_breaks_the_grader(reply: str) -> None:
     "part", [r"\boxed{", r"\boxed{1}", "#### ", "#### 1 ", "<think>", "</think>", "1", "{", r"\boxed{1 "]
 )
 def test_a_long_reply_takes_no_long_time(part: str) -> None:
-    # quadratic time would be minutes here, and the suite's patience is the bound
+    started = time.process_time()
     assert isinstance(final_answer(part * 100_000), Fraction | None)
+    assert time.process_time() - started < 5  # quadratic time would be minutes

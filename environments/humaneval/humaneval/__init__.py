@@ -15,7 +15,7 @@ from harness.records import Example
 from harness.sandbox import find_sandbox
 from humaneval.extraction import program_of
 from humaneval.grading import Grader
-from humaneval.source import HUB_ID, check_source, read_rows
+from humaneval.source import SOURCE, read_rows
 
 Form: TypeAlias = Literal["chat", "completion"]
 
@@ -70,7 +70,7 @@ def _text(completion: Prompt, parser: Parser) -> str:
 
 
 def load_environment(
-    dataset: str = HUB_ID,
+    dataset: str = "openai/openai_humaneval",
     split: str = "test",
     form: Form = "chat",
     sandbox: str = "auto",
@@ -89,7 +89,7 @@ def load_environment(
         ConfigError: the arguments contradict each other, or name a file that does not exist.
         SandboxMissing: there is no sandbox to run programs in.
     """
-    check_source(dataset, split)
+    SOURCE.check(dataset, split)
     if form not in FORMS:
         raise ConfigError(f"form must be one of {', '.join(FORMS)}, not {form!r}")
     seconds = cast(object, timeout_seconds)

@@ -7,11 +7,13 @@ import gzip
 import json
 import secrets
 import textwrap
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example as case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sandboxes import sandbox
@@ -26,7 +28,7 @@ from humaneval.extraction import Program, program_of
 from humaneval.grading import Grader, Verdict, read_verdict
 from humaneval.inside.values import Unreadable, decode, encode
 from humaneval.sample import PROBLEMS
-from humaneval.source import HUB_ID, check_source, read_rows
+from humaneval.source import SOURCE, read_rows
 
 WAYS = ("bubblewrap", "unsafe-local")
 SAMPLE = {problem["entry_point"]: problem for problem in PROBLEMS}
@@ -126,15 +128,18 @@ def test_a_completion_that_adds_nothing_is_no_program(completion: str) -> None:
 
 @pytest.mark.parametrize("part", ["```", "```python\n", "~~~\n", "<think>", "def is_leap(", "\n    ```", "`"])
 def test_a_long_reply_takes_no_long_time(part: str) -> None:
-    program_of(part * 20_000, info())
+    started = time.process_time()
+    program = program_of(part * 20_000, info())
+    assert time.process_time() - started < 5  # quadratic time would be minutes
+    assert program == (Program("", part * 20_000) if part == "def is_leap(" else None)
 
 
 # Where problems come from
 
 
 def test_the_sample_is_whole_and_its_own() -> None:
-    assert len(read_rows(HUB_ID, "sample")) == 8
-    assert [row["task_id"] for row in read_rows(HUB_ID, "sample")] == [f"sample/{n}" for n in range(8)]
+    assert len(read_rows(SOURCE.hub_id, "sample")) == 8
+    assert [row["task_id"] for row in read_rows(SOURCE.hub_id, "sample")] == [f"sample/{n}" for n in range(8)]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
@@ -142,7 +147,7 @@ def test_a_file_is_read_in_its_own_order(tmp_path: Path, suffix: str) -> None:
     text = "".join(json.dumps({**problem, "more": 1}) + "\n\n" for problem in reversed(PROBLEMS)).encode()
     path = tmp_path / f"problems{suffix}"
     path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
-    check_source(str(path), "test")
+    SOURCE.check(str(path), "test")
     assert read_rows(str(path), "test") == [*reversed(PROBLEMS)]
 
 
@@ -324,6 +329,22 @@ def test_nothing_of_a_class_of_its_own_comes_over() -> None:
     assert decode(encode(range(1, 9, 2))) == range(1, 9, 2)
 
 
+PLAIN = {
+    type(None), bool, int, float, complex, str, bytes, bytearray, range, dict, list, tuple, set, frozenset,
+    type(iter([])), Unreadable,
+}  # fmt: skip
+
+
+def parts(value: Any) -> Iterator[object]:
+    """A value and everything that it holds."""
+    yield value
+    if isinstance(value, dict):
+        value = [*value.items()]
+    if isinstance(value, list | tuple | set | frozenset | type(iter([]))):
+        for one in value:
+            yield from parts(one)
+
+
 @settings(deadline=None)
 @given(
     st.recursive(
@@ -337,11 +358,30 @@ def test_nothing_of_a_class_of_its_own_comes_over() -> None:
         max_leaves=15,
     )
 )
+@case(["list", [["int", "f"], ["iterator", [None]], ["range", 1, 2], ["unreadable", 1], ["tuple", [["set", []]]]]])
+@case(["dict", [["tuple", ["key", ["float", "inf"]]], ["list", [["complex", "1", "nan"], ["bytes", "00"]]]]])
 def test_no_answer_breaks_the_reading(data: object) -> None:
+    """It is refused with one of the errors that the examiner expects, or read as plain data, never as anything else."""
     try:
-        decode(data)
+        value = decode(data)
     except (ValueError, TypeError, OverflowError, RecursionError):
+        assert data is None or type(data) not in (bool, str)
         return
+    assert {type(one) for one in parts(value)} <= PLAIN
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (1, ValueError), (["int"], TypeError), (["int", "g"], ValueError), (["int", "1", "2"], TypeError),
+        (["float", "1", 2], TypeError), (["range", "1"], TypeError), (["list"], ValueError), (["list", 5], TypeError),
+        (["dict", [["int", "1"]]], TypeError), (["set", [["list", []]]], TypeError), (["import", ["os"]], ValueError),
+        ([["int"], "1"], ValueError), ({"int": "1"}, ValueError), (["float", "0x1p9999"], OverflowError),
+    ],
+)  # fmt: skip
+def test_what_is_no_value_is_refused(data: object, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        decode(data)
 
 
 # Cheating

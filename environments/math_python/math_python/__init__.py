@@ -14,7 +14,7 @@ from harness.errors import ConfigError
 from harness.sandbox import Sandbox, find_sandbox
 from math_python.grading import OneBox
 from math_python.interpreter import Interpreter, packages
-from math_python.source import HUB_ID, check_source, read_rows
+from math_python.source import SOURCE, read_rows
 
 SYSTEM_PROMPT = (
     "Solve the problem. You may run Python with the tool `python`; its variables stay from call to call. When you know "
@@ -82,7 +82,7 @@ async def has_answer(completion: Prompt, parser: Parser) -> float:
 
 
 def load_environment(
-    dataset: str = HUB_ID,
+    dataset: str = "HuggingFaceH4/MATH-500",
     split: str = "test",
     sandbox: str = "auto",
     max_turns: int = 8,
@@ -103,7 +103,7 @@ def load_environment(
         ConfigError: an argument is wrong, they contradict each other, or name a file that does not exist.
         SandboxMissing: there is no sandbox; says what to install.
     """
-    check_source(dataset, split)
+    SOURCE.check(dataset, split)
     if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 2:  # pyright: ignore[reportUnnecessaryIsInstance]  # it may come from JSON
         raise ConfigError(f"max_turns must be a whole number of at least 2, not {max_turns!r}")
     if isinstance(tool_seconds, bool) or not isinstance(tool_seconds, int | float) or not 0 < tool_seconds <= 3600:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -7,23 +7,16 @@ One source is never taken for another: if the one that was asked for cannot be r
 from __future__ import annotations
 
 import difflib
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from harness import JsonDict
+from harness import JsonDict, SourceRow
+from harness.envs.sources import FILE_SUFFIXES, SAMPLE, ask_for_file, is_file, read_file, read_hub
 from harness.errors import ConfigError, EnvironmentLoadError
 from multiple_choice.choices import Question
 from multiple_choice.extraction import LETTERS
 from multiple_choice.sample import questions
-
-SAMPLE = "sample"
-FILE_SUFFIXES = (".jsonl", ".parquet")
-
-Rows = Iterable["tuple[str, Mapping[str, object]]"]
-"""Where a row stands, for messages, and the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +31,12 @@ class Layout:
     the column that holds the text of the right one."""
     keep: tuple[str, ...] = ()
     """Further columns for `info`."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Those that a row must have."""
+        choices = [self.choices] if isinstance(self.choices, str) else self.choices
+        return list(dict.fromkeys((self.question, *choices, self.answer)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +95,19 @@ def find_source(benchmark: str, subset: str | None, split: str | None, columns: 
         if columns is not None or (known.fixed and subset is not None):
             raise ConfigError(f"benchmark={benchmark!r} has its own {'subset' if columns is None else 'columns'}")
         return Source(known.dataset, subset or known.subset, split or known.split, known.layout)
-    local = Path(benchmark).expanduser()
-    if benchmark == SAMPLE or local.suffix in FILE_SUFFIXES:
+    if benchmark == SAMPLE or benchmark.endswith(FILE_SUFFIXES):
         if subset is not None or split is not None:
             raise ConfigError(f"benchmark={benchmark!r} has no `subset` and no `split`; leave them out")
         if benchmark == SAMPLE and columns is not None:
             raise ConfigError(f"benchmark={SAMPLE!r} has its own columns; leave out `columns`")
     if benchmark != SAMPLE:
-        _check_name(benchmark, local)
+        _check_name(benchmark)
     return Source(benchmark, subset, split or "test", layout)
 
 
-def _check_name(benchmark: str, local: Path) -> None:
+def _check_name(benchmark: str) -> None:
     """Refuse what is neither a file that exists nor a Hub id."""
-    if local.suffix in FILE_SUFFIXES:
-        if not local.is_file():
-            raise ConfigError(f"benchmark={benchmark!r}: there is no such file (looked in {Path.cwd()})")
-    elif benchmark.startswith((".", "/", "~")) or local.is_file():
-        raise ConfigError(f"benchmark={benchmark!r}: a file must end in {' or '.join(FILE_SUFFIXES)}")
-    elif "/" not in benchmark:
+    if not is_file(benchmark, "benchmark") and "/" not in benchmark:
         near = difflib.get_close_matches(benchmark.lower(), [*BENCHMARKS, SAMPLE], 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(BENCHMARKS)} and {SAMPLE}"
         raise ConfigError(f"benchmark={benchmark!r} is unknown; {hint} (or a Hub id `owner/name`, or a file)")
@@ -128,14 +121,12 @@ def read_questions(source: Source) -> list[Question]:
     """
     if source.name == SAMPLE:
         return list(questions())
-    path = Path(source.name).expanduser()
-    if path.suffix == ".jsonl":
-        rows: Rows = _jsonl(path)
-    elif path.suffix == ".parquet":
-        rows = _parquet(path)
+    if source.name.endswith(FILE_SUFFIXES):
+        rows = read_file(source.name, source.layout.columns)
     else:
-        rows = _hub(source)
-    read = [_Row(where, row, source.layout).question() for where, row in rows]
+        ask = f"""-a '{{"benchmark": "{SAMPLE}"}}' for the questions in this package"""
+        rows = read_hub(source.name, source.split, source.subset, instead=f"{ask_for_file('benchmark')}, or {ask}")
+    read = [_Row(row, source.layout).question() for row in rows]
     if not read:
         raise EnvironmentLoadError(f"{source.name} holds no rows")
     return read
@@ -160,8 +151,8 @@ def _layout(columns: JsonDict | None) -> Layout:
 class _Row:
     """One row, read by its layout."""
 
-    def __init__(self, where: str, row: Mapping[str, object], layout: Layout) -> None:
-        self._where, self._row, self._layout = where, row, layout
+    def __init__(self, row: SourceRow, layout: Layout) -> None:
+        self._row, self._layout = row, layout
 
     def question(self) -> Question:
         """The question.
@@ -176,17 +167,18 @@ class _Row:
         else:
             labels, choices = None, [self._text(column) for column in layout.choices]
         if not 2 <= len(choices) <= len(LETTERS):
-            raise self._wrong(f"there must be 2 to {len(LETTERS)} choices, not {len(choices)}")
+            raise self._row.fault(f"there must be 2 to {len(LETTERS)} choices, not {len(choices)}")
         if not isinstance(layout.choices, str) and layout.answer in layout.choices:
             answer = layout.choices.index(layout.answer)
         else:
             answer = self._answer(labels, choices)
-        info = {column: self._row[column] for column in layout.keep if self._row.get(column) is not None}
+        cells = self._row.cells
+        info = {column: cells[column] for column in layout.keep if cells.get(column) is not None}
         return Question(text, tuple(choices), answer, info)
 
     def _choices(self, column: str) -> tuple[list[str] | None, list[str]]:
         """Labels, where there are any, and texts of a column that holds all choices."""
-        value, labels = self._cell(column), cast("object", None)
+        value, labels = self._row.cell(column), cast("object", None)
         if isinstance(value, Mapping):
             cells = cast("Mapping[str, object]", value)
             value, labels = cells.get("text"), cells.get("label")
@@ -198,15 +190,15 @@ class _Row:
                 labels = [table.get("label") for table in tables]
         texts = _strings(cast("object", value))
         if texts is None or not all(text.strip() for text in texts):
-            raise self._wrong(f"column {column!r} must be a list of texts, not {_shorten(self._cell(column))}")
+            raise self._row.wrong(column, "be a list of texts")
         names = _strings(labels)
         if names is not None and (len(names) != len(texts) or len(set(names)) < len(names)):
-            raise self._wrong(f"column {column!r} must have a label of its own for each choice, not {names}")
+            raise self._row.fault(f"column {column!r} must have a label of its own for each choice, not {names}")
         return names, [text.strip() for text in texts]
 
     def _answer(self, labels: list[str] | None, choices: list[str]) -> int:
         """Index of the right choice."""
-        column, value = self._layout.answer, self._cell(self._layout.answer)
+        column, value = self._layout.answer, self._row.cell(self._layout.answer)
         found: set[int] = set()
         if labels is not None:
             found = {index for index, label in enumerate(labels) if label == str(value)}
@@ -219,24 +211,11 @@ class _Row:
                 found.add(letter)
         if len(found) != 1:
             among = ", ".join(labels) if labels else f"0 to {len(choices) - 1}, {LETTERS[: len(choices)]}, or a choice"
-            raise self._wrong(f"column {column!r} must name one choice ({among}), not {_shorten(value)}")
+            raise self._row.wrong(column, f"name one choice ({among})")
         return found.pop()
 
     def _text(self, column: str) -> str:
-        value = self._cell(column)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return str(value)
-        if not isinstance(value, str) or not value.strip():
-            raise self._wrong(f"column {column!r} must be a text, not {_shorten(value)}")
-        return value.strip()
-
-    def _cell(self, column: str) -> object:
-        if column not in self._row:
-            raise self._wrong(f"there is no column {column!r}; it has {', '.join(self._row) or 'none'}")
-        return self._row[column]
-
-    def _wrong(self, what: str) -> EnvironmentLoadError:
-        return EnvironmentLoadError(f"{self._where}: {what}")
+        return self._row.text(column, numbers=True).strip()
 
 
 def _strings(value: object) -> list[str] | None:
@@ -247,61 +226,3 @@ def _strings(value: object) -> list[str] | None:
     if not all(isinstance(item, str | int | float) for item in items):
         return None
     return [str(item) for item in items]
-
-
-def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
-
-
-def _jsonl(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
-    try:
-        # split at "\n" alone: a question may hold U+2028, which str.splitlines would take for the end of a line
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EnvironmentLoadError(f"{path} cannot be read as UTF-8 text: {error}") from error
-    for n, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row: object = json.loads(line)
-        except ValueError as error:
-            raise EnvironmentLoadError(f"{path}, row {n}: not JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise EnvironmentLoadError(f"{path}, row {n}: must be an object with a question, choices and an answer")
-        yield f"{path}, row {n}", cast("dict[str, object]", row)
-
-
-def _parquet(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
-    import pyarrow.parquet  # late: loading this environment must not cost it  # pyright: ignore[reportMissingTypeStubs]
-
-    arrow, parquet = cast(Any, pyarrow), cast(Any, pyarrow.parquet)
-    try:
-        with parquet.ParquetFile(path) as file:
-            rows: list[dict[str, object]] = file.read().to_pylist()
-    except (OSError, arrow.ArrowException) as error:
-        raise EnvironmentLoadError(f"{path} cannot be read as parquet: {error}") from error
-    return ((f"{path}, row {n}", row) for n, row in enumerate(rows, 1))
-
-
-def _hub(source: Source) -> Iterator[tuple[str, Mapping[str, object]]]:
-    import datasets  # late: it takes a second  # pyright: ignore[reportMissingTypeStubs]
-
-    where = f"{source.name}{f' ({source.subset})' if source.subset else ''} [{source.split}]"
-    try:
-        rows: Iterable[Mapping[str, object]] = cast(Any, datasets).load_dataset(
-            source.name, source.subset, split=source.split
-        )
-    except Exception as error:  # a foreign edge: datasets lets through what its transports raise, and those change
-        gated = (
-            f" It is gated: accept its conditions at https://huggingface.co/datasets/{source.name}, then log in with "
-            "`hf auth login` or set HF_TOKEN."
-            if "gated" in f"{type(error).__name__} {error}".lower()
-            else ""
-        )
-        raise EnvironmentLoadError(
-            f"{where} cannot be loaded from the Hub.{gated} Without the Hub use -a "
-            '\'{"benchmark": "PATH.jsonl"}\' (or .parquet), or -a \'{"benchmark": "sample"}\' for the questions in '
-            f"this package. Cause: {error}"
-        ) from error
-    return ((f"{where}, row {n}", row) for n, row in enumerate(rows, 1))

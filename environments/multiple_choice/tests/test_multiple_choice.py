@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import nursery
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -310,8 +309,7 @@ def put(server: HubServer, name: str, card: str, files: Mapping[str, Entry]) -> 
 
 def from_hub(server: HubServer, home: Path, **arguments: Any) -> list[list[Any]]:
     """Prompt, answer and info of every row, read by another process that knows no other Hub."""
-    run = [sys.executable, "-c", PRINT_ROWS, json.dumps(arguments)]
-    done = subprocess.run(run, env=hub_env(server, home, None), capture_output=True, text=True, timeout=120)
+    done = nursery.run(["-c", PRINT_ROWS, json.dumps(arguments)], environ=hub_env(server, home, None))
     if done.returncode:
         raise RuntimeError(done.stderr)
     return json.loads(done.stdout)
@@ -430,11 +428,15 @@ def test_a_gated_dataset_says_what_to_do_and_a_missing_one_what_else_there_is(tm
         server.hub.account("hf_reader", "reader")
         with pytest.raises(RuntimeError) as missing:
             from_hub(server, tmp_path, benchmark="mmlu")
-    assert "EnvironmentLoadError: Idavidrein/gpqa (gpqa_diamond) [train] cannot be loaded from the Hub." in str(
-        gated.value
-    )
+    assert (
+        "EnvironmentLoadError: dataset 'Idavidrein/gpqa', subset 'gpqa_diamond' (split 'train') cannot be loaded from "
+        "the Hub; it is gated: "
+    ) in str(gated.value)
     assert "accept its conditions at https://huggingface.co/datasets/Idavidrein/gpqa" in str(gated.value)
-    assert "EnvironmentLoadError: cais/mmlu (all) [test] cannot be loaded from the Hub. Without" in str(missing.value)
+    assert (
+        "EnvironmentLoadError: dataset 'cais/mmlu', subset 'all' (split 'test') cannot be loaded from the Hub; "
+        "without the Hub use "
+    ) in str(missing.value)
     assert '{"benchmark": "sample"}' in str(missing.value)
     assert "gated:" not in str(missing.value)
 

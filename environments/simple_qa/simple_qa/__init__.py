@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from harness import Example, JudgeRubric, Messages, Parser, Prompt, Score, SingleTurnEnv, State
 from harness.rubrics.judge import DEFAULT_JUDGE, Judge, quoted_response
 from simple_qa.matching import is_declined, is_same, without_thinking
-from simple_qa.source import HUB_ID, check_judge, check_source, read_rows
+from simple_qa.source import SOURCE, check_judge, read_rows
 
 SYSTEM_PROMPT = (
     "Answer the question with the fact that it asks for, in as few words as possible. If you do not know, say that "
@@ -101,7 +101,7 @@ async def not_attempted(judge: Judge, prompt: Prompt, completion: Prompt, answer
 
 
 def load_environment(
-    dataset: str = HUB_ID,
+    dataset: str = "basicv8vc/SimpleQA",
     split: str = "test",
     system_prompt: str = SYSTEM_PROMPT,
     judge_model: str = DEFAULT_JUDGE,
@@ -121,7 +121,7 @@ def load_environment(
     Raises:
         ConfigError: the arguments contradict each other, or name a file that does not exist.
     """
-    check_source(dataset, split)
+    SOURCE.check(dataset, split)
     check_judge(judge_model, judge_base_url, judge_api_key_var)
     return SimpleQaEnv(
         eval_dataset=lambda: read_rows(dataset, split),
