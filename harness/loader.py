@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 from harness.compat import imports
 from harness.compat.generation import Generation
+from harness.config.agent_evals import is_built_in
 from harness.config.packages import AGENT_EVAL, FOUND_AGENT_EVAL, FoundEnvironment, find_environment
 from harness.config.paths import environment_path, local_modules, main_file, path_name
 from harness.envs.environment import Environment
@@ -256,6 +257,8 @@ def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
 
 
 def _how_to_find(env_id: str, name: str) -> str:
+    if is_built_in(env_id):
+        return f"no environment {env_id!r}: the one that is built in is called {AGENT_EVAL!r}"
     known = {entry.name for entry in entry_points(group=GROUP)}
     near = difflib.get_close_matches(env_id, sorted(known), 1, 0.6)
     near = near or difflib.get_close_matches(name, sorted(packages_distributions()), 1, 0.75)

@@ -126,6 +126,8 @@ def test_an_unknown_environment_says_how_to_install_it_and_what_is_like_it(
     assert "no module 'kit_summs' is installed; did you mean 'kit-sums', which is installed?" in str(caught.value)
     assert "pip install kit-summs" in str(caught.value)
     assert caught.value.exit_code == 2
+    with pytest.raises(EnvironmentNotFound, match=r"'agent_eval': the one that is built in is called 'agent-eval'$"):
+        load_environment("agent_eval")  # and no word of pip: a package of that name is a stranger's
     write(tmp_path / "environments" / "kit_summs" / "pyproject.toml", "")
     with pytest.raises(EnvironmentNotFound, match=r"pip install \./environments/kit_summs"):
         load_environment("kit-summs")

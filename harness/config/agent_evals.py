@@ -23,6 +23,42 @@ _ARGS = BY_PATH["env", "env_args"]
 _LONGEST = 80
 """Characters of a name: it becomes part of a folder's."""
 
+BUILT_IN = (
+    f"{AGENT_EVAL} is built in, an agent over the rows of a file: `bench eval -m MODULE:AGENT -d FILE --eval-fn "
+    "MODULE:FUNCTION --model MODEL` evaluates one, and with --dry-run shows and checks it"
+)
+"""What is said of it where environments are packages."""
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a name without a version, however it is spelled, is the built-in environment's: a package of that name is
+    somebody else's, and must never pass for it."""
+    return re.sub(r"[-_.]+", "-", name.strip().lower()) == AGENT_EVAL
+
+
+def names_rows(env_args: Mapping[str, object]) -> bool:
+    """Whether the arguments of an agent evaluation say where its rows are. Those of the Python API do not: there, the
+    rows are in the program."""
+    return "dataset" in env_args
+
+
+def require_rows(env_args: Mapping[str, object], where: str) -> None:
+    """Refuse an agent evaluation without a dataset.
+
+    Args:
+        env_args: Its arguments.
+        where: What names it, a flag or a file with key path.
+
+    Raises:
+        ConfigError: there is none; says how to name one, and what to do about a run of the Python API.
+    """
+    if not names_rows(env_args):
+        raise ConfigError(
+            f"{where}: {AGENT_EVAL} without a dataset: name a file of rows, with -a dataset=FILE or as `dataset` of an "
+            "[[eval]]. Settings of a run that a Python program made cannot repeat it, since its rows are in that "
+            "program: run the program again, with resume=True to go on"
+        )
+
 
 def read_agent_eval(table: Mapping[str, object], place: Place) -> Layer:
     """The settings that the keys of an agent evaluation stand for; none if the table has no such key.

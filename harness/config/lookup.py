@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.config.agent_evals import BUILT_IN, is_built_in
 from harness.config.packages import (
     FoundEnvironment,
     find_environment,
@@ -27,8 +28,11 @@ def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
         cwd: Where relative paths begin, and `./environments` is looked for.
 
     Raises:
-        EnvironmentNotFound: nothing of that name can be imported; says what to install.
+        EnvironmentNotFound: nothing of that name can be imported; says what to install. Or it is no package's, since
+            it is built in.
     """
+    if is_built_in(env_id):
+        raise EnvironmentNotFound(f"{where}: {BUILT_IN}")
     try:
         found = find_environment(env_id, cwd)
     except EnvironmentNotFound as error:

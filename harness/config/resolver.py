@@ -10,7 +10,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from harness.config.agent_evals import name_of
+from harness.config.agent_evals import name_of, require_rows
 from harness.config.endpoints import Registry, load_registry
 from harness.config.flags import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
 from harness.config.layers import Entry, KeyPath, Layer, LayerName, Origin, below, dotted, merge, value_at
@@ -33,6 +33,7 @@ __all__ = ["Origin", "Resolution", "ResolvedRun", "missing_keys", "resolve"]
 
 _RANK: tuple[LayerName, ...] = ("builtin", "package", "registry", "cli", "defaults", "eval", "set")
 NAME = BY_PATH["env", "name"]
+ENV_ARGS = BY_PATH["env", "env_args"]
 OUTPUT_DIR = BY_PATH["save", "output_dir"]
 _DERIVED_BOUNDS = (("model", "max_concurrent_generation"), ("model", "max_concurrent_scoring"))
 _NOT_A_DEFAULT = "an environment's defaults cannot name an environment or a run"
@@ -142,8 +143,7 @@ class _Job:
         names: list[str] = []
         for entry in suite.entries:
             merged = merge(suite.defaults, entry.layer)
-            found = {str(merged[path].value) for path in (ENV_ID.path, NAME.path) if path in merged}
-            names += sorted(found)
+            names += sorted(filter(None, _called(merged)))
             for override in self._overrides_for(merged):
                 if any(_overlap(path, swept) for path in override.layer for swept in entry.swept):
                     raise ConfigError(f"--set {override.text}: {entry.place.of('sweep')} sweeps this setting")
@@ -154,8 +154,7 @@ class _Job:
                 )
 
     def _overrides_for(self, merged: Layer) -> list[Override]:
-        env_id = str(merged[ENV_ID.path].value) if ENV_ID.path in merged else ""
-        name = str(merged[NAME.path].value) if NAME.path in merged else env_id
+        env_id, name = _called(merged)
         return [override for override in self.overrides if override.applies_to(env_id, name)]
 
     def _draft(self, entry: SuiteEntry, suite: Suite, cli: Layer, registry: Registry) -> _Draft:
@@ -172,6 +171,8 @@ class _Job:
         layers = Layers(builtins(), package, cli, suite.defaults, entry.layer, override)
         served = serve(layers, registry)
         run = _run(_derive(served.merged, entry, found), served, found, registry)
+        if is_agent:
+            require_rows(run.settings.env.env_args, where)
         name = run.settings.env.name
         notices += [
             *([found.notice] if found.notice else []),
@@ -214,6 +215,16 @@ class _Draft:
     place: str
 
 
+def _called(merged: Layer) -> tuple[str, str]:
+    """The environment of a run, and the name by which tables show it: what a `--set` may be addressed to."""
+    env_id = str(merged[ENV_ID.path].value) if ENV_ID.path in merged else ""
+    if NAME.path in merged:
+        return env_id, str(merged[NAME.path].value)
+    if env_id == AGENT_EVAL and below(merged, ENV_ARGS.path):
+        return env_id, name_of(cast("dict[str, object]", value_at(merged, ENV_ARGS.path)))
+    return env_id, env_id
+
+
 def _overlap(one: KeyPath, other: KeyPath) -> bool:
     return one[: len(other)] == other[: len(one)]
 
@@ -233,7 +244,7 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
     if name is None:
         called = path_name(found.path) if found.path else env_id.value
         if found is FOUND_AGENT_EVAL:
-            called = name_of(cast("dict[str, object]", value_at(merged, ("env", "env_args"))))
+            called = name_of(cast("dict[str, object]", value_at(merged, ENV_ARGS.path)))
         name = Entry(NAME.path, called, Origin("builtin", "env.env_id"))
     if entry.label:
         name = Entry(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))

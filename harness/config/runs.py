@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from harness.config.agent_evals import name_of
+from harness.config.agent_evals import name_of, names_rows
 from harness.config.checks import NONE_WORD
 from harness.config.endpoints import Endpoint, Registry
 from harness.config.layers import Origin, dotted
@@ -19,6 +19,13 @@ from harness.config.schema import GROUPS, SETTINGS, RunSettings, Setting
 from harness.config.serving import is_reference
 from harness.config.wording import MASK, is_secret_header
 from harness.types import JsonDict
+
+_REPEATS = "# One run, resolved: `bench run` on this file repeats it."
+
+_OF_A_PROGRAM = (
+    "# One run of a Python program, resolved. Its rows are in that program, which alone can repeat it\n"
+    "# or go on with it (resume=True); `bench run` cannot."
+)
 
 _OF_ENDPOINT = ("api_base_url", "api_key_var", "extra_headers", "rpm", "tpm")
 """Settings that a run's file leaves to its `[[endpoint]]` tables: replicas differ in them."""
@@ -74,7 +81,8 @@ class ResolvedRun:
         return {"value": value, "origin": origin.layer, "source": origin.source}
 
     def to_toml(self, judges: Mapping[str, Sequence[Endpoint]] | None = None) -> str:
-        """The run as a suite file: `bench run` on it repeats the run with the same settings.
+        """The run as a suite file: `bench run` on it repeats the run with the same settings. A comment says so, or that
+        it cannot: the rows of an agent evaluation in Python are in the program that made it.
 
         Headers that may be credentials are left out, with a comment that says so.
 
@@ -84,7 +92,8 @@ class ResolvedRun:
         import tomli_w
 
         document: dict[str, object] = {}
-        comments = ["# One run, resolved: `bench run` on this file repeats it."]
+        is_whole = self.found is not FOUND_AGENT_EVAL or names_rows(self.settings.env.env_args)
+        comments = [_REPEATS if is_whole else _OF_A_PROGRAM]
         dropped = [name for name in self.settings.model.extra_headers if is_secret_header(name)]
         comments += [f"# header {name}: not recorded; give it again with --header" for name in dropped]
         aliases = {**(judges or {}), **({self.alias: self.endpoints} if self.alias is not None else {})}

@@ -97,11 +97,11 @@ def _group(name: str, value: object, place: Place, rules: Rules) -> list[tuple[s
         raise ConfigError(f"{place.of(name)}: must be a table of {name} settings")
     found: list[tuple[str, Setting, object]] = []
     for key, item in cast("dict[str, object]", value).items():
+        if rules.barred and key in rules.barred:
+            raise ConfigError(f"{place.of(name, key)}: {rules.barred[key]}")
         setting = BY_PATH.get((name, key))
         if setting is None:
             raise ConfigError(f"{place.of(name, key)}: unknown key; {_right_key(name, key)}")
-        if rules.barred and key in rules.barred:
-            raise ConfigError(f"{place.of(name, key)}: {rules.barred[key]}")
         found.append((key, setting, item))
     return found
 
@@ -121,7 +121,7 @@ def _unknown(name: str, value: object, rules: Rules) -> str:
     kind = "table" if isinstance(value, dict | list) and rules.grouped else "key"
     if kind == "table":
         flat = [key for key in flat if BY_FLAT_NAME[key].is_table]
-    valid = [key for key in (*tables, *flat) if key not in (rules.barred or {})]
+    valid = [key for key in (*tables, *flat) if key in rules.also or key not in (rules.barred or {})]
     return f"unknown {kind}; {suggestion(name, valid)}"
 
 

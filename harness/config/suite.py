@@ -22,10 +22,13 @@ from harness.errors import ConfigError
 
 ENV_ID = BY_PATH["env", "env_id"]
 
+_MISPLACED: dict[str, str] = {
+    key: "for an agent it stands in the [[eval]] itself, for an environment in its table env_args" for key in AGENT_KEYS
+}
 _TOP = ("eval", "ablation", "endpoint", "endpoints_path")
-_DEFAULTS = Rules("defaults", also=_TOP)
-_EVAL = Rules("eval", also=AGENT_KEYS, barred={"sweep": "a sweep belongs in [[ablation]]"})
-_ABLATION = Rules("eval", also=("sweep", *AGENT_KEYS))
+_DEFAULTS = Rules("defaults", also=_TOP, barred=_MISPLACED)
+_EVAL = Rules("eval", also=AGENT_KEYS, barred={"sweep": "a sweep belongs in [[ablation]]", **_MISPLACED})
+_ABLATION = Rules("eval", also=("sweep", *AGENT_KEYS), barred=_MISPLACED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,4 +149,9 @@ def _ablations(document: Mapping[str, object], place: Place) -> Iterator[Entry]:
 
 def _section(table: Mapping[str, object], place: Place, rules: Rules) -> Layer:
     settings = read_section(table, place, rules)
-    return merge(read_agent_eval(table, place), settings)
+    agent = read_agent_eval(table, place)
+    for path in agent:
+        if path in settings:
+            both = f"{settings[path].origin.source}: sets the same as {agent[path].origin.source}"
+            raise ConfigError(f"{both}; keep one of them")
+    return merge(agent, settings)

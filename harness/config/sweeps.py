@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
+from harness.config.agent_evals import KEYS as AGENT_KEYS
 from harness.config.layers import KeyPath, Layer, Origin, dotted, flatten, merge
 from harness.config.schema import BY_FLAT_NAME, BY_PATH, Setting
 from harness.config.sections import Place
@@ -102,7 +103,8 @@ def _swept(parts: KeyPath, where: str) -> tuple[Setting, KeyPath]:
     if rest and (setting := BY_PATH.get((head, rest[0]))):
         rest = rest[1:]
     elif (setting := BY_FLAT_NAME.get(head)) is None:
-        raise ConfigError(f"{where}: unknown key; {suggestion(head, BY_FLAT_NAME)}")
+        meant = f'did you mean "env_args.{head}"?' if head in AGENT_KEYS else suggestion(head, BY_FLAT_NAME)
+        raise ConfigError(f"{where}: unknown key; {meant}")
     if setting.key == "name":
         raise ConfigError(f"{where}: runs of a sweep are named by their values")
     if rest and not setting.is_table:

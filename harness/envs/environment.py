@@ -92,7 +92,11 @@ class Environment(ABC):
 
     @property
     def fingerprint(self) -> JsonDict:
-        """What a run of it is about besides: hashes of what its arguments only name. A resumed run has the same."""
+        """What a run of it is about besides: hashes of what its arguments only name. A resumed run has the same.
+
+        It takes the place of the hash of `source_files`, which an environment without one gets. Whoever gives one puts
+        hashes of that code into it, too: else a resume would go on with other code.
+        """
         return {}
 
     # What is evaluated

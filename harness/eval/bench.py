@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -37,7 +38,7 @@ class BenchRunner(EvalRunner):
         llm_client: LLM,
         eval_fns: Sequence[EvalFnWrapper],
         debug: bool = False,
-        debug_dir: str | None = None,
+        debug_dir: str | os.PathLike[str] | None = None,
         llm_client_factory: ClientFactory | None = None,
     ) -> None:
         super().__init__(agent_loop, llm_client, eval_fns, debug, debug_dir, llm_client_factory)
@@ -53,7 +54,7 @@ class BenchRunner(EvalRunner):
         start_index: int = 0,
         batch_size: int = 1,
         *,
-        output_dir: str | None = None,
+        output_dir: str | os.PathLike[str] | None = None,
         resume: bool = False,
         retry_failed: bool = False,
     ) -> BenchResult:

@@ -20,16 +20,9 @@ from harness.clients.preflight import preflight
 from harness.config.endpoints import Endpoint
 from harness.config.providers import LITERAL_KEY_VAR, Route, require_litellm, route
 from harness.errors import ConfigError, SystemicError, SystemicProviderError
+from harness.eval.wording import of_a_client
 from harness.redact import redactor
 from harness.types import JsonDict
-
-_IN_PYTHON = {
-    "Pass a value with --model.": "Name a model.",
-    "--api-key": "api_key",
-    "--base-url": "api_base",
-    "--model": "model",
-}
-"""How messages about command-line options read to whoever wrote a constructor's arguments."""
 
 
 class ExternalLLMClient:
@@ -138,7 +131,7 @@ class ExternalLLMClient:
             await preflight(client, name)
         except SystemicError as error:
             self._leave()
-            raise SystemicProviderError(_in_python(str(error))) from error
+            raise SystemicProviderError(of_a_client(str(error))) from error
 
     def endpoint(self, keys: MutableMapping[str, str]) -> Endpoint:
         """Where the engine finds the model.
@@ -159,7 +152,7 @@ class ExternalLLMClient:
         try:
             return route(self.display_name, self._api_base, environ=os.environ, key_var=key_var, has_key=has_key)
         except ConfigError as error:
-            raise ConfigError(_in_python(str(error))) from None
+            raise ConfigError(of_a_client(str(error))) from None
 
     def _client(self) -> tuple[PooledClient, str]:
         """A client of the running loop, and the model's name there."""
@@ -189,12 +182,6 @@ class ExternalLLMClient:
         total.prompt_tokens += call.prompt_tokens
         total.response_tokens += call.response_tokens
         total.max_context_tokens = max(total.max_context_tokens, call.max_context_tokens)
-
-
-def _in_python(words: str) -> str:
-    for option, argument in _IN_PYTHON.items():
-        words = words.replace(option, argument)
-    return words
 
 
 def _name_for(key: str, keys: MutableMapping[str, str]) -> str:

@@ -4,12 +4,12 @@ own `ExternalLLMClient` needs none of this: it is an endpoint, and the engine's 
 
 from __future__ import annotations
 
-import asyncio
 import inspect
+import logging
 import time
 from collections import ChainMap
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -28,10 +28,13 @@ from harness.errors import (
     SystemicProviderError,
 )
 from harness.eval.client import ExternalLLMClient
+from harness.eval.turns import turn
 from harness.types import JsonDict, Message, ModelCall, ModelResponse, Usage
 
 ClientFactory = Callable[[], "LLM | Awaitable[LLM]"]
 """Makes one more instance; may be async."""
+
+logger = logging.getLogger(__name__)
 
 _COUNTS = ("prompt_tokens", "response_tokens")
 
@@ -143,8 +146,7 @@ class Shelf(PooledClient):
         self._desk = desk
         self._client = client
         self._factory = factory
-        self._free: list[LLM] = [] if factory else [client]
-        self._room: AbstractAsyncContextManager[object] = nullcontext() if factory else asyncio.Semaphore(1)
+        self._free: list[LLM] = []
         self._made: list[LLM] = []
         self._out: list[_Loan] = []
 
@@ -155,19 +157,22 @@ class Shelf(PooledClient):
     @asynccontextmanager
     async def loan(self, tools: Sequence[object]) -> AsyncGenerator[None]:
         """An instance for the rollout that enters, with its tools set and its metrics at zero."""
-        async with self._room:
-            client = self._free.pop() if self._free else await self._make()
-            loan = _Loan(client, validate_tools(tools))
-            self._out.append(loan)
-            token = _current.set(loan)
-            try:
-                loan.begin(tools)
-                yield
-            finally:
-                _current.reset(token)
-                self._out.remove(loan)
+        client = self._client if self._factory is None else self._free.pop() if self._free else await self._make()
+        try:
+            async with _alone(client):
+                loan = _Loan(client, validate_tools(tools), _current.get())
+                self._out.append(loan)
+                token = _current.set(loan)
+                try:
+                    await loan.begin(tools)
+                    yield
+                finally:
+                    _current.reset(token)
+                    self._out.remove(loan)
+                    await loan.end()
+        finally:
+            if self._factory is not None:
                 self._free.append(client)
-                loan.end()
 
     async def request(self, call: ModelCall) -> ModelResponse:
         """Ask the instance of the rollout that calls.
@@ -182,12 +187,15 @@ class Shelf(PooledClient):
         return await loan.request(call)
 
     async def close(self) -> None:
-        """Close the instances that were made here; idempotent."""
+        """Close the instances that were made here; idempotent. One that cannot be closed costs no result."""
         made, self._made = self._made, []
         for client in {id(client): client for client in made}.values():
-            close = getattr(client, "close", None)
-            if callable(close) and client is not self._client:
-                await _settled(close())
+            if client is self._client:
+                continue
+            try:
+                await _call(client, "close")
+            except Exception:  # the boundary around the caller's client: the evaluation is done, and paid for
+                logger.warning("%s.close() raised", type(client).__name__, exc_info=True)
 
     def waiting_note(self) -> str:
         """Nothing is known of what a caller's client waits for."""
@@ -248,16 +256,20 @@ class _Loan:
     client: LLM
     offered: list[JsonDict]
     """The rollout's tools in the wire's shape."""
+    outer: _Loan | None = None
+    """That of the rollout whose agent makes this evaluation, if there is one."""
+    is_over: bool = False
     counted: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
     """What of the client's own metrics is in the account already."""
 
-    def begin(self, tools: Sequence[object]) -> None:
-        _call(self.client, "reset_metrics")
+    async def begin(self, tools: Sequence[object]) -> None:
+        await _call(self.client, "reset_metrics")
         if tools:
-            _call(self.client, "set_tools", list(tools))
+            await _call(self.client, "set_tools", list(tools))
 
-    def end(self) -> None:
-        _call(self.client, "clear_tools")
+    async def end(self) -> None:
+        self.is_over = True
+        await _call(self.client, "clear_tools")
 
     async def request(self, call: ModelCall) -> ModelResponse:
         """Ask the instance.
@@ -276,9 +288,10 @@ class _Loan:
             raise SystemicError(str(error), reason="provider_error") from error
         except ProviderError as error:
             raise ModelError(str(error), reason="provider_error") from error
-        return replace(self._read(reply), seconds=time.monotonic() - started)
+        seconds = time.monotonic() - started
+        return replace(await self._read(reply), seconds=seconds)
 
-    def _read(self, reply: object) -> ModelResponse:
+    async def _read(self, reply: object) -> ModelResponse:
         message: object = getattr(reply, "message", None)
         if not isinstance(message, dict):
             who = type(self.client).__name__
@@ -291,12 +304,12 @@ class _Loan:
         return ModelResponse(
             cast(Message, message),
             finish if isinstance(finish, str) else None,
-            self._usage(getattr(reply, "usage", None)),
+            await self._usage(getattr(reply, "usage", None)),
         )
 
-    def _usage(self, reported: object) -> Usage:
+    async def _usage(self, reported: object) -> Usage:
         """What the reply says it cost, else what the client's metrics have grown by."""
-        metrics = self._metrics()
+        metrics = await self._metrics()
         grown = {name: metrics.get(name, 0) - self.counted[name] for name in _COUNTS}
         self.counted = {name: metrics.get(name, 0) for name in _COUNTS}
         if isinstance(reported, Mapping) and reported:
@@ -306,8 +319,8 @@ class _Loan:
             grown["prompt_tokens"], grown["response_tokens"], requests=1, unreported=int(not any(grown.values()))
         )
 
-    def _metrics(self) -> dict[str, int]:
-        metrics = _call(self.client, "get_metrics")
+    async def _metrics(self) -> dict[str, int]:
+        metrics = await _call(self.client, "get_metrics")
         return {name: _number(getattr(metrics, name, 0)) for name in _COUNTS}
 
 
@@ -315,10 +328,24 @@ _current: ContextVar[_Loan | None] = ContextVar("loan", default=None)
 """The loan of the rollout that this task belongs to."""
 
 
-def _call(client: object, name: str, *arguments: object) -> object:
-    """Call a method that a client may have."""
+@asynccontextmanager
+async def _alone(client: LLM) -> AsyncGenerator[None]:
+    """Nobody else has the client: no rollout of this evaluation, nor of another one. An `ExternalLLMClient` may be had
+    by any number, since the engine asks; and so may that of a rollout by an evaluation that its own agent makes."""
+    loan, is_held = _current.get(), False
+    while loan is not None and not is_held:
+        is_held, loan = loan.client is client and not loan.is_over, loan.outer
+    if is_held or is_ours(client):
+        yield
+    else:
+        async with turn(client):
+            yield
+
+
+async def _call(client: object, name: str, *arguments: object) -> object:
+    """Call a method that a client may have, and that may be async."""
     method = getattr(client, name, None)
-    return method(*arguments) if callable(method) else None
+    return await _settled(method(*arguments)) if callable(method) else None
 
 
 def _number(value: object) -> int:

@@ -19,9 +19,10 @@ from typing import Generic, TypeVar, cast
 from harness.engine.prepare import Failed as NotPrepared
 from harness.engine.prepare import Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
-from harness.errors import LocalExecutionError, StoreError
+from harness.errors import LocalExecutionError, StoreError, UsageError
 from harness.eval.clients import Desk
 from harness.eval.settings import Given, resolved_run
+from harness.eval.wording import of_a_run
 from harness.eval.work import Side, Work
 from harness.records import Example, Failed, Generated, Scored
 from harness.store.recorded import Recorded
@@ -112,7 +113,11 @@ async def _prepared(work: Work, sides: Sequence[Side], desk: Desk) -> AsyncGener
     given_up = threading.Event()
 
     def make() -> None:
-        made.extend(prepare(resolved, [progress_of(each) for each in resolved], options, loader))
+        try:
+            made.extend(prepare(resolved, [progress_of(each) for each in resolved], options, loader))
+        except UsageError as error:
+            error.args = (of_a_run(str(error)),)
+            raise
         if given_up.is_set():  # cancelled meanwhile, which a thread cannot be
             _release(made)
 

@@ -3,16 +3,19 @@ arguments and what is checked of them; the work is the engine's (`engine`), the 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from harness.agents.eval_functions import EvalFnWrapper
 from harness.agents.loading import LoadedAgent
 from harness.agents.loop import LLM, AgentLike
 from harness.agents.options import Mode
-from harness.errors import SystemicProviderError
+from harness.errors import EvalFnError, SystemicProviderError
 from harness.eval.clients import ClientFactory, display_name
 from harness.eval.collect import collect, to_run
 from harness.eval.engine import Ended, Outcome, evaluate
@@ -25,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int, EvalRunResult], object]
 """`(current, total, result)`: called after every run, in the order in which they end, failed ones included."""
+
+_NOT_AWAITED = "on_progress must be a plain function: it is called, not awaited"
 
 DEBUG_DIR = "./local_debug"
 """Where traces go if `debug` is on and no folder is named."""
@@ -46,6 +51,7 @@ class EvalRunner:
 
     Raises:
         TypeError: one of these is not what it must be.
+        EvalFnError: two eval functions share a name.
     """
 
     _mode: ClassVar[Mode] = "eval"
@@ -56,7 +62,7 @@ class EvalRunner:
         llm_client: LLM,
         eval_fns: Sequence[EvalFnWrapper],
         debug: bool = False,
-        debug_dir: str | None = None,
+        debug_dir: str | os.PathLike[str] | None = None,
         llm_client_factory: ClientFactory | None = None,
         baseline_llm_client: LLM | None = None,
         baseline_llm_client_factory: ClientFactory | None = None,
@@ -65,7 +71,7 @@ class EvalRunner:
         self.agent_loop = self._loaded.agent
         self.llm_client = client_of("llm_client", llm_client)
         self.eval_fns = _functions(eval_fns)
-        self.debug_dir = debug_dir or (DEBUG_DIR if debug else None)
+        self.debug_dir = folder_of("debug_dir", debug_dir) or (DEBUG_DIR if debug else None)
         """Where traces go; None for nowhere."""
         self.llm_client_factory = llm_client_factory
         self.baseline_llm_client = baseline_llm_client
@@ -74,6 +80,13 @@ class EvalRunner:
             client_of("baseline_llm_client", baseline_llm_client)
         elif baseline_llm_client_factory is not None:
             raise TypeError("baseline_llm_client_factory makes clients like baseline_llm_client: give that, too")
+        factories = {
+            "llm_client_factory": llm_client_factory,
+            "baseline_llm_client_factory": baseline_llm_client_factory,
+        }
+        for name, factory in factories.items():
+            if factory is not None and not callable(cast(object, factory)):
+                raise TypeError(f"{name} must be a function that makes a client, not {factory!r}")
 
     @property
     def has_baseline(self) -> bool:
@@ -105,7 +118,10 @@ class EvalRunner:
             SystemicProviderError: the endpoint is unusable.
             DatasetValidationError: the row lacks something.
             ValueError: a number is out of range, or there is no baseline.
+            TypeError: an argument is of the wrong kind.
         """
+        if runner is not None and not isinstance(cast(object, runner), EvalRunner):
+            raise TypeError(f"runner must be an EvalRunner, not {type(runner).__name__}")
         side = (runner or self)._side(model_tag)
         work = Work(
             self._loaded,
@@ -134,7 +150,7 @@ class EvalRunner:
         start_index: int = 0,
         batch_size: int = 1,
         *,
-        output_dir: str | None = None,
+        output_dir: str | os.PathLike[str] | None = None,
         resume: bool = False,
         retry_failed: bool = False,
     ) -> EvalResult:
@@ -163,8 +179,8 @@ class EvalRunner:
         """
         work = Work(
             self._loaded, listed(rows), self.eval_fns, self._mode, n_runs, max_turns, completion_params, pass_threshold,
-            batch_size, start_index, debug_dir=self.debug_dir, output_dir=output_dir, resume=resume,
-            retry_failed=retry_failed,
+            batch_size, start_index, debug_dir=self.debug_dir, output_dir=folder_of("output_dir", output_dir),
+            resume=resume, retry_failed=retry_failed,
         )  # fmt: skip
         return await self._evaluate(work, on_progress)
 
@@ -239,6 +255,11 @@ def _functions(eval_fns: Sequence[EvalFnWrapper]) -> tuple[EvalFnWrapper, ...]:
                 f'eval_fns[{number}] must be an EvalFnWrapper, not {kind}: load_eval_fns(["module:function"]) makes '
                 "them by path, EvalFnWrapper(fn, name) out of a function"
             )
+    twice = [name for name, count in Counter(function.name for function in eval_fns).items() if count > 1]
+    if twice:
+        raise EvalFnError(
+            f"Duplicate eval function name: {twice[0]!r}; results have one column a function, so rename one"
+        )
     return tuple(eval_fns)
 
 
@@ -263,7 +284,23 @@ def listed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         given = cast(object, rows)
         hint = "; its read() gives them" if hasattr(given, "read") else ""
         raise TypeError(f"rows must be a list of rows, not {type(given).__name__}{hint}")
+    if hasattr(rows, "iterrows"):  # iterates over the names of its columns
+        raise TypeError(f'rows must be a list of rows, not {type(rows).__name__}; its to_dict("records") gives them')
     return list(rows)
+
+
+def folder_of(name: str, given: object) -> str | None:
+    """A folder that a caller names, as text or as a path.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if given is None:
+        return None
+    found: object = os.fspath(cast("os.PathLike[str]", given)) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(found, str):
+        raise TypeError(f"{name} must be a path, not {type(cast(object, given)).__name__}")
+    return found
 
 
 def only(ended: Ended[Any]) -> Any:
@@ -295,15 +332,20 @@ def reporter(tell: Callable[[int, int, Any], object], total: int, made: Callable
         made: What the caller calls a result.
 
     Raises:
-        TypeError: it is async, so that calling it would do nothing.
+        TypeError: it is no function, or async, so that calling it would do nothing.
     """
+    if not callable(cast(object, tell)):
+        raise TypeError(f"on_progress must be a function, not {type(tell).__name__}")
     if inspect.iscoroutinefunction(tell):
-        raise TypeError("on_progress must be a plain function: it is called, not awaited")
+        raise TypeError(_NOT_AWAITED)
 
     def listen(outcome: Outcome) -> None:
         try:
-            tell(outcome.done, total, made(outcome))
-        except Exception:
+            told = tell(outcome.done, total, made(outcome))
+            if inspect.iscoroutine(told):
+                cast("Coroutine[object, object, object]", told).close()
+                raise TypeError(_NOT_AWAITED)
+        except (Exception, asyncio.CancelledError):
             logger.exception("on_progress raised; the evaluation goes on")
 
     return listen

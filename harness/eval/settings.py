@@ -25,6 +25,7 @@ from harness.config.sections import builtins
 from harness.config.values import check
 from harness.engine.prepare import Loader
 from harness.envs.environment import Environment
+from harness.errors import EnvironmentFault, EvalFnError
 from harness.eval.client import ExternalLLMClient
 from harness.eval.clients import Desk, Seated, display_name, is_ours
 from harness.eval.results import PRIMARY
@@ -132,7 +133,10 @@ def _environment(work: Work, side: Side, agent: AgentLike) -> AgentEnv:
         files=tuple(dict.fromkeys(file for found in files.values() for file in found)),
         fingerprint={**{name: source_hashes(found) for name, found in files.items()}, "code": typed},
     )
-    return AgentEnv(work.rows, agent, work.eval_fns, options=options)
+    try:
+        return AgentEnv(work.rows, agent, work.eval_fns, options=options)
+    except EnvironmentFault as error:  # a function is called like a column of results
+        raise EvalFnError(str(error)) from error
 
 
 def _env_args(work: Work, side: Side) -> JsonDict:

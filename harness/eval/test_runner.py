@@ -3,6 +3,7 @@ engine's (`engine`)."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -13,7 +14,7 @@ from harness.agents.schemas import RolloutMetrics
 from harness.agents.scoring import AGENT_REWARD, WHOLE
 from harness.eval.collect import to_run
 from harness.eval.engine import Outcome, evaluate
-from harness.eval.runner import client_of, listed, loaded, only, reporter, stop_reason
+from harness.eval.runner import client_of, folder_of, listed, loaded, only, reporter, stop_reason
 from harness.eval.work import Side, Work
 from harness.records import Example, Failed, Generated
 from harness.store.journal import JournalReader
@@ -92,12 +93,12 @@ class LocalTestRunner:
         agent_loop: AgentLike | LoadedAgent,
         llm_client: LLM,
         debug: bool = False,
-        debug_dir: str | None = None,
+        debug_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self._loaded = loaded(agent_loop)
         self.agent_loop = self._loaded.agent
         self.llm_client = client_of("llm_client", llm_client)
-        self.debug_dir = debug_dir or (DEBUG_DIR if debug else None)
+        self.debug_dir = folder_of("debug_dir", debug_dir) or (DEBUG_DIR if debug else None)
 
     async def run_single(
         self,

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
+from harness.config.agent_evals import names_rows
+from harness.config.packages import AGENT_EVAL
 from harness.errors import StoreError
 from harness.redact import redactor
 from harness.store.atomic import atomic_write
@@ -289,12 +291,20 @@ def _commit(manifest: Manifest) -> str:
     return f"{commit}{' with local changes' if manifest.git.get('dirty') else ''}" if commit else ""
 
 
+def _repeating(manifest: Manifest) -> str:
+    """What the settings are good for, as the line above them."""
+    settings = manifest.settings
+    if settings.get("env.env_id") == AGENT_EVAL and not names_rows(settings.get("env.env_args") or {}):
+        return "Its settings; its rows are in the program that made it, which alone can repeat it:"
+    return "To repeat it, save this as `run.toml` and say `bench run run.toml`:"
+
+
 def _how_to_repeat(manifest: Manifest, config_toml: str | None) -> list[str]:
     lines: list[str] = []
     if manifest.command:
         lines += ["It was made by:", "", fenced(redactor.text(manifest.command), "sh"), ""]
     if config_toml and len(config_toml) <= CONFIG_LIMIT:
-        lines += ["To repeat it, save this as `run.toml` and say `bench run run.toml`:", ""]
+        lines += [_repeating(manifest), ""]
         lines += [fenced(redactor.text(config_toml, patterns=False), "toml"), ""]
     elif manifest.settings:
         settings = json.dumps(without_secrets(manifest.settings), indent=2, default=str)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness.config.agent_evals import name_of
+from harness.config.lookup import require_environment
 from harness.config.resolver import resolve
-from harness.errors import ConfigError
+from harness.errors import ConfigError, EnvironmentNotFound
 
 Write = Callable[[str, str], Path]
 
@@ -97,6 +98,14 @@ def test_a_sweep_may_sweep_an_agents_arguments(write: Write) -> None:
         ('agent = "a:B"\ndataset = "d"\neval_fns = "r:f"\noffset = true', "offset = true: must be an integer, 0"),
         ('id = "toy-env"\nagent = "a:B"\ndataset = "d"\neval_fns = "r:f"', "eval[0].id: suite.toml: eval[0].agent"),
         ('agent = "a:B"\ndataset = "d"\neval_fn = "r:f"', 'did you mean "eval_fns"'),
+        (
+            'agent = "a:B"\ndataset = "d"\neval_fns = "r:f"\nmax_turns = 3\nargs = {max_turns = 2}',
+            "eval[0].args.max_turns: sets the same as suite.toml: eval[0].max_turns; keep one of them",
+        ),
+        (
+            '[eval.env]\nagent = "a:B"',
+            "eval[0].env.agent: for an agent it stands in the [[eval]] itself, for an environment in its table",
+        ),
     ],
 )
 def test_what_is_wrong_names_file_and_key(table: str, words: str, write: Write) -> None:
@@ -118,3 +127,41 @@ def test_what_is_wrong_names_file_and_key(table: str, words: str, write: Write) 
 )
 def test_it_is_called_after_its_agent_and_its_rows(arguments: dict[str, object], name: str, here: Path) -> None:
     assert name_of(arguments) == name
+
+
+def test_defaults_and_sweeps_say_where_an_agents_keys_belong(write: Write) -> None:
+    write("suite.toml", '[env]\nmax_turns = 3\n[[eval]]\nenv_id = "toy-env"\n')
+    with pytest.raises(ConfigError, match=r"suite\.toml: env\.max_turns: for an agent it stands in the \[\[eval\]\]"):
+        resolve("suite.toml", {})
+    table = 'agent = "a:B"\ndataset = "d"\neval_fns = "r:f"'
+    write("suite.toml", f"[[ablation]]\n{table}\n[ablation.sweep]\nmax_turns = [1, 2]\n")
+    with pytest.raises(ConfigError, match=r'unknown key; did you mean "env_args.max_turns"'):
+        resolve("suite.toml", {})
+
+
+def test_a_set_may_name_one_of_several_agents(write: Write) -> None:
+    table = 'dataset = "rows.jsonl"\neval_fns = "r:f"'
+    write("suite.toml", f'[[eval]]\nagent = "a:B"\n{table}\n[[eval]]\nagent = "a:C"\n{table}\n')
+
+    def sizes(*texts: str) -> list[int]:
+        found = resolve("suite.toml", {}, texts)
+        return [run.settings.env.num_examples for run in found.runs]
+
+    assert sizes("C-rows:env.num_examples=2") == [-1, 2]
+    assert sizes("agent-eval:env.num_examples=2") == [2, 2]
+    assert sizes("agent-eval:env.num_examples=2", "B-rows:env.num_examples=3") == [3, 2]
+    with pytest.raises(ConfigError, match="no run of 'C-row'; did you mean \"C-rows\""):
+        sizes("C-row:env.num_examples=2")
+
+
+def test_without_a_dataset_it_is_refused(write: Write) -> None:
+    with pytest.raises(ConfigError, match=r"^bench run: agent-eval without a dataset: .* with resume=True to go on"):
+        resolve("agent-eval", {"env_args": {"agent": "a:B"}})
+
+
+@pytest.mark.parametrize("name", ["agent-eval", "agent_eval", "Agent.Eval"])
+def test_it_is_no_package(name: str) -> None:
+    """A package of that name is a stranger's: nobody may be sent to install it."""
+    with pytest.raises(EnvironmentNotFound) as caught:
+        require_environment(name, "bench env info", Path.cwd())
+    assert str(caught.value).startswith("bench env info: agent-eval is built in") and "install" not in str(caught.value)

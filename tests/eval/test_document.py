@@ -31,7 +31,7 @@ from harness.redact import redactor
 ADDED = {
     "": {"meta"},
     "summary": {
-        "stopped_early", "stop_reason", "interrupted", "failed_runs", "failures", "score_errors",
+        "stopped_early", "stop_reason", "interrupted", "resumed_runs", "failed_runs", "failures", "score_errors",
         "unreported_replies", "paired", "methods",
     },
     "summary.eval_fns.*": {"scored", "score_errors", "failed_runs"},
@@ -132,6 +132,7 @@ def test_the_whole_of_a_small_file() -> None:
             "stopped_early": False,
             "stop_reason": None,
             "interrupted": False,
+            "resumed_runs": 0,
             "failed_runs": 1,
             "failures": {"agent_error": 1},
             "score_errors": {EXACT: 1},

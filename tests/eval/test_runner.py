@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eval_api import EXACT, LENGTH, Adder, Asker, OwnClient, rows_of
+from eval_api import EXACT, LENGTH, Adder, Asker, OwnClient, exact, rows_of
 from sums_model import SumsModel
 
+from harness.config.resolver import resolve
 from harness.errors import ConfigError, ResumeRefused
 from harness.eval import (
     AgentLoadError,
     DatasetValidationError,
+    EvalFnError,
     EvalFnWrapper,
     EvalResult,
     EvalRunner,
@@ -30,6 +32,7 @@ from harness.eval import (
     MCPAgentLoop,
     ProviderError,
     RolloutContext,
+    RolloutMetrics,
     RolloutResult,
     SystemicProviderError,
 )
@@ -156,6 +159,15 @@ def test_a_callback_that_raises_costs_nothing(caplog: pytest.LogCaptureFixture) 
     assert [record.message for record in caplog.records] == ["on_progress raised; the evaluation goes on"] * 3
 
     async def awaited(current: int, total: int, result: EvalRunResult) -> None: ...
+
+    def cancelled(current: int, total: int, result: EvalRunResult) -> None:
+        raise asyncio.CancelledError
+
+    for callback in (cancelled, lambda *words: awaited(*words)):  # the second would do nothing, and not say so
+        caplog.clear()
+        result = asyncio.run(EvalRunner(Asker(), OwnClient(), [EXACT]).run_eval(rows_of(2), on_progress=callback))
+        assert scores(result) == [1.0] * 2
+        assert [record.message for record in caplog.records] == ["on_progress raised; the evaluation goes on"] * 2
 
     with pytest.raises(TypeError, match="plain function"):
         asyncio.run(EvalRunner(Asker(), OwnClient(), [EXACT]).run_eval(rows_of(1), on_progress=awaited))
@@ -295,9 +307,13 @@ def test_without_rows_there_is_nothing_to_do() -> None:
         ({"n_runs": 0}, "n_runs must be >= 1, not 0"),
         ({"batch_size": 0}, "batch_size must be >= 1, not 0"),
         ({"max_turns": 0}, "max_turns must be >= 1, not 0"),
-        ({"start_index": -1}, "the first row's index must be >= 0, not -1"),
+        ({"start_index": -1}, r"row_index \(start_index\) must be >= 0, not -1"),
         ({"resume": True}, "say with output_dir="),
         ({"retry_failed": True, "output_dir": "out"}, "give resume=True"),
+        ({"pass_threshold": float("nan")}, "pass_threshold must be a finite number, not nan"),
+        ({"completion_params": {"api_key": "k"}}, "completion_params: 'api_key' does not belong there"),
+        ({"completion_params": {"model": "m"}}, "completion_params: 'model' does not belong there"),
+        ({"completion_params": {"messages": []}}, "completion_params: 'messages' does not belong there"),
     ],
 )
 def test_numbers_out_of_range(arguments: dict[str, Any], words: str) -> None:
@@ -324,8 +340,42 @@ def test_arguments_of_the_wrong_kind() -> None:
         asyncio.run(runner.run_eval(rows_of(1), n_runs=1.5))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="completion_params"):
         asyncio.run(runner.run_eval(rows_of(1), completion_params={"stop": object()}))
-    with pytest.raises(ConfigError, match="pass_threshold"):
-        asyncio.run(runner.run_eval(rows_of(1), pass_threshold=float("nan")))
+    fails(
+        "llm_client_factory must be a function that makes a client, not 'x'",
+        Asker(),
+        OwnClient(),
+        [],
+        llm_client_factory="x",
+    )
+    fails("debug_dir must be a path, not int", Asker(), OwnClient(), [], debug_dir=3)
+    fails("Duplicate eval function name: 'rewards:exact'", Asker(), OwnClient(), [EXACT, EXACT], error=EvalFnError)
+    taken = EvalRunner(Asker(), OwnClient(), [EvalFnWrapper(exact, "reward")])
+    with pytest.raises(EvalFnError, match="results have a column of that name already"):
+        asyncio.run(taken.run_eval(rows_of(1)))
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("completion_params must be a dict, not str", {"completion_params": "hot"}),
+        ("completion_params: 1 must be a string", {"completion_params": {1: 2}}),
+        ("pass_threshold must be a number, not str", {"pass_threshold": "high"}),
+        ("on_progress must be a function, not str", {"on_progress": "x"}),
+        ("output_dir must be a path, not bytes", {"output_dir": b"out"}),
+    ]
+    for words, arguments in wrong:
+        with pytest.raises(TypeError, match=words):
+            asyncio.run(runner.run_eval(rows_of(1), **arguments))
+    with pytest.raises(TypeError, match="runner must be an EvalRunner, not str"):
+        asyncio.run(runner.run_single(rows_of(1)[0], 0, 0, runner="x"))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="use n_runs=3 for more runs"):
+        asyncio.run(runner.run_eval(rows_of(1), completion_params={"n": 3}))
+
+
+def test_a_table_of_pandas_is_told_how_it_gives_rows() -> None:
+    import pandas as pd
+
+    table = pd.DataFrame(rows_of(2))
+    runner = EvalRunner(Asker(), OwnClient(), [EXACT])
+    with pytest.raises(TypeError, match='not DataFrame; its to_dict\\("records"\\) gives them'):
+        asyncio.run(runner.run_eval(table))  # type: ignore[arg-type]
+    assert scores(asyncio.run(runner.run_eval(table.to_dict("records")))) == [1.0, 1.0]
 
 
 # Traces
@@ -401,8 +451,18 @@ def test_an_evaluation_goes_on_where_it_was_ended(tmp_path: Path) -> None:
         assert model.keys[0] == f"Bearer {key}"
         again = asyncio.run(runner.run_eval(rows_of(6), n_runs=2, output_dir=str(tmp_path), resume=True))
         assert scores(again) == scores(result) and len(model.requests) <= 25
+        with pytest.raises(ResumeRefused, match=r"rows: there were 6 and now there are 5; .* Give 6 rows or more"):
+            asyncio.run(runner.run_eval(rows_of(5), n_runs=2, output_dir=tmp_path, resume=True))
+        with pytest.raises(ResumeRefused, match=r"n_runs: it was 2 and is now 1; .* Give n_runs=2 or more"):
+            asyncio.run(runner.run_eval(rows_of(6), output_dir=tmp_path, resume=True))
         with pytest.raises(ResumeRefused, match="max_turns was 10, now 3"):
             asyncio.run(runner.run_eval(rows_of(6), n_runs=2, max_turns=3, output_dir=str(tmp_path), resume=True))
+    # Its settings do not promise what they cannot hold, and say why if they are taken at their word.
+    settings = (folders[0] / "config.toml").read_text()
+    assert settings.startswith("# One run of a Python program, resolved.") and "repeats it" not in settings
+    assert "Its settings; its rows are in the program that made it" in (folders[0].parent / "README.md").read_text()
+    with pytest.raises(ConfigError, match="its rows are in that program: run the program again, with resume=True"):
+        resolve(str(folders[0] / "config.toml"), {})
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or key.encode() not in path.read_bytes(), path
 
@@ -598,6 +658,88 @@ def test_a_client_of_ones_own_is_used_by_one_run_at_a_time(caplog: pytest.LogCap
     assert [record.message for record in caplog.records] == [
         "OwnClient: a client is used by one rollout at a time, so batch_size=3 has no effect; give llm_client_factory"
     ]
+
+
+def test_two_evaluations_never_have_one_client_at_once() -> None:
+    """`OwnClient` refuses a second conversation while one is going on."""
+    client = OwnClient()
+    runner = EvalRunner(Asker(), client, [EXACT])
+
+    async def both() -> list[EvalResult]:
+        async with asyncio.TaskGroup() as tasks:
+            made = [tasks.create_task(runner.run_eval(rows_of(6))) for _ in range(3)]
+        return [task.result() for task in made]
+
+    assert [scores(result) for result in asyncio.run(both())] == [[1.0] * 6] * 3
+    found: list[list[float | None]] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(scores(asyncio.run(runner.run_eval(rows_of(6))))))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[1.0] * 6] * 3
+    assert client.resets == 36
+    same = EvalRunner(Asker(), client, [EXACT], llm_client_factory=lambda: client)
+    assert scores(asyncio.run(same.run_eval(rows_of(6), batch_size=3))) == [1.0] * 6
+
+
+def test_an_agent_may_evaluate_with_the_client_that_it_is_run_with() -> None:
+    client = OwnClient()
+
+    class Nested(Asker):
+        name = "nested"
+
+        async def run(self, ctx: RolloutContext) -> RolloutResult:
+            inner = await EvalRunner(Asker(), client, [EXACT]).run_single(rows_of(1)[0], 0, 0)
+            return ctx.complete([*ctx.request.messages, {"role": "assistant", "content": str(inner.scores)}])
+
+    async def main() -> EvalResult:
+        async with asyncio.timeout(20):
+            return await EvalRunner(Nested(), client, [EXACT]).run_eval(rows_of(1))
+
+    [run] = asyncio.run(main()).rows[0].runs
+    assert run.success and client.calls == 1
+
+
+def test_a_client_that_cannot_be_closed_costs_no_result(caplog: pytest.LogCaptureFixture) -> None:
+    made: list[OwnClient] = []
+
+    class Unclosable(OwnClient):
+        async def close(self) -> None:
+            await super().close()
+            raise OSError("already gone")
+
+    def make() -> OwnClient:
+        made.append(Unclosable())
+        return made[-1]
+
+    runner = EvalRunner(Asker(), OwnClient(), [EXACT], llm_client_factory=make)
+    assert scores(asyncio.run(runner.run_eval(rows_of(6), batch_size=3))) == [1.0] * 6
+    assert len(made) > 1 and [client.closed for client in made] == [1] * len(made)
+    assert [record.getMessage() for record in caplog.records] == ["Unclosable.close() raised"] * len(made)
+
+
+def test_methods_of_a_client_may_be_async() -> None:
+    class Async(OwnClient):
+        async def set_tools(self, tools: list[Any]) -> None:  # type: ignore[override]
+            super().set_tools(tools)
+
+        async def clear_tools(self) -> None:  # type: ignore[override]
+            super().clear_tools()
+
+        async def reset_metrics(self) -> None:  # type: ignore[override]
+            super().reset_metrics()
+
+        async def get_metrics(self) -> RolloutMetrics:  # type: ignore[override]
+            return super().get_metrics()
+
+    client = Async(reports=False)
+    result = asyncio.run(EvalRunner(Adder(), client, [EXACT]).run_eval(rows_of(3)))
+    assert scores(result) == [1.0] * 3 and result.total_tokens == 3 * 8
+    assert (client.resets, client.set, client.tools) == (3, [1] * 3, None)
 
 
 def test_a_factory_makes_one_client_for_each_run_under_way() -> None:

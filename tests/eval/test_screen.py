@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from harness.eval.results import EvalResult, EvalRunResult, ModelRuns
 from harness.eval.screen import eval_screen, format_duration, run_line, show
 from harness.eval.summaries import build_result
 from harness.report.text import make_console
+from harness.stats.intervals import Estimate
 
 
 def lines_of(result: EvalResult, width: int = 80, **changes: Any) -> list[str]:
@@ -31,6 +33,10 @@ def two(first: list[tuple[int, EvalRunResult]], second: list[tuple[int, EvalRunR
     return build_result(models, [EXACT], n_runs=n_runs, pass_threshold=1.0, wall_ms=562.0)
 
 
+def tagged(tag: str, *scores: Any) -> list[tuple[int, EvalRunResult]]:
+    return [(row, replace(each, model_tag=tag)) for row, each in rows(*scores)]
+
+
 def test_the_whole_report_of_one_model() -> None:
     assert lines_of(one([1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], n_runs=3)) == [
         "Evaluation Results:",
@@ -45,24 +51,88 @@ def test_the_whole_report_of_one_model() -> None:
         "─────────────────────────────────",
         "my-model        100ms          30",
         "",
+        "Eval Function         Mean    Min    Max    Std  pass@1  pass@3    95 % interval",
+        "────────────────────────────────────────────────────────────────────────────────",
+        "rewards:exact_match  0.556  0.000  1.000  0.497   55.6%   66.7%  [-0.709, 1.820]",
+        "A run passes with a score of at least 1.",
+        "95 % interval: Student's t over the rows' means.",
+    ]
+
+
+def test_intervals_that_do_not_fit_beside_their_means_stand_below() -> None:
+    told = lines_of(one([1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], n_runs=3), 79)
+    assert told[12:] == [
         "Eval Function         Mean    Min    Max    Std  pass@1  pass@3",
         "───────────────────────────────────────────────────────────────",
         "rewards:exact_match  0.556  0.000  1.000  0.497   55.6%   66.7%",
         "A run passes with a score of at least 1.",
         "",
-        "With intervals by row:",
-        "Eval Function         Mean    95 % interval  Scored runs",
-        "────────────────────────────────────────────────────────",
-        "rewards:exact_match  0.556  [-0.709, 1.820]       9 of 9",
+        "With intervals:",
+        "Eval Function         Mean    95 % interval",
+        "───────────────────────────────────────────",
+        "rewards:exact_match  0.556  [-0.709, 1.820]",
+        "95 % interval: Student's t over the rows' means.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("scores", "n_runs", "words"),
+    [
+        ([[0.2], [0.4]], 1, "Student's t over the rows' means."),
+        ([[0.0], [1.0]], 1, "Wilson's over the rows."),
+        ([[1.0, 1.0], [1.0, 1.0]], 2, "Wilson's over the rows."),
+        ([[0.5], [0.5]], 1, "–; it takes two rows that differ."),
+        ([[0.5]], 1, "–; it takes two rows that differ."),
+        ([["failed"]], 1, "–; it takes two rows that differ."),
+    ],
+)
+def test_the_method_of_an_interval_is_named(scores: Any, n_runs: int, words: str) -> None:
+    [said] = [line for line in lines_of(one(*scores, n_runs=n_runs)) if line.startswith("95 % interval: ")]
+    assert said == f"95 % interval: {words}"
+
+
+@pytest.mark.parametrize(
+    ("n_runs", "words"),
+    [
+        (1, "over the rows, Wilson's for scores of 0 and 1, Student's t for others."),
+        (2, "Student's t over the rows' means, Wilson's where all are 0 or all are 1."),
+    ],
+)
+def test_two_methods_in_one_table_are_told_apart(n_runs: int, words: str) -> None:
+    runs = [(row, run(n, scores={EXACT: 1.0, PARTIAL: 0.1 * row})) for row in (1, 2) for n in range(n_runs)]
+    model = ModelRuns("m", None, runs)
+    made = build_result([model], [EXACT, PARTIAL], n_runs=n_runs, pass_threshold=1.0, wall_ms=1.0)
+    assert " ".join(lines_of(made)[-2:]).endswith(f"95 % interval: {words}")
+    same = replace(made.eval_summaries[PARTIAL].scored, estimate=Estimate(0.5, examples=2))
+    made.eval_summaries[PARTIAL].scored = same
+    assert lines_of(made)[-1] == "95 % interval: Wilson's over the rows; – without two rows that differ."
+
+
+def test_what_left_nothing_is_said() -> None:
+    assert "  No run completed" in lines_of(one(["failed"], ["failed"]))
+    assert "  No run has a score from rewards:exact_match" in lines_of(one([None], ["failed"]))
+    told = lines_of(two(tagged("primary", [1.0]), tagged("baseline", ["failed"])))
+    assert "  No run of [baseline] theirs completed" in told
+    assert not any("No run" in line for line in lines_of(one([None], [0.0], ["failed"])))
+
+
+def test_runs_that_were_there_are_not_in_the_duration() -> None:
+    model = ModelRuns("m", None, rows([1.0], [1.0], [1.0]), 16.0, resumed=2)
+    made = build_result([model], [EXACT], n_runs=1, pass_threshold=1.0, wall_ms=16.0)
+    assert "  Duration: 16ms (of 1 runs; 2 were there)" in lines_of(made)
+
+
+def test_a_huge_score_pushes_no_other_off_the_screen() -> None:
+    told = lines_of(one([1e99], [1234.5]))
+    assert max(map(cell_len, told)) <= 80
+    assert any(line.startswith("rewards:exact_match   5e+98  1234.500   1e+99") for line in told)
+    assert run_line(1, 1, run(score=1e99)).endswith("[rewards:exact_match=1e+99]")
 
 
 def test_what_failed_and_what_had_no_score_is_said_with_counts_and_an_example() -> None:
     told = lines_of(one([1.0, "failed"], [None, None], n_runs=2))
     assert "  Failed runs: 1 of 4; each counts 0.0 in the table" in told
-    assert told[told.index("Scored runs alone, with intervals by row:") + 3] == (
-        "rewards:exact_match  1.000              –       1 of 4"
-    )
+    assert told[told.index("Scored runs alone:") + 3] == ("rewards:exact_match  1.000              –       1 of 4")
     assert told[told.index("Failed runs:") + 1] == "  agent_error: 1 of 4; e.g. row 0 run 1: the agent gave up"
     assert told[told.index("Runs without a score (they count 0.0 in the table):") + 1] == (
         "  rewards:exact_match: 2 of 3 completed; e.g. row 1 run 0: KeyError: 'x'"
@@ -77,13 +147,13 @@ def test_the_differences_of_two_models() -> None:
         "Eval Function          Diff     95 % interval      p  Win  Loss  Tie",
         "────────────────────────────────────────────────────────────────────",
         "rewards:exact_match  +0.500  [-0.742, +1.742]  0.500    2     0    1",
+        "Interval: Student's t. p: exact sign-flip test. They may disagree at the edge.",
     ]
     start = told.index("Performance:")
     assert [line.split("  ")[0] for line in told[start + 3 : start + 5]] == ["[primary] mine", "[baseline] theirs"]
     table = [line for line in told if line.startswith("rewards:exact_match  primary")]
     assert table == [
-        "rewards:exact_match  primary   0.833  0.500  1.000  0.236",
-        "rewards:exact_match  primary   0.833   [0.116, 1.550]       3 of 3",
+        "rewards:exact_match  primary   0.833  0.500  1.000  0.236   [0.116, 1.550]",
     ]
 
 
@@ -92,9 +162,9 @@ def test_both_comparisons_stand_together_where_they_differ() -> None:
     start = told.index("Primary minus baseline, row by row:")
     assert [line.split("[")[0].strip() for line in told[start + 3 : start + 5]] == [
         "rewards:exact_match  +0.167",
-        "scored runs alone  +0.500",
+        "scored runs          +0.500",
     ]
-    assert told[start + 5 : start + 8] == [
+    assert told[start + 6 : start + 9] == [
         "  rewards:exact_match: 1 run without a score counted as 0.0; of scored runs",
         "    alone, 1 row that only one model has a score for left out",
         "",
@@ -108,9 +178,10 @@ def test_rows_of_one_model_alone_are_said_to_be_left_out() -> None:
 
 def test_a_difference_of_zero_has_no_sign_and_a_small_p_is_no_zero() -> None:
     same = lines_of(two(rows([1.0], [0.0]), rows([1.0], [0.0])))
-    assert same[-1] == "rewards:exact_match  0.000              –  1.000    0     0    2"
+    assert same[-2] == "rewards:exact_match  0.000              –  1.000    0     0    2"
+    assert same[-1] == "p: exact sign-flip test.", "there is no interval whose method could be named"
     far = lines_of(two(rows(*[[1.0]] * 30), rows(*[[0.0]] * 30)))
-    assert far[-1].split() == ["rewards:exact_match", "+1.000", "–", "<0.001", "30", "0", "0"]
+    assert far[-2].split() == ["rewards:exact_match", "+1.000", "–", "<0.001", "30", "0", "0"]
 
 
 @pytest.mark.parametrize("width", [72, 80, 120])
@@ -151,9 +222,27 @@ def test_a_long_name_loses_its_middle_and_no_number() -> None:
     result = build_result([ModelRuns("m" * 90, None, runs)], [name], n_runs=1, pass_threshold=1.0, wall_ms=1.0)
     told = lines_of(result, 60)
     [row] = [line for line in told if "0.500  0.000" in line]
-    assert row.startswith("my_package.rewa…")
-    assert row.endswith("0.500  0.000  1.000  0.500")
+    assert row.startswith("exact_match_of_the_last_number ") and row.endswith("0.500  0.000  1.000  0.500")
+    [row] = [line for line in lines_of(result, 50) if "0.500  0.000" in line]
+    assert row.startswith("exact_mat…t_number  ") and row.endswith("0.500  0.000  1.000  0.500")
     assert max(map(cell_len, told)) <= 60
+
+
+def test_functions_lose_their_modules_only_together_and_only_where_they_can_be_told_apart() -> None:
+    def firsts(names: list[str], width: int) -> list[str]:
+        runs = [(row, run(0, scores=dict.fromkeys(names, row / 2))) for row in (0, 1)]
+        model = ModelRuns("m", None, runs)
+        told = lines_of(build_result([model], names, n_runs=1, pass_threshold=1.0, wall_ms=1.0), width)
+        start = next(i for i, line in enumerate(told) if line.startswith("Eval Function"))
+        return [line.split()[0] for line in told[start + 2 : start + 2 + len(names)]]
+
+    one_module = ["my_rewards.numbers:exact", "my_rewards.numbers:close"]
+    assert firsts(one_module, 80) == one_module
+    assert firsts(one_module, 50) == ["exact", "close"]
+    assert firsts(["my_rewards.numbers:exact", "other_rewards:exact"], 50) == [
+        "my_rewards.…mbers:exact",
+        "other_rewards:exact",
+    ]
 
 
 def test_wide_characters_keep_the_columns_aligned() -> None:
