@@ -25,8 +25,8 @@ from typing import Any, NoReturn
 
 from harness.compat import imports
 from harness.compat.generation import Generation
-from harness.config.agent_evals import is_built_in
-from harness.config.packages import AGENT_EVAL, FOUND_AGENT_EVAL, FoundEnvironment, find_environment
+from harness.config.built_in import AGENT_EVAL, FOUND_AGENT_EVAL, is_built_in
+from harness.config.packages import FoundEnvironment, find_environment
 from harness.config.paths import environment_path, local_modules, main_file, path_name
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentLoadError, EnvironmentNotFound, HarnessError

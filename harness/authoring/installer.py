@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.authoring.package import of_project
-from harness.config.agent_evals import BUILT_IN, is_built_in
+from harness.config.built_in import BUILT_IN, is_built_in
 from harness.config.packages import local_environments, module_name
 from harness.config.paths import looks_like_path
 from harness.errors import ConfigError, HarnessError

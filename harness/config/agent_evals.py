@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
+from harness.config.built_in import AGENT_EVAL
 from harness.config.layers import Entry, KeyPath, Layer, Origin
-from harness.config.packages import AGENT_EVAL
 from harness.config.schema import BY_PATH
 from harness.config.sections import Place
 from harness.config.wording import shown
@@ -22,18 +22,6 @@ _ENV_ID = BY_PATH["env", "env_id"]
 _ARGS = BY_PATH["env", "env_args"]
 _LONGEST = 80
 """Characters of a name: it becomes part of a folder's."""
-
-BUILT_IN = (
-    f"{AGENT_EVAL} is built in, an agent over the rows of a file: `bench eval -m MODULE:AGENT -d FILE --eval-fn "
-    "MODULE:FUNCTION --model MODEL` evaluates one, and with --dry-run shows and checks it"
-)
-"""What is said of it where environments are packages."""
-
-
-def is_built_in(name: str) -> bool:
-    """Whether a name without a version, however it is spelled, is the built-in environment's: a package of that name is
-    somebody else's, and must never pass for it."""
-    return re.sub(r"[-_.]+", "-", name.strip().lower()) == AGENT_EVAL
 
 
 def names_rows(env_args: Mapping[str, object]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.config.agent_evals import BUILT_IN, is_built_in
+from harness.config.built_in import BUILT_IN, is_built_in
 from harness.config.packages import (
     FoundEnvironment,
     find_environment,

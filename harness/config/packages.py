@@ -51,17 +51,6 @@ class FoundEnvironment:
     """The file or folder by which the environment was named; None if it was named by its name."""
 
 
-AGENT_EVAL = "agent-eval"
-"""The environment that is built in: an agent over the rows of a file."""
-
-FOUND_AGENT_EVAL = FoundEnvironment(
-    "harness.agents.environment",
-    defaults={"num_examples": -1, "rollouts_per_example": 1},
-    defaults_source=f"{AGENT_EVAL} [built-in]",
-)
-"""What is known of it. The whole dataset once, as `bench eval` does: the rows are the user's own."""
-
-
 def module_name(env_id: str) -> str:
     """The module that an environment's name or path stands for: `org/my-env` and `./my_env.py` are `my_env`."""
     return env_id.rstrip("/").rsplit("/", 1)[-1].removesuffix(".py").replace("-", "_")

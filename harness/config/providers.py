@@ -86,18 +86,29 @@ LITELLM_KEY_VARS: Mapping[str, str] = {"replicate": "REPLICATE_API_KEY"}
 """Providers behind litellm whose key is looked up here, so that a missing one is said before anything is loaded. The
 others' credentials are litellm's to find: many are more than one variable."""
 
+LITELLM_ADDRESSES: Mapping[str, str] = {
+    "custom_openai": "",
+    "hosted_vllm": "HOSTED_VLLM_API_BASE",
+    "litellm_proxy": "LITELLM_PROXY_API_BASE",
+    "lm_studio": "LM_STUDIO_API_BASE",
+    "openai_like": "",
+    "xinference": "XINFERENCE_API_BASE",
+}
+"""Providers that are wherever their user put them, with the variable that tells litellm where (empty: none does).
+Without it litellm asks OpenAI, with the key that was meant for another."""
+
 LITELLM_PROVIDERS = frozenset({
     "ai21_chat", "aiml", "amazon_nova", "anthropic_text", "azure", "azure_ai", "azure_text", "baseten", "bedrock",
     "bytez", "chutes", "clarifai", "cloudflare", "codestral", "cohere_chat", "cometapi", "compactifai",
-    "custom_openai", "dashscope", "databricks", "datarobot", "docker_model_runner", "empower", "featherless_ai",
-    "friendliai", "galadriel", "gigachat", "github_copilot", "gradient_ai", "heroku", "hosted_vllm", "huggingface",
-    "hyperbolic", "lambda_ai", "lemonade", "litellm_proxy", "llamafile", "maritalk", "meta_llama", "minimax",
-    "moonshot", "morph", "nano-gpt", "nebius", "nlp_cloud", "novita", "nscale", "oci", "ollama_chat",
-    "openai_like", "ovhcloud", "poe", "predibase", "publicai", "replicate", "sagemaker", "sagemaker_chat",
-    "sap", "snowflake", "synthetic", "v0", "vercel_ai_gateway",
+    "dashscope", "databricks", "datarobot", "docker_model_runner", "empower", "featherless_ai", "friendliai",
+    "galadriel", "gigachat", "gradient_ai", "heroku", "hosted_vllm", "huggingface", "hyperbolic", "lambda_ai",
+    "lemonade", "litellm_proxy", "llamafile", "maritalk", "meta_llama", "minimax", "moonshot", "morph", "nano-gpt",
+    "nebius", "nlp_cloud", "novita", "nscale", "oci", "ollama_chat", "ovhcloud", "poe", "predibase", "publicai",
+    "replicate", "sagemaker", "sagemaker_chat", "sap", "snowflake", "synthetic", "v0", "vercel_ai_gateway",
     "vertex_ai", "volcengine", "wandb", "watsonx", "watsonx_text", "xinference", "zai",
 })  # fmt: skip
-"""Chat providers that litellm serves and the table does not. `--base-url litellm://NAME` reaches any other one."""
+"""Chat providers that litellm serves and the table does not. `--base-url litellm://NAME` reaches any other one. Without
+`github_copilot`, which asks whoever sits at the terminal to log in, and waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +167,12 @@ def route(
     provider, slash, name = model.partition("/")
     if not slash:
         provider, name = BARE_NAMES_GO_TO, model
-    if not name or (provider not in PROVIDERS and provider not in LITELLM_PROVIDERS):
+    if not name or not any(provider in known for known in (PROVIDERS, LITELLM_PROVIDERS, LITELLM_ADDRESSES)):
         raise ConfigError(_unknown(model, provider, name, dash))
     known = PROVIDERS.get(provider)
     url, moved_by = (f"{LITELLM_SCHEME}://{provider}", "") if known is None else _address(known, environ)
+    if known is None:
+        require_address(provider, environ)
     _require_given(given, url, environ, has_key, dash)
     found = given or _provider_key(provider, url, environ, f"{dash}api-key")
     return Route(name, url, found, provider, moved_by)
@@ -174,6 +187,21 @@ def require_litellm(url: str) -> None:
     provider = litellm_provider(url)
     if provider is not None and find_spec("litellm") is None:
         raise ConfigError(missing_litellm(provider))
+
+
+def require_address(provider: str, environ: Mapping[str, str]) -> None:
+    """Refuse a provider behind litellm that is nowhere in particular.
+
+    Raises:
+        ConfigError: says how to give its address.
+    """
+    variable = LITELLM_ADDRESSES.get(provider)
+    if variable is not None and not environ.get(variable, "").strip():
+        rest = f", or set {variable}" if variable else ""
+        raise ConfigError(
+            f"{provider!r} has no address of its own: give your server's as base URL, with the model's name as it is "
+            f"served there{rest}"
+        )
 
 
 def missing_litellm(provider: str) -> str:
@@ -193,6 +221,8 @@ def unknown_provider(model: str, details: str) -> str:
 
 
 def _unknown(model: str, provider: str, name: str, dash: str) -> str:
+    if "://" in model:
+        return unknown_provider(model, f"an address is given with {dash}base-url, and only the name with {dash}model")
     if not name:
         return unknown_provider(model, f"there is no model's name after {provider!r}")
     found = nearest(provider, [*PROVIDERS, *sorted(LITELLM_PROVIDERS)])
@@ -212,6 +242,8 @@ def _address(provider: Provider, environ: Mapping[str, str]) -> tuple[str, str]:
             if provider.port is not None:
                 text = _with_port(text, provider.port)
             url = _base_url(text, name)
+            if litellm_provider(url) is not None:  # the key that goes along is this provider's
+                raise ConfigError(f"{name} = {shown(text)}: must be an http or https URL")
             return (url if url.endswith(provider.suffix) else url + provider.suffix), name
     return provider.url, ""
 

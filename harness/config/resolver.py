@@ -11,12 +11,13 @@ from typing import cast
 from pydantic import ValidationError
 
 from harness.config.agent_evals import name_of, require_rows
+from harness.config.built_in import AGENT_EVAL, FOUND_AGENT_EVAL
 from harness.config.endpoints import Registry, load_registry
 from harness.config.flags import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
 from harness.config.layers import Entry, KeyPath, Layer, LayerName, Origin, below, dotted, merge, value_at
 from harness.config.lookup import require_environment
 from harness.config.notices import Shadows, alike, not_used, refuse_hub_clashes, shadowed
-from harness.config.packages import AGENT_EVAL, FOUND_AGENT_EVAL, FoundEnvironment
+from harness.config.packages import FoundEnvironment
 from harness.config.paths import path_name
 from harness.config.providers import require_litellm
 from harness.config.runs import Resolution, ResolvedRun

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import cast
 
 from harness.config.agent_evals import name_of, names_rows
+from harness.config.built_in import FOUND_AGENT_EVAL
 from harness.config.checks import NONE_WORD
 from harness.config.endpoints import Endpoint, Registry
 from harness.config.layers import Origin, dotted
-from harness.config.packages import FOUND_AGENT_EVAL, FoundEnvironment
+from harness.config.packages import FoundEnvironment
 from harness.config.paths import path_name
 from harness.config.schema import GROUPS, SETTINGS, RunSettings, Setting
 from harness.config.serving import is_reference

@@ -15,9 +15,9 @@ from harness.agents.environment import AgentEnv, source_hashes
 from harness.agents.loop import AgentLike
 from harness.agents.options import AgentOptions
 from harness.config.agent_evals import name_of
+from harness.config.built_in import AGENT_EVAL, FOUND_AGENT_EVAL
 from harness.config.endpoints import Endpoint
 from harness.config.layers import KeyPath, Layer, Origin, below, dotted, flatten, merge, value_at
-from harness.config.packages import AGENT_EVAL, FOUND_AGENT_EVAL
 from harness.config.paths import local_modules
 from harness.config.runs import ResolvedRun
 from harness.config.schema import BY_PATH, GROUPS, SETTINGS, RunSettings

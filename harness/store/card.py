@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from harness.config.agent_evals import names_rows
-from harness.config.packages import AGENT_EVAL
+from harness.config.built_in import AGENT_EVAL
 from harness.errors import StoreError
 from harness.redact import redactor
 from harness.store.atomic import atomic_write

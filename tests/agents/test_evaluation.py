@@ -12,7 +12,7 @@ from workplace import here
 
 from harness.agents.environment import load_environment, source_hashes
 from harness.cli.main import main
-from harness.config.packages import AGENT_EVAL
+from harness.config.built_in import AGENT_EVAL
 from harness.errors import (
     AgentLoadError,
     ConfigError,
