@@ -3,6 +3,7 @@ errors, and what is known of a run from its calls; sending, retries and limits a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
@@ -12,12 +13,15 @@ from harness.agents.loop import CompletionsResult
 from harness.agents.schemas import RolloutMetrics
 from harness.agents.trace import Trace
 from harness.agents.validation import validate_tools
-from harness.deadline import waiting
-from harness.errors import ModelError, ProviderError, SystemicError, SystemicProviderError
+from harness.deadline import waiting, was_cancelled
+from harness.errors import EnvironmentFault, ModelError, ProviderError, SystemicError, SystemicProviderError
 from harness.types import JsonDict, Message, Messages, ModelResponse, Usage
 
 _OF_A_CLIENT = frozenset({"api_key", "api_base", "base_url"})
 """Keywords that choose an endpoint. In a request body they would do nothing but show a key to it."""
+
+_REFUSALS = 100
+"""Refused calls after which a run is ended from outside: an agent that asks again whatever it is told never ends."""
 
 
 class Ask(Protocol):
@@ -60,6 +64,7 @@ class AgentLLM:
         rollout_id: For `step`.
         trace: Where calls are noted; None for nowhere.
         step: For an interactive session.
+        stop: Ends the run of an agent that goes on asking after it was told that there is nothing more.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class AgentLLM:
         rollout_id: str = "",
         trace: Trace | None = None,
         step: Step | None = None,
+        stop: Callable[[], object] | None = None,
     ) -> None:
         self._ask = ask
         self._model = model
@@ -78,6 +84,8 @@ class AgentLLM:
         self._rollout_id = rollout_id
         self._trace = trace
         self._step = step
+        self._stop = stop
+        self._refused = 0
         self._seconds = 0.0
         self._usage = Usage()
         self._largest = 0
@@ -88,8 +96,12 @@ class AgentLLM:
         """Whether a reply was cut short for want of tokens."""
         self.error: ModelError | None = None
         """Why the newest call failed; None if it did not."""
+        self.failed_calls = 0
+        """Calls that failed, whatever the agent made of it."""
         self.fatal: BaseException | None = None
         """What must end the rollout even if the agent swallows it: an unusable endpoint, or the end of a session."""
+        self.is_over = False
+        """Whether the run has ended, or is being ended: what a model says then reaches no record."""
 
     async def chat_completions(self, messages: list[Message], **kwargs: Any) -> CompletionsResult:
         """The model's reply to a conversation.
@@ -103,9 +115,18 @@ class AgentLLM:
             ProviderError: the call failed for good.
             SystemicProviderError: so would every other one.
             TypeError: the arguments are none of a request.
+            EnvironmentFault: the run has ended.
         """
-        if isinstance(self.fatal, SystemicError):
-            raise self._translated(self.fatal)
+        try:
+            return await self._chat(messages, kwargs)
+        except Exception:
+            # What fails here at once would otherwise hold up the loop for an agent that tries again for ever.
+            await asyncio.sleep(0)
+            raise
+
+    async def _chat(self, messages: list[Message], kwargs: JsonDict) -> CompletionsResult:
+        if self.is_over or self.fatal is not None:
+            await self._refuse()
         asked = _messages(messages)
         tools = self._tools if "tools" not in kwargs else validate_tools(kwargs.pop("tools") or [])
         sampling_args = self._sampling_args(kwargs)
@@ -154,6 +175,21 @@ class AgentLLM:
         # Where it was a list of plain dicts, `asked` is the agent's own, and has grown since.
         return list(asked) if with_tail and asked[count : count + 1] == [reply] else [*said, reply]
 
+    async def _refuse(self) -> None:
+        """Say once more why there is no reply."""
+        self._refused += 1
+        if self._refused > _REFUSALS:
+            if self._stop is not None:
+                self._stop()
+            await asyncio.get_running_loop().create_future()  # until this task is cancelled
+        if isinstance(self.fatal, SystemicError):
+            raise self._translated(self.fatal)
+        if self.fatal is not None:
+            raise self.fatal
+        if was_cancelled():
+            raise asyncio.CancelledError
+        raise EnvironmentFault("the model can only be asked while the rollout runs")
+
     def _sampling_args(self, kwargs: JsonDict) -> JsonDict:
         wrong = sorted(_OF_A_CLIENT.intersection(kwargs))
         if wrong:
@@ -172,6 +208,7 @@ class AgentLLM:
 
     def _failed(self, error: ModelError) -> ProviderError:
         self.error = error
+        self.failed_calls += 1
         if isinstance(error, SystemicError):
             self.fatal = self.fatal or error
         if self._trace is not None:

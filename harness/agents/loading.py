@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
+import os
 import sys
 import threading
 import traceback
@@ -20,9 +22,13 @@ from harness.config.paths import local_modules
 from harness.config.wording import nearest, shown_path
 from harness.errors import AgentLoadError, HarnessError
 
+logger = logging.getLogger(__name__)
+
 _MEMBERS = ("get_tools", "run")
 
 _THIS_PACKAGE = __name__.partition(".")[0]
+
+_MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +83,35 @@ def import_object(path: str, error: type[HarnessError], listing: str = "Availabl
     """
     name, _, attribute = path.rpartition(":")
     root = Path.cwd()
-    with _working.directory(root):
+    with _working.directory(root), staying(root):
         module = _import_module(name, attribute, root, error)
-        if not hasattr(module, attribute):
+        try:
+            found = cast(object, getattr(module, attribute, _MISSING))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as failed:  # the boundary around a `__getattr__` of the user's module
+            raise error(f"Cannot get {attribute!r} of module {name!r}: {describe(failed, root)}") from failed
+        if found is _MISSING:
             public = [each for each in dir(module) if not each.startswith("_")]
             near = nearest(attribute, public)
             hint = f"Did you mean {near!r}? " if near else ""
             raise error(f"Module {name!r} has no attribute {attribute!r}. {hint}{listing}: {public}")
-        return getattr(module, attribute), _source_files(name.partition(".")[0], root)
+        return found, _source_files(name.partition(".")[0], root)
+
+
+@contextmanager
+def staying(root: Path) -> Generator[None]:
+    """Come back to the working directory if the user's code leaves it: whatever else the command names is there."""
+    try:
+        yield
+    finally:
+        try:
+            left = os.getcwd() != str(root)
+        except OSError:  # it has been removed
+            left = True
+        if left:
+            os.chdir(root)
+            logger.warning("the user's code changed the working directory as it was loaded; it is %s again", root)
 
 
 def describe(error: BaseException, root: Path) -> str:
@@ -225,7 +252,8 @@ def _instance(name: str, found: type) -> object:
             f"it lacks {' and '.join(missing)}"
         )
     try:
-        return cast(object, found())
+        with staying(Path.cwd()):
+            return cast(object, found())
     except KeyboardInterrupt:
         raise
     except BaseException as failed:  # the boundary around the user's constructor
@@ -239,7 +267,10 @@ def _check_agent(name: str, agent: object) -> None:
             f"{name!r} must be a RolloutAgentLoop instance or subclass, got {type(agent).__name__} "
             f"(it lacks {' and '.join(missing)})"
         )
-    called: object = getattr(agent, "name", None)
+    try:
+        called: object = getattr(agent, "name", None)
+    except Exception as failed:  # a property of the user's
+        raise AgentLoadError(f"{name!r} has no name: {describe(failed, Path.cwd())}") from failed
     if not isinstance(called, str) or not called.strip():
         raise AgentLoadError(f"{name!r} has no name: an agent needs a 'name' attribute that is a text, not {called!r}")
     if inspect.iscoroutinefunction(getattr(agent, "get_tools", None)):

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.agents.loading import LoadedAgent, describe
+from harness.agents.loading import LoadedAgent, describe, staying
 from harness.agents.mcp_agent import MCPAgentLoop
 from harness.errors import MCPLoadError
 from harness.tools.mcp import INSTALL
@@ -71,7 +71,9 @@ def load_mcp(directory: str | Path) -> LoadedAgent:
         agent = _agents.get(package)
         if agent is None:
             fastmcp = _fastmcp_class(folder)
-            agent = MCPAgentLoop(_find_server(_import_main(package, folder), main, fastmcp))
+            with _not_running(fastmcp), staying(Path.cwd()):
+                module = _import_main(package, folder)
+            agent = MCPAgentLoop(_find_server(module, main, fastmcp))
             _agents[package] = agent
     return LoadedAgent(agent, agent.name, files)
 
@@ -109,6 +111,31 @@ def _without_on_path(*folders: Path) -> Generator[None]:
         yield
     finally:
         sys.path[:] = before
+
+
+@contextmanager
+def _not_running(fastmcp: type) -> Generator[None]:
+    """Let `mcp.run()` do nothing: a main.py that calls it without `if __name__ == "__main__":` would else wait for a
+    client on our stdin, or serve a port, for ever."""
+
+    def run(server: object, *_arguments: object, **_settings: object) -> None:
+        logger.info("main.py runs its server when it is imported; bench does that itself")
+
+    async def run_async(server: object, *arguments: object, **settings: object) -> None:
+        run(server, *arguments, **settings)
+
+    standing = {"run": run, **dict.fromkeys(("run_async", "run_stdio_async", "run_http_async"), run_async)}
+    before = [(kind, name, vars(kind).get(name)) for kind in (fastmcp, *_other_kinds()) for name in standing]
+    for kind, name, _ in before:
+        setattr(kind, name, standing[name])
+    try:
+        yield
+    finally:
+        for kind, name, own in before:
+            if own is None:
+                delattr(kind, name)  # it was, and is again, that of a base class
+            else:
+                setattr(kind, name, own)
 
 
 def _import_main(package: str, folder: Path) -> ModuleType:

@@ -4,6 +4,7 @@ the boundary around agent code; whatever comes through it is a record and no end
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -18,6 +19,8 @@ from harness.errors import AgentFailed, EnvironmentFault, ModelError, ProviderEr
 from harness.rubrics.functions import read
 from harness.state import State
 from harness.types import Messages
+
+logger = logging.getLogger(__name__)
 
 COMPLETED = "COMPLETED"
 
@@ -53,6 +56,13 @@ def finish(state: State, result: RolloutResult, context: RolloutContext, llm: Ag
         raise AgentFailed(str(words), retryable=llm.error is not None and llm.error.retryable)
     state["is_completed"], state["is_truncated"] = True, llm.is_truncated
     note(state, context, llm)
+    if llm.error is not None:
+        logger.warning(
+            "%s: its newest model call failed, and the agent completed the run all the same, so its score may be the "
+            "endpoint's doing: %s",
+            context.request.rollout_id,
+            llm.error,
+        )
     reward, _ = read(getattr(result, "reward", None))
     if reward is not None:
         state[AGENT_REWARD] = reward
@@ -61,6 +71,8 @@ def finish(state: State, result: RolloutResult, context: RolloutContext, llm: Ag
 def note(state: State, context: RolloutContext, llm: AgentLLM) -> None:
     """Keep how much the agent did."""
     state["num_llm_calls"] = llm.get_metrics().num_llm_calls
+    if llm.failed_calls:
+        state["num_failed_llm_calls"] = llm.failed_calls
     state["num_tool_calls"] = context._num_tool_calls  # pyright: ignore[reportPrivateUsage]  # the contract's own names
     state["tool_latency_ms"] = context._tool_latency_ms  # pyright: ignore[reportPrivateUsage]
 

@@ -3,7 +3,6 @@ result, or an exception, comes to is in `outcome`."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
 from collections.abc import Mapping, Sequence
@@ -14,10 +13,10 @@ from harness.agents.llm import AgentLLM, Ask
 from harness.agents.loop import AgentLike, RolloutContext
 from harness.agents.options import AgentOptions
 from harness.agents.outcome import finish, keep, result_of, said_until_now
+from harness.agents.own_task import OwnTask
 from harness.agents.schemas import RolloutRequest
 from harness.agents.trace import Trace
 from harness.agents.validation import validate_tools
-from harness.deadline import was_cancelled
 from harness.state import State
 
 
@@ -63,6 +62,7 @@ class AgentRun:
         offered = cast(object, self._agent.get_tools(request))
         tools = cast("Sequence[Any]", [] if offered is None else offered)
         self._state["tools"] = validate_tools(tools)
+        own = OwnTask[object](f"the run() of agent {self._agent.name!r}", on_end=self._no_more)
         self.llm = llm = AgentLLM(
             self._ask,
             model=self._state["model"],
@@ -70,23 +70,32 @@ class AgentRun:
             rollout_id=request.rollout_id,
             trace=self._trace,
             step=self._options.step,
+            stop=own.stop,
         )
         context = TracedContext(
             request, tools, llm, _start_time=started, _debug_dir=self._options.debug_dir, trace=self._trace
         )
         try:
-            returned: object = self._agent.run(context)
-            if inspect.isawaitable(returned):
-                returned = cast(object, await returned)
-            if was_cancelled():
-                raise asyncio.CancelledError  # swallowed: a bare `except` must not keep a run from ending
+            returned = await own.run(self._result(context))
             if llm.fatal is not None:
                 raise llm.fatal
             result = result_of(returned)
         except BaseException:
             keep(self._state, said_until_now(self._state, llm))
             raise
+        finally:
+            self._no_more()
         finish(self._state, result, context, llm)
+
+    def _no_more(self) -> None:
+        """Nothing that the model says from now on reaches a record, so it is not asked."""
+        if self.llm is not None:
+            self.llm.is_over = True
+
+    async def _result(self, context: RolloutContext) -> object:
+        """What the agent's `run` comes to, sync or async."""
+        returned: object = self._agent.run(context)
+        return cast(object, await returned) if inspect.isawaitable(returned) else returned
 
     def end(self, event: str, data: Mapping[str, object]) -> None:
         """Note how it ended, and close the trace."""

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from harness.agents.eval_functions import EvalFnWrapper
+from harness.agents.own_task import OwnTask
 from harness.records import Score
 from harness.rubrics.functions import Value
 from harness.rubrics.rubric import Rubric
@@ -91,6 +92,9 @@ class _InThread(_Scorer):
 
 class _OnLoop(_Scorer):
     async def __call__(self, state: State) -> object:
+        return await OwnTask[object](f"eval function {self.__name__!r}").run(self._value(state))
+
+    async def _value(self, state: State) -> object:
         value = self._begin(state)
         return await value if inspect.isawaitable(value) else value
 

@@ -23,6 +23,9 @@ _KEYS = ("name", "command", "args", "env", "cwd", "url", "headers", "description
 _MODELS_FAULT = {-32602, -32601}
 """JSON-RPC errors that are about the call: invalid params, no such method. All others are about the server."""
 
+_MISFIT = "Invalid structured content"
+"""How the client begins to say that a result is not of the schema that the tool declares: an infinite `float`, say."""
+
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, PermissionError)
 """What starting a program that does not exist raises."""
 
@@ -168,6 +171,8 @@ def translated(error: Exception, server: str, doing: str) -> Exception:
     code: object = getattr(getattr(error, "error", None), "code", None)
     if code in _MODELS_FAULT:
         return ToolCallError(str(error))
+    if isinstance(error, RuntimeError) and str(error).startswith(_MISFIT):
+        return ToolCallError(str(error).partition("\n")[0])  # of this call alone; the rest repeats schema and value
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return ToolServerError(f"MCP server {server!r} failed while {doing}: {words}")
 

@@ -248,6 +248,8 @@ class _Loop:
         self._tasks: asyncio.TaskGroup
         self._end: asyncio.Event
         self._is_blocked = False
+        self._closed = ""
+        self._lock = threading.Lock()
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), name="bench-mcp", daemon=True)
         self._thread.start()
@@ -256,12 +258,16 @@ class _Loop:
     @property
     def is_usable(self) -> bool:
         """Whether it lives and does something about it."""
-        return self._thread.is_alive() and not self._is_blocked
+        return self._thread.is_alive() and not self._is_blocked and not self._closed
 
     def begin(self, session: MCPSession) -> None:
         """Open a session, some time."""
-        if not self.post(lambda: self._begin(session)):
-            session.give_up(ToolServerError(_CLOSED))
+        with self._lock:
+            if not self._closed:
+                self.sessions.add(session)
+        if self._closed or not self.post(lambda: self._begin(session)):
+            self.sessions.discard(session)
+            session.give_up(ToolServerError(self._closed or _CLOSED))
 
     def post(self, function: Callable[[], object]) -> bool:
         """Call `function` in the loop, some time; False if it has ended."""
@@ -278,13 +284,13 @@ class _Loop:
             EnvironmentFault: the loop has ended, or does so meanwhile.
         """
         if not self._thread.is_alive():
-            raise ToolServerError(_CLOSED)
+            raise ToolServerError(self._closed or _CLOSED)
         task = asyncio.current_task()
         try:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(make(), self._loop))
         except asyncio.CancelledError:
             if task is not None and not task.cancelling():
-                raise ToolServerError(_CLOSED) from None  # the loop ended, nobody cancelled us
+                raise ToolServerError(self._closed or _CLOSED) from None  # the loop ended, nobody cancelled us
             raise
 
     async def check(self, words: str) -> None:
@@ -298,7 +304,7 @@ class _Loop:
         """
         echo = _promise()
         if not self.post(lambda: _set(echo)):
-            raise ToolServerError(_CLOSED)
+            raise ToolServerError(self._closed or _CLOSED)
         if (await asyncio.wait([asyncio.wrap_future(echo)], timeout=_ECHO_SECONDS))[0]:
             return
         self._is_blocked = True
@@ -315,7 +321,24 @@ class _Loop:
         return not self._thread.is_alive()
 
     def _run(self, started: threading.Event) -> None:
-        asyncio.run(self._serve(started))
+        with asyncio.Runner() as runner:
+            try:
+                runner.run(self._serve(started))
+            except (SystemExit, KeyboardInterrupt) as error:
+                # asyncio lets these two through every task that meets them; what is still under way ends with the loop.
+                runner.get_loop().set_exception_handler(lambda _loop, _context: None)
+                self._close(
+                    f"the code of an MCP server in this process raised {error!r}, which ended it and every call that "
+                    "was under way; a tool that cannot go on should raise an exception of its own"
+                )
+        self._close(_CLOSED)
+
+    def _close(self, words: str) -> None:
+        """Take no more sessions, and tell those that wait for something why it will not come."""
+        with self._lock:
+            self._closed = self._closed or words
+        for session in list(self.sessions):
+            session.give_up(ToolServerError(self._closed))
 
     async def _serve(self, started: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
@@ -328,10 +351,10 @@ class _Loop:
                 session.leave()
 
     def _begin(self, session: MCPSession) -> None:
-        if self._end.is_set():
-            session.give_up(ToolServerError(_CLOSED))
+        if self._end.is_set() or self._closed:
+            self.sessions.discard(session)
+            session.give_up(ToolServerError(self._closed or _CLOSED))
             return
-        self.sessions.add(session)
         session.begin(self._tasks)
 
 

@@ -296,3 +296,35 @@ def test_a_module_of_the_directory_before_is_no_longer_found(tmp_path: Path, mon
     (tmp_path / "two").mkdir()
     monkeypatch.chdir(tmp_path / "two")
     assert fault("solver:Agent").startswith("Cannot import module 'solver': No module named 'solver'")
+
+
+def test_a_module_that_changes_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "below").mkdir()
+    (tmp_path / "wanderer.py").write_text(f"import os\nos.chdir('below')\n{AGENT}")
+    loaded = load_agent("wanderer:agent_loop")
+    assert loaded.files == (tmp_path / "wanderer.py",)
+    assert Path.cwd() == tmp_path
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the user's code changed the working directory as it was loaded; it is {tmp_path} again"
+    ]
+
+
+def test_what_the_users_own_lookups_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lookups.py").write_text(
+        "class Unnamed:\n"
+        "    get_tools = run = lambda self, _: None\n"
+        "    @property\n"
+        "    def name(self):\n"
+        "        raise KeyError('name')\n"
+        "def __getattr__(name):\n"
+        "    raise RuntimeError('no driver') if name == 'lazy' else AttributeError(name)\n"
+    )
+    assert fault("lookups:Unnamed") == "'Unnamed' has no name: KeyError: 'name' (lookups.py, line 5)"
+    assert fault("lookups:lazy") == (
+        "Cannot get 'lazy' of module 'lookups': RuntimeError: no driver (lookups.py, line 7)"
+    )
+    assert fault("lookups:absent").startswith("Module 'lookups' has no attribute 'absent'. ")

@@ -21,7 +21,7 @@ from harness.agents.loop import CompletionsResult, RolloutContext, RolloutResult
 from harness.agents.mcp_agent import MCPAgentLoop
 from harness.agents.schemas import RolloutRequest
 from harness.agents.validation import validate_tools
-from harness.errors import MCPLoadError, SystemicError
+from harness.errors import EnvironmentFault, MCPLoadError, SystemicError
 from harness.types import JsonDict
 
 REQUEST = RolloutRequest(rollout_id="discovery", server_url="http://h", messages=[], completion_params={})
@@ -407,3 +407,36 @@ def test_a_cancelled_run_leaves_the_server_to_the_others() -> None:
         return result.final_messages[2]["content"]
 
     assert asyncio.run(main()) == "0"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_tool_that_exits_ends_no_process_and_the_next_run_has_the_server_again(is_async: bool) -> None:
+    async def leave_on_loop() -> str:
+        raise SystemExit(4)
+
+    def leave_in_thread() -> str:
+        raise SystemExit(4)
+
+    def stay() -> str:
+        return "here"
+
+    leave = leave_on_loop if is_async else leave_in_thread
+    agent = MCPAgentLoop(server_of(leave, stay))
+    for _ in range(3):
+        with pytest.raises(EnvironmentFault) as caught:
+            run(agent, [call(leave.__name__)])
+        assert str(caught.value) == (
+            "the code of an MCP server in this process raised SystemExit(4), which ended it and every call that was "
+            "under way; a tool that cannot go on should raise an exception of its own"
+        )
+    assert answers(agent, call("stay")) == ["here"]
+
+
+def test_a_number_that_json_lacks_is_told_to_the_model() -> None:
+    def power(base: float, exponent: float) -> float:
+        return float("inf")
+
+    agent = MCPAgentLoop(server_of(power))
+    asked = call("power", '{"base": 10, "exponent": 400}')
+    [said, again] = answers(agent, asked, asked)
+    assert said == again == "Error: Invalid structured content returned by tool power: None is not of type 'number'"

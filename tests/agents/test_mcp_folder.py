@@ -286,3 +286,38 @@ def test_a_server_that_does_not_start_is_refused_at_once(tmp_path: Path) -> None
 def test_it_is_fastmcps_own_class_that_is_looked_for(tmp_path: Path) -> None:
     folder_of(tmp_path, main="class FastMCP: ...\nmcp = FastMCP()\n")
     assert fault(tmp_path).startswith("No FastMCP instance found in ")
+
+
+def test_a_server_that_runs_when_it_is_imported_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fastmcp import FastMCP
+
+    monkeypatch.chdir(tmp_path)
+    before = {name: getattr(FastMCP, name) for name in dir(FastMCP) if name.startswith("run")}
+    running = "import asyncio\nmcp.run()\nmcp.run(transport='http', port=0)\nasyncio.run(mcp.run_async('stdio'))\n"
+    folder = folder_of(tmp_path / "mcp", main=f"{MAIN.format(where='after')}\n{running}\nafter = 'beyond it'\n")
+    program = f"from harness.agents.mcp_folder import load_mcp; print(load_mcp({str(folder)!r}).name)"
+    # In a process whose stdin stays open, as a terminal's does: there it would wait for ever.
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "mcp_agent\n"
+    assert process.returncode == 0
+    assert called(folder) == "beyond it"
+    assert {name: getattr(FastMCP, name) for name in before} == before
+
+
+def test_a_folder_that_changes_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main = "import os\nos.chdir(os.path.dirname(__file__))\n" + MAIN.format(where="os.getcwd()")
+    folder = folder_of(tmp_path / "mcp", main=main)
+    load_mcp(folder)
+    assert Path.cwd() == tmp_path
+    assert [record.getMessage() for record in caplog.records if record.name == "harness.agents.loading"] == [
+        f"the user's code changed the working directory as it was loaded; it is {tmp_path} again"
+    ]
+    assert called(folder) == str(tmp_path)
