@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 from harness.cli.eval_options import BASELINE_KEY_VAR, KEY_VAR, AgentOptions, EvalOptions
 from harness.cli.stdout import own_stdout
+from harness.config.built_in import AGENT_EVAL
 from harness.config.endpoints import Registry, load_registry
 from harness.config.flags import parse_set
 from harness.config.layers import Origin
-from harness.config.packages import AGENT_EVAL
 from harness.config.providers import Route, route
 from harness.config.resolver import Resolution, resolve
 from harness.config.runs import ResolvedRun
@@ -25,7 +25,7 @@ from harness.config.schema import SHORTCUTS
 from harness.config.serving import is_reference
 from harness.config.wording import suggestion
 from harness.engine.prepare import Loader
-from harness.errors import ConfigError, DatasetValidationError, EnvironmentLoadError, HarnessError
+from harness.errors import ConfigError, DatasetValidationError, EnvironmentLoadError, HarnessError, UsageError
 from harness.keys import digest
 from harness.loader import load_environment
 from harness.loopback import is_loopback_url
@@ -40,6 +40,21 @@ PRIMARY, BASELINE = "primary", "baseline"
 
 _OWN = {"model.model": "model", "model.api_base_url": "base-url", "model.api_key_var": "api-key-var"}
 """Settings that `--set` may not touch, with the options that do: the way to a model is one decision."""
+
+_ENV_ARGS = {
+    "dataset": "-d",
+    "agent": "-m",
+    "mcp": "--mcp",
+    "eval_fns": "--eval-fn",
+    "max_turns": "--max-turns",
+    "offset": "--offset",
+    "debug_dir": "--debug-dir",
+}
+"""Arguments of the environment, with the options that they come from. `--set` may not touch them either: header and
+report speak of the options."""
+
+MOST_RUNS = 10_000_000
+"""Of one model: each takes some memory and a line on disk."""
 
 _FLAGS = {
     "env.env_id": "the command",
@@ -86,6 +101,12 @@ class Job:
     """One run a side, in the same order."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     """Literal keys by variable name."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What the evaluation reads: its rows, and the sources of agent, tools and functions."""
+        environment = self.environments[0]
+        return (*environment.options.files, Path(environment.env_args["dataset"]))
 
     @property
     def loader(self) -> Loader:
@@ -156,6 +177,7 @@ def make_job(options: AgentOptions, mode: str, flags: Mapping[str, object]) -> J
         runs += found.runs
         notices += [*found.notices, *_keyless(side, found.runs[0])]
     resolution = Resolution(tuple(runs), tuple(dict.fromkeys(notices)))
+    _refuse_too_many(resolution, environments[0].row_count)
     return Job(sides, tuple(environments), resolution, options.literal_keys)
 
 
@@ -257,8 +279,7 @@ def _sets_for(options: AgentOptions, side: Side) -> list[str]:
     for text in options.set or ():
         override = parse_set(text)
         for path in override.layer:
-            if option := _OWN.get(".".join(path[:2])):
-                raise ConfigError(f"--set {text.partition('=')[0]}: use --{option} or --baseline-{option}")
+            _refuse_own(text.partition("=")[0], path)
         if override.env_id in (None, AGENT_EVAL):
             chosen.append(text)
         elif override.env_id not in names:
@@ -267,6 +288,29 @@ def _sets_for(options: AgentOptions, side: Side) -> list[str]:
         elif override.env_id == side.tag:
             chosen.append(text.partition(":")[2])
     return chosen
+
+
+def _refuse_own(name: str, path: Sequence[str]) -> None:
+    """Refuse a `--set` of what an option of its own says."""
+    setting = ".".join(path[:2])
+    if option := _OWN.get(setting):
+        raise ConfigError(f"--set {name}: use --{option} or --baseline-{option}")
+    if setting == "env.env_args":
+        known = _ENV_ARGS.get(path[2]) if len(path) > 2 else None
+        raise ConfigError(f"--set {name}: use {known or 'the options of the agent, its rows and its functions'}")
+    if setting == "env.name":
+        raise ConfigError(f"--set {name}: the runs of this command have names of their own; leave it out")
+
+
+def _refuse_too_many(resolution: Resolution, row_count: int) -> None:
+    for run in resolution.runs:
+        env = run.settings.env
+        rows = row_count if env.num_examples == -1 else min(env.num_examples, row_count)
+        if rows * env.rollouts_per_example > MOST_RUNS:
+            raise UsageError(
+                f"--n {env.rollouts_per_example} makes {rows * env.rollouts_per_example} runs of {rows} rows; "
+                f"at most {MOST_RUNS} can be made at once"
+            )
 
 
 def _told(origins: Mapping[str, Origin], ways: Mapping[str, str]) -> dict[str, Origin]:

@@ -33,12 +33,12 @@ def evaluate(state: dict[str, object], options: EvalOptions) -> int:
     job = make_job(options, "eval", own_flags(options))
     for notice in job.resolution.notices:
         typer.echo(f"note: {notice}", err=True)
+    check_target(options.output, job.files, make_folders=not options.dry_run)
     if options.dry_run:
         from harness.cli.dry_run import show
 
         show(job.resolution, sys.stdout)
         return 0
-    check_target(options.output)
     chosen = RunOptions(
         resume=options.is_resuming,
         retry_failed=options.retry_failed,

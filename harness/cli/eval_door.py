@@ -8,7 +8,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -23,7 +23,7 @@ from harness.engine.prepare import Failed, Loaded, Located, Prepared
 from harness.errors import RunLocked, StoreError, UsageError
 from harness.eval.collect import collect, to_run
 from harness.eval.document import EvalMeta, ModelMeta, check_output, eval_document, file_sha256, write_document
-from harness.eval.results import EvalResult, EvalRunResult, ModelRuns
+from harness.eval.results import EvalModelSummary, EvalResult, EvalRunResult, ModelRuns
 from harness.eval.screen import run_line, show
 from harness.eval.summaries import build_result
 from harness.records import Failed as FailedRecord
@@ -112,6 +112,9 @@ class EvalDoor(Door):
             if run.recorded is not None:
                 done = f"{len(run.recorded)} of {run.plan.total} runs"
                 self._progress.say(f"Going on with {clean(run.folder.path, 2000)}: {done} are there", display)
+        if not self._options.retry_failed and all(_is_made(run) for run in runs):
+            self._progress.say("No run is left to be made.", display)
+            return
         plan = runs[0].plan
         models = f" x{len(runs)} models" if len(runs) > 1 else ""
         each = f" x{plan.rollouts_per_example} runs" if plan.rollouts_per_example > 1 else ""
@@ -136,14 +139,21 @@ class EvalDoor(Door):
         """The report, the results file, and where everything is."""
         ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other pass
         result = self._result(ready)
+        document = None if self._options.output is None else eval_document(result, self._meta(ready, options))
+        lost = save_results(self._options.output, document)
         if not self._options.quiet:
             self._console.print()
         show(result, self._console)
         self._console.print()
-        self._write(result, ready, options)
+        if lost is None:
+            whole = not (result.stopped_early or result.interrupted)
+            tell_results(self._options.output, document, self._console, whole=whole)
         self._places(ready, reports)
-        succeeded = all(any(run.success for _, run in self._runs_of(index, each)) for index, each in enumerate(ready))
-        return succeeded and all(run.progress.state == "done" for run in ready)
+        if lost is not None:
+            raise lost
+        return not any(is_empty(model) for model in result.models) and all(
+            run.progress.state == "done" for run in ready
+        )
 
     def _runs_of(self, index: int, run: Prepared) -> list[tuple[int, EvalRunResult]]:
         """What a side came to; of one that was cut off at once, what its journal holds."""
@@ -156,7 +166,7 @@ class EvalDoor(Door):
 
     def _result(self, runs: Sequence[Prepared]) -> EvalResult:
         models = [
-            ModelRuns(side.model, side.tag, self._runs_of(index, run), _wall_ms(run))
+            ModelRuns(side.model, side.tag, self._runs_of(index, run), _wall_ms(run), _resumed(run))
             for index, (side, run) in enumerate(zip(self._job.sides, runs, strict=True))
         ]
         ended = [run.progress for run in runs if run.progress.state in ("stopped", "failed")]
@@ -170,12 +180,6 @@ class EvalDoor(Door):
             stop_reason="; ".join(dict.fromkeys(reasons)) or None,
             interrupted=any(run.progress.state == "interrupted" for run in runs),
         )
-
-    def _write(self, result: EvalResult, runs: Sequence[Prepared], options: RunOptions) -> None:
-        if self._options.output is not None:
-            document = eval_document(result, self._meta(runs, options))
-            whole = not (result.stopped_early or result.interrupted)
-            write_results(self._options.output, document, self._console, whole=whole)
 
     def _meta(self, runs: Sequence[Prepared], options: RunOptions) -> EvalMeta:
         asked = self._options
@@ -211,8 +215,8 @@ class EvalDoor(Door):
                 label = f"{run.progress.name}: " if len(kept) > 1 else ""
                 self._console.print(f"  {label}{clean(run.folder.path, 2000)}", soft_wrap=True)
         steps = [step for report in reports for step in report.next_steps if not step.startswith("go on: ")]
-        if kept and (more := self._go_on(runs)):
-            steps.insert(0, more)
+        if kept:
+            steps[:0] = self._go_on(runs)
         if steps:
             self._console.print()
             self._head("Next")
@@ -222,17 +226,27 @@ class EvalDoor(Door):
     def _head(self, words: str) -> None:
         self._console.print(words, style="bold", soft_wrap=True)
 
-    def _go_on(self, runs: Sequence[Prepared]) -> str | None:
-        """The command that makes up for what is missing, if anything is."""
-        if any(run.progress.state != "done" for run in runs):
-            return f"go on: {_again(self._argv, '--resume')}"
+    def _go_on(self, runs: Sequence[Prepared]) -> Iterator[str]:
+        """The commands that make up for what is missing, if anything is."""
+        is_cut = any(run.progress.state != "done" for run in runs)
+        if is_cut:
+            yield f"go on: {_again(self._argv, '--resume')}"
         if any(run.progress.unscored for run in runs):
-            return f"try again what failed: {_again(self._argv, '--retry-failed')}"
-        return None
+            yield f"{'go on, and ' if is_cut else ''}try again what failed: {_again(self._argv, '--retry-failed')}"
 
 
-def check_target(path: str | None) -> None:
-    """Make sure that the results can be written, before anything is paid for; folders above are made.
+def is_empty(model: EvalModelSummary) -> bool:
+    """Whether nothing came of a model: no run completed, or a function scored none of those that did."""
+    return model.failed_runs == model.total_runs or bool(model.without_scores)
+
+
+def check_target(path: str | None, inputs: Iterable[Path], *, make_folders: bool = True) -> None:
+    """Make sure that the results can be written, before anything is paid for.
+
+    Args:
+        path: The results file; `-` is stdout, None no file.
+        inputs: Files that it must not replace.
+        make_folders: Whether to make the folders above it, and try to write there.
 
     Raises:
         UsageError: they cannot.
@@ -241,7 +255,9 @@ def check_target(path: str | None) -> None:
         return
     file = Path(path)
     check_output(file)
-    if file.exists() and not file.is_file():
+    if any(file.exists() and each.exists() and file.samefile(each) for each in inputs):
+        raise UsageError(f"--output {path}: is read by this evaluation, and would be overwritten; name another file")
+    if not make_folders or (file.exists() and not file.is_file()):
         return  # a device or a pipe
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -251,23 +267,38 @@ def check_target(path: str | None) -> None:
         raise UsageError(f"--output {path}: cannot be written: {error.strerror}; choose another place") from error
 
 
-def write_results(output: str | None, document: JsonDict, console: PlainConsole, *, whole: bool) -> None:
-    """Write the results file, and say so.
+def save_results(output: str | None, document: JsonDict | None) -> StoreError | None:
+    """Write the results file, if it is one: before anything is printed, which may fail as well.
+
+    Args:
+        output: Its name; `-` is stdout, None no file.
+        document: What it holds.
+
+    Returns:
+        Why it could not be written, for the caller to raise when all else has been said.
+    """
+    if output is None or output == STDOUT or document is None:
+        return None
+    try:
+        write_document(Path(output), document)
+    except StoreError as error:
+        return error
+    return None
+
+
+def tell_results(output: str | None, document: JsonDict | None, console: PlainConsole, *, whole: bool) -> None:
+    """Say that the results file was written; or write it, if it is stdout.
 
     Args:
         output: Its name; `-` is stdout, None no file.
         document: What it holds.
         console: Where to say so.
         whole: Whether everything was run that was to be.
-
-    Raises:
-        StoreError: it cannot be written.
     """
     if output == STDOUT:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         sys.stdout.flush()
     elif output is not None:
-        write_document(Path(output), document)
         console.print(
             f"Results written to: {clean(output, 2000)}{'' if whole else ' (of what was run)'}", soft_wrap=True
         )
@@ -299,6 +330,14 @@ def _wall_ms(run: Prepared) -> float:
         return run.summary.wall_s * 1000
     progress = run.progress  # cut off: nothing has been summed up
     return (time.monotonic() - progress.started) * 1000 if progress.started else 0.0
+
+
+def _is_made(run: Prepared) -> bool:
+    return run.recorded is not None and len(run.recorded) >= run.plan.total
+
+
+def _resumed(run: Prepared) -> int:
+    return run.progress.resumed if run.summary is None else run.summary.resumed
 
 
 def _again(argv: Sequence[str], option: str) -> str:

@@ -4,15 +4,18 @@ between them. Owns these words and the order of the help; loads nothing, sends n
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields
 from inspect import Parameter
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
-from harness.errors import UsageError
+from harness.cli.eval_wording import in_own_words
+from harness.errors import HarnessError, UsageError
 
 REQUIRED = "Required"
 AGENT = "Agent (one of them)"
@@ -134,6 +137,13 @@ class AgentOptions:
             raise UsageError("--module and --mcp are mutually exclusive.")
         if not self.module and not self.mcp:
             raise UsageError("Either --module (-m) or --mcp is required.")
+        if self.temperature is not None and not math.isfinite(self.temperature):
+            raise UsageError(f"--temperature must be a number, not {self.temperature}.")
+        for name, text in (("--output", self.output), ("--debug-dir", self.debug_dir)):
+            if text == "":
+                raise UsageError(f"{name} is empty: is the variable set that it was to be taken from?")
+        if self.traces is not None and Path(self.traces).exists() and not Path(self.traces).is_dir():
+            raise UsageError(f"--debug-dir {self.traces}: is no folder; name one for the traces")
         for name, value, least in self._bounds():
             if value is not None and value < least:
                 raise UsageError(f"{name} must be >= {least}.")
@@ -322,7 +332,12 @@ def command_of(options: type[AgentOptions], run: Callable[[Any, Any], int]) -> t
         state = ctx.find_root().obj
         state["verbose"] = chosen.verbose
         chosen.check()
-        raise typer.Exit(run(state, chosen))
+        try:
+            code = run(state, chosen)
+        except HarnessError as error:
+            error.args = (in_own_words(str(error)), *error.args[1:])
+            raise
+        raise typer.Exit(code)
 
     command.__doc__ = run.__doc__
     parameters = [_parameter("ctx", typer.Context), *_parameters(options)]

@@ -13,6 +13,7 @@ import typer
 
 from harness.cli import dotenv
 from harness.cli.lazy import CommandEntry, lazy_group
+from harness.cli.stdout import open_streams
 from harness.errors import HarnessError
 
 INTERRUPTED = 130
@@ -70,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 done, 1 stopped early, 2 wrong usage or settings, 130 interrupted.
     """
+    open_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     state: dict[str, object] = {"argv": arguments, "verbose": False}
     try:

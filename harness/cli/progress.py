@@ -32,20 +32,23 @@ class Progress:
         """Print the first lines, if they have not been."""
         first, self._first = self._first, ()
         for line in first:
-            self.console.print(line, soft_wrap=True)
+            self._print(line)
 
     def say(self, words: str, display: Display) -> None:
         """What happens now."""
         if self.has_lines:
-            self.console.print(words, soft_wrap=True)
+            self._print(words)
         elif not self._quiet:
             display.say(words)
 
     def line(self, words: str) -> None:
-        """What has happened to one run. Never raises: the run is worth more than its line."""
-        if not self.has_lines:
-            return
+        """What has happened to one run."""
+        if self.has_lines:
+            self._print(words)
+
+    def _print(self, line: str) -> None:
+        """Never raises: the runs are worth more than a line about them. The report at the end will raise."""
         try:
-            self.console.print(words, soft_wrap=True)
+            self.console.print(line, soft_wrap=True)
         except OSError:  # the disk behind it is full, say
             self.has_lines = False

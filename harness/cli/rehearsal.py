@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from harness.cli.agent_runs import Job
 from harness.cli.connection import check_connections
-from harness.cli.eval_door import write_results
+from harness.cli.eval_door import save_results, tell_results
 from harness.cli.eval_options import RehearsalOptions
 from harness.cli.execute import Door
 from harness.cli.options import RunOptions
@@ -79,9 +79,12 @@ class RehearsalDoor(Door):
         reason = progress.note if progress.state in ("stopped", "failed") else None
         results = [self._results[place] for place in sorted(self._results)]
         document = rehearsal_document(results, reason, interrupted=progress.state == "interrupted")
+        lost = save_results(self._options.output, document)
         for line in self._totals(document["summary"], results):
             console.print(line, soft_wrap=True)
-        write_results(self._options.output, document, console, whole=progress.state == "done")
+        if lost is not None:
+            raise lost
+        tell_results(self._options.output, document, console, whole=progress.state == "done")
         return progress.state == "done" and all(result.success for result in results)
 
     def _totals(self, summary: JsonDict, results: Sequence[LocalTestRunResult]) -> list[str]:

@@ -11,6 +11,14 @@ from typing import IO, TextIO
 _STDOUT, _STDERR = 1, 2
 
 
+def open_streams() -> None:
+    """Give a process that was started without stdin, stdout or stderr the null device in its place: the next file that
+    is opened would take the free number, and what is printed would land in it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the life of the process
+
+
 @contextlib.contextmanager
 def kept_stdout() -> Generator[IO[str]]:
     """The stdout that there is now, for the length of the block, wherever stdout is led meanwhile."""
@@ -19,8 +27,13 @@ def kept_stdout() -> Generator[IO[str]]:
         yield sys.stdout
         return
     copy = os.dup(_STDOUT)
-    with open(copy, "w", encoding=sys.stdout.encoding, errors="replace", buffering=1) as stream:
+    stream = open(copy, "w", encoding=sys.stdout.encoding, errors="replace", buffering=1)  # noqa: SIM115 - closed below
+    try:
         yield stream
+    finally:
+        # What could not be written was missed when it was printed; that the reader went away is no fault.
+        with contextlib.suppress(OSError):
+            stream.close()
 
 
 @contextlib.contextmanager

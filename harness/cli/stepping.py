@@ -95,7 +95,8 @@ def _waitable(stream: object) -> int | None:
         mode = os.fstat(fd).st_mode
     except (AttributeError, OSError, ValueError):
         return None
-    return fd if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode) else None
+    # Other character devices, such as the null device, cannot be waited for.
+    return fd if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd) else None
 
 
 async def _readable(fd: int) -> None:
@@ -183,6 +184,7 @@ class Prompter:
     def _read(self, text: str) -> Command | None:
         """The command that a line means; says what is wrong with one that means none."""
         first, *rest = text.split() or [""]
+        first = first.lower()
         word = _WORDS.get(first, first)
         if word not in _WORDS.values():
             self._say(f"unknown command {clean(text, 60)!r}; ? lists them")

@@ -42,7 +42,7 @@ def _run(options: RehearsalOptions, job: Job, argv: list[str]) -> int:
     from harness.report.live import wants_live
     from harness.report.text import make_console
 
-    check_target(options.output)
+    check_target(options.output, job.files)
     is_live = wants_live(os.environ, quiet=options.quiet)
     chosen = RunOptions(quiet=options.quiet, verbose=options.is_verbose, command=command_text(masked(argv)))
     with kept_stdout() as stdout:
@@ -66,8 +66,13 @@ def _step(options: RehearsalOptions, job: Job) -> int:
         if not options.quiet:
             for line in header(options, job):
                 screen.say(line)
-        check_connections([(run, False) for run in job.resolution.runs], job.keys, screen.say)
+        say = _nothing if options.quiet else screen.say
+        check_connections([(run, False) for run in job.resolution.runs], job.keys, say)
         return 0 if session.run() else 1
+
+
+def _nothing(_words: str) -> None:
+    pass
 
 
 app = command_of(RehearsalOptions, rehearse)

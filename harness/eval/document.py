@@ -172,6 +172,7 @@ def _summary(result: EvalResult) -> JsonDict:
         "stopped_early": result.stopped_early,
         "stop_reason": None if result.stop_reason is None else redactor.text(result.stop_reason),
         "interrupted": result.interrupted,
+        "resumed_runs": result.resumed_runs,
         "failed_runs": result.failed_runs,
         "failures": failures,
         "score_errors": result.score_errors,

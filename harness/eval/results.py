@@ -100,7 +100,7 @@ class EvalModelSummary:
     total_duration_ms: float
     """Sum of the run durations: with several in flight, more than the time that passed (`wall_ms`)."""
     wall_ms: float = 0.0
-    """From the first run's start to the last one's end, over every attempt at a resumed evaluation."""
+    """From the first run's start to the last one's end; of a resumed evaluation, in its newest attempt."""
     failed_runs: int = 0
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Reason → failed runs, the commonest first."""
@@ -108,6 +108,12 @@ class EvalModelSummary:
     """Eval function → completed runs that it gave no score for; only functions that have any."""
     unreported: int = 0
     """Replies whose tokens are unknown."""
+
+    @property
+    def without_scores(self) -> list[str]:
+        """Eval functions that gave no score to any run, though some completed."""
+        completed = self.total_runs - self.failed_runs
+        return [name for name, count in self.score_errors.items() if 0 < completed == count]
 
     @property
     def mean_duration_ms(self) -> float:
@@ -146,7 +152,7 @@ class EvalResult:
     total_tokens: int
     """Of both models."""
     total_duration_ms: float
-    """Wall time of the whole evaluation."""
+    """Wall time of the whole evaluation; of a resumed one, of its newest attempt."""
     n_runs: int
     """Runs asked for, a row and model."""
     pass_threshold: float
@@ -165,6 +171,8 @@ class EvalResult:
     """Eval function → completed runs of any model without a score from it; only functions that have any."""
     failed_runs: int = 0
     """Of any model."""
+    resumed_runs: int = 0
+    """Of any model: runs that were there before `total_duration_ms` began, because the evaluation was gone on with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +185,9 @@ class ModelRuns:
     runs: Sequence[tuple[int, EvalRunResult]]
     """(row index, run), as `collect.collect` gives them."""
     wall_ms: float = 0.0
-    """From the first run's start to the last one's end, of every attempt at it."""
+    """From the first run's start to the last one's end, in the newest attempt at it."""
+    resumed: int = 0
+    """Runs that were there before."""
 
 
 BenchRunResult: TypeAlias = EvalRunResult

@@ -8,31 +8,26 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from harness.eval.results import EvalEvalSummary, EvalModelSummary, EvalPaired, EvalResult, EvalRunResult
+from harness.eval.results import EvalModelSummary, EvalPaired, EvalResult, EvalRunResult
+from harness.eval.tables import (
+    ScoreTables,
+    each_summary,
+    is_whole,
+    natural_width,
+    score_cell,
+    score_tables,
+    table_lines,
+)
 from harness.report import numerals
-from harness.report.text import clean, fit
-from harness.stats.intervals import Estimate
-from harness.stats.paired import Paired
-
-MOST_NAME = 40
-"""Cells of a model's or function's name in a table; a longer one loses its middle."""
-
-LEAST_NAME = 16
-"""Cells below which a name tells nothing: rather than that, pass@k gets a table of its own."""
+from harness.report.text import clean
+from harness.stats.intervals import WILSON_BELOW
 
 ERROR_LENGTH = 50
 """Characters of an error in a progress line, `...` included."""
-
-GAP = 2
-
-_Table: TypeAlias = list[list[str]]
-"""Rows of cells, the heads first."""
 
 
 def eval_screen(result: EvalResult, width: int = 80, *, ascii_only: bool = False) -> list[Text]:
@@ -43,8 +38,9 @@ def eval_screen(result: EvalResult, width: int = 80, *, ascii_only: bool = False
         width: Of the terminal, in cells. Numbers are never cut: below about 70 cells, lines grow longer than it.
         ascii_only: Whether the terminal has no other characters.
     """
-    lines = [*_overview(result, width), *_performance(result, width), *_scores(result, width)]
-    lines += [*_certainty(result, width), *_differences(result, width), *_failures(result, width)]
+    tables = score_tables(result, width)
+    lines = [*_overview(result, width), *_performance(result, width), *_scores(result, width, tables)]
+    lines += [*_differences(result, width, tables), *_failures(result, width)]
     lines += _scorer_errors(result, width)
     return [_plain(line) for line in lines] if ascii_only else lines
 
@@ -74,7 +70,7 @@ def run_line(current: int, total: int, run: EvalRunResult) -> str:
     if not run.success:
         error = clean(run.error or run.reason or "", 4 * ERROR_LENGTH)
         return f"{head} - {error if len(error) <= ERROR_LENGTH else error[: ERROR_LENGTH - 3] + '...'}"
-    scores = [f"{clean(name, 80)}={score:.3f}" for name, score in run.scores.items()]
+    scores = [f"{clean(name, 80)}={score_cell(score)}" for name, score in run.scores.items()]
     scores += [f"{clean(name, 80)}=no score" for name in run.score_errors]
     return f"{head} [{', '.join(scores)}]" if scores else head
 
@@ -97,11 +93,14 @@ def _overview(result: EvalResult, width: int) -> Iterator[Text]:
     made = sum(model.total_runs for model in result.models)
     each = f" ({' + '.join(str(model.total_runs) for model in result.models)})" if result.model_summaries else ""
     yield Text(f"  Total runs: {made}{each}")
-    yield Text(f"  Duration: {format_duration(result.total_duration_ms)}")
+    new = _number(made - result.resumed_runs, "run")
+    since = f" (of {new}; {result.resumed_runs} were there)" if result.resumed_runs else ""
+    yield Text(f"  Duration: {format_duration(result.total_duration_ms)}{since}")
     unreported = sum(model.unreported for model in result.models)
     yield Text(f"  Total tokens: {_tokens(result.total_tokens, unreported)}")
     if result.failed_runs:
         yield Text(f"  Failed runs: {result.failed_runs} of {made}; each counts 0.0 in the table", "red")
+    yield from _wrapped_all(_nothing_at_all(result), width, "red")
     if result.stopped_early:
         yield from _wrapped(f"Stopped early. Reason: {clean(result.stop_reason)}", width, "yellow")
     if result.interrupted:
@@ -117,69 +116,88 @@ def _performance(result: EvalResult, width: int) -> Iterator[Text]:
         table.append([_model_name(result, model), format_duration(model.mean_duration_ms), average])
     yield Text()
     yield _head("Performance:")
-    yield from _table(table, width, names=1)
+    yield from table_lines(table, width, names=1)
 
 
-def _scores(result: EvalResult, width: int) -> Iterator[Text]:
-    if not result.total_runs or not result.eval_summaries:
+def _nothing_at_all(result: EvalResult) -> Iterator[str]:
+    """What leaves nothing to speak of, and is no success for whoever asks for the exit code."""
+    for model in result.models:
+        of = f" of [{model.model_tag}] {clean(model.model, 80)}" if result.model_summaries else ""
+        if model.failed_runs == model.total_runs:
+            if model.total_runs:
+                yield f"No run{of} completed"
+            continue
+        for name in model.without_scores:
+            yield f"No run{of} has a score from {clean(name, 80)}"
+
+
+def _scores(result: EvalResult, width: int, tables: ScoreTables) -> Iterator[Text]:
+    """The documented table, each mean with its interval where there is room, else with a table of intervals behind it;
+    where runs have no score, that table has the means of those that have."""
+    if tables.is_plain:
         return
-    ks = list(next(iter(result.eval_summaries.values())).pass_at_k)
-    heads = ["Mean", "Min", "Max", "Std"]
-    at_k = [f"pass@{k}" for k in ks]
-    numbers: list[tuple[list[str], list[str], list[str]]] = []
-    for name, model, one in _each(result):
-        names = [name, model] if result.model_summaries else [name]
-        values = [f"{value:.3f}" for value in (one.mean, one.min, one.max, one.std)]
-        numbers.append((names, values, [f"{100 * one.pass_at_k[k]:.1f}%" for k in ks]))
-    labels = ["Eval Function", "Model"] if result.model_summaries else ["Eval Function"]
-    whole = [[*labels, *heads, *at_k], *([*n, *v, *p] for n, v, p in numbers)]
+    names, whole = len(tables.labels[0]), is_whole(result)
     yield Text()
-    if not ks or _least_width(whole) <= width:
-        yield from _table(whole, width, names=len(labels))
+    if whole and natural_width(tables.with_intervals()) <= width:
+        yield from table_lines(tables.with_intervals(), width, names)
+        yield from _threshold(result)
     else:
-        yield from _table([[*labels, *heads], *([*n, *v] for n, v, _ in numbers)], width, names=len(labels))
+        for position, table in enumerate(tables.documented(width)):
+            yield from [Text()] if position else []
+            yield from table_lines(table, width, names)
+        yield from _threshold(result)
         yield Text()
-        yield from _table([[*labels, *at_k], *([*n, *p] for n, _, p in numbers)], width, names=len(labels))
-    if ks:
+        yield _head("With intervals:" if whole else "Scored runs alone:")
+        yield from table_lines(tables.intervals(counted=not whole), width, names)
+    yield from _lines(_method(result), width)
+
+
+def _threshold(result: EvalResult) -> Iterator[Text]:
+    if any(one.pass_at_k for _, _, one in each_summary(result)):
         yield Text(f"A run passes with a score of at least {result.pass_threshold:g}.")
 
 
-def _certainty(result: EvalResult, width: int) -> Iterator[Text]:
-    """The mean of what has a score, with its interval: what the documented mean leaves open."""
-    made = {model.model_tag: model.total_runs for model in result.models}
-    table = [["Eval Function", *(["Model"] if result.model_summaries else []), "Mean", "95 % interval", "Scored runs"]]
-    for name, model, one in _each(result):
-        scored = f"{one.scored.count} of {made[model]}"
-        estimate = one.scored.estimate
-        cells = [numerals.score(estimate.mean), numerals.interval(estimate), scored]
-        table.append([name, *([model] if result.model_summaries else []), *cells])
-    if len(table) == 1 or not result.total_runs:
-        return
-    yield Text()
-    missing = any(one.scored.count < made[model] for _, model, one in _each(result))
-    yield _head("Scored runs alone, with intervals by row:" if missing else "With intervals by row:")
-    yield from _table(table, width, names=len(table[0]) - 3)
+def _method(result: EvalResult) -> str:
+    """How the intervals were made."""
+    estimates = [one.scored.estimate for _, _, one in each_summary(result)]
+    methods = {estimate.method for estimate in estimates if estimate.method is not None}
+    if not methods:
+        return f"95 % interval: {numerals.NONE} where there is too little to tell."
+    if methods == {"t"}:
+        words = "Student's t over the rows' means"
+    elif methods == {"wilson"}:
+        words = "Wilson's over the rows"
+    elif result.n_runs == 1 and max(estimate.examples for estimate in estimates) < WILSON_BELOW:
+        words = "over the rows, Wilson's for scores of 0 and 1, Student's t for others"
+    else:
+        words = "Student's t over the rows' means, Wilson's where all are 0 or all are 1"
+    none = f"; {numerals.NONE} where there is too little to tell" if any(each.low is None for each in estimates) else ""
+    return f"95 % interval: {words}{none}."
 
 
-def _differences(result: EvalResult, width: int) -> Iterator[Text]:
-    if not result.paired:
+def _differences(result: EvalResult, width: int, tables: ScoreTables) -> Iterator[Text]:
+    if not result.paired or tables.is_plain:
         return
-    table = [["Eval Function", "Diff", "95 % interval", "p", "Win", "Loss", "Tie"]]
-    for name, pair in result.paired.items():
-        table.append([clean(name, 80), *_difference(pair.counted)])
-        if pair.zeros or pair.scored != pair.counted:
-            table.append(["  scored runs alone", *_difference(pair.scored)])
     yield Text()
     yield _head("Primary minus baseline, row by row:")
-    yield from _table(table, width, names=1)
+    yield from table_lines(tables.differences, width, names=1)
+    yield from _lines(_methods_of_differences(result), width)
     for name, pair in result.paired.items():
         if words := _left_out(pair):
             yield from _wrapped(f"{clean(name, 80)}: {words}", width)
 
 
-def _difference(pair: Paired) -> list[str]:
-    outcomes = [str(number) for number in (pair.wins, pair.losses, pair.ties)]
-    return [_signed(pair.estimate.mean), _signed_interval(pair.estimate), _p_value(pair.p_value), *outcomes]
+def _methods_of_differences(result: EvalResult) -> str:
+    """Interval and p-value are made in two ways: which is which."""
+    pairs = [each for pair in result.paired.values() for each in (pair.counted, pair.scored)]
+    names = {"exact": "exact", "monte_carlo": "sampled", "normal": "approximate"}
+    tests = [word for test, word in names.items() if any(each.test == test for each in pairs)]
+    if not tests:
+        return ""
+    test = f"{' or '.join(tests)} sign-flip test"
+    if all(each.estimate.low is None for each in pairs):
+        return f"p: {test}."
+    return f"Interval: Student's t. p: {test}. They may disagree at the edge."
 
 
 def _left_out(pair: EvalPaired) -> str:
@@ -189,7 +207,9 @@ def _left_out(pair: EvalPaired) -> str:
     if alone := pair.counted.only_first + pair.counted.only_second:
         words.append(f"{_number(alone, 'row')} that only one model has run left out")
     missing = pair.scored.only_first + pair.scored.only_second
-    if missing and pair.scored != pair.counted:
+    if pair.scored != pair.counted and not pair.scored.pairs:
+        words.append("no row has a score of both models")
+    elif missing and pair.scored != pair.counted:
         words.append(f"of scored runs alone, {_number(missing, 'row')} that only one model has a score for left out")
     return "; ".join(words)
 
@@ -237,15 +257,8 @@ def _scorer_errors(result: EvalResult, width: int) -> Iterator[Text]:
         yield from _wrapped(f"{clean(name, 80)}: {number} of {made} completed; {examples.get(name, '')}", width)
 
 
-def _each(result: EvalResult) -> Iterator[tuple[str, str, EvalEvalSummary]]:
-    """(function, model tag, statistics), the models of a function together."""
-    for name in result.eval_summaries:
-        for model in result.models:
-            yield clean(name, 80), model.model_tag, model.eval_summaries[name]
-
-
 def _model_name(result: EvalResult, model: EvalModelSummary) -> str:
-    name = clean(model.model, 80)
+    name = clean(model.model, 1000)
     return f"[{model.model_tag}] {name}" if result.model_summaries else name
 
 
@@ -256,59 +269,23 @@ def _tokens(number: int, unreported: int) -> str:
     return f">= {number}" if number else "unknown"
 
 
-def _signed(value: float | None, digits: int = 3) -> str:
-    words = numerals.score(value, digits)
-    return f"+{words}" if value is not None and float(words) > 0 else words
-
-
-def _signed_interval(estimate: Estimate) -> str:
-    words = numerals.interval(estimate)
-    if estimate.low is None or estimate.high is None:
-        return words
-    digits = len(words.rpartition(".")[2].rstrip("]"))
-    return f"[{_signed(estimate.low, digits)}, {_signed(estimate.high, digits)}]"
-
-
-def _p_value(value: float | None) -> str:
-    if value is None:
-        return numerals.NONE
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
 def _number(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _table(rows: _Table, width: int, names: int) -> Iterator[Text]:
-    """The first `names` columns are words, the others figures; the first column gives way where space is short."""
-    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    others = sum(GAP + each for each in widths[1:])
-    widths[0] = min(widths[0], MOST_NAME, max(LEAST_NAME, width - others))
-    for position, row in enumerate(rows):
-        first = fit(row[0], widths[0])
-        cells = [
-            _pad(cell, size, right=i + 1 >= names)
-            for i, (cell, size) in enumerate(zip(row[1:], widths[1:], strict=True))
-        ]
-        line = (" " * GAP).join([first, *cells]).rstrip()
-        yield _head(line) if position == 0 else Text(line)
-        if position == 0:
-            yield Text("─" * (widths[0] + others))
-
-
-def _pad(cell: str, width: int, *, right: bool) -> str:
-    space = " " * (width - cell_len(cell))
-    return space + cell if right else cell + space
-
-
-def _least_width(rows: _Table) -> int:
-    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return min(widths[0], LEAST_NAME) + sum(GAP + each for each in widths[1:])
 
 
 def _wrapped(words: str, width: int, style: str = "") -> Iterable[Text]:
     room = max(20, width)
     return [Text(line, style) for line in textwrap.wrap(words, room, initial_indent="  ", subsequent_indent="    ")]
+
+
+def _wrapped_all(many: Iterable[str], width: int, style: str = "") -> Iterator[Text]:
+    for words in many:
+        yield from _wrapped(words, width, style)
+
+
+def _lines(words: str, width: int) -> Iterator[Text]:
+    for line in textwrap.wrap(words, max(20, width), break_on_hyphens=False):
+        yield Text(line)
 
 
 def _head(words: str) -> Text:

@@ -97,6 +97,7 @@ def build_result(
         paired=paired_differences(models[0].runs, models[1].runs, eval_fns) if len(models) == 2 else {},
         score_errors=_score_errors(summaries, eval_fns),
         failed_runs=sum(summary.failed_runs for summary in summaries),
+        resumed_runs=sum(model.resumed for model in models),
     )
 
 

@@ -47,7 +47,7 @@ def test_the_screen_is_the_documented_one(evals: Evals) -> None:
     done = evals.eval(fns=("rewards:exact_match", "rewards:partial_match"))
     assert (done.code, done.err) == (0, "printed by the agent's module\n")
     assert steady(done.out, evals).startswith(HEAD)
-    rows = [line.split() for line in done.lines if line.startswith("rewards:")]
+    rows = [line.split()[:5] for line in done.lines if line.startswith("rewards:")]
     assert ["rewards:exact_match", "1.000", "1.000", "1.000", "0.000"] in rows
     assert ["rewards:partial_match", "0.667", "0.667", "0.667", "0.000"] in rows
     [run] = evals.runs()
@@ -174,11 +174,19 @@ def test_nothing_but_failures_is_no_success(evals: Evals) -> None:
     assert evals.results()["summary"]["failed_runs"] == 2
 
 
+def test_a_function_that_scores_nothing_is_no_success(evals: Evals) -> None:
+    (evals.cwd / "hopeless.py").write_text("def judge(solution_str, ground_truth, extra_info):\n    raise OSError('gone')\n")
+    evals.rows("2 + 2", "give up")
+    done = evals.eval(fns=("rewards:exact_match", "hopeless:judge"))
+    assert done.code == 1
+    assert "  No run has a score from hopeless:judge" in done.lines
+
+
 def test_scoring_low_is_a_success(evals: Evals) -> None:
     evals.rows("2 + 2", "5 + 7")
     done = evals.eval(model="weak")
     assert done.code == 0
-    assert ["rewards:exact_match", "0.500", "0.000", "1.000", "0.500"] in [line.split() for line in done.lines]
+    assert ["rewards:exact_match", "0.500", "0.000", "1.000", "0.500"] in [line.split()[:5] for line in done.lines]
 
 
 # A baseline
@@ -273,7 +281,7 @@ def test_a_reference_model_needs_no_endpoint(evals: Evals) -> None:
     assert done.code == 0, done.err
     assert "Endpoint: the embedded reference server" in done.lines
     assert "  Discovered 2 tool(s): calculate, lookup" in done.lines
-    assert ["rewards:exact_match", "1.000", "1.000", "1.000", "0.000"] in [line.split() for line in done.lines]
+    assert ["rewards:exact_match", "1.000", "1.000", "1.000", "0.000"] in [line.split()[:5] for line in done.lines]
     assert evals.model.requests == []
 
 
@@ -334,6 +342,8 @@ def test_an_endpoint_that_goes_away_stops_the_evaluation_and_says_how_to_go_on(e
     assert "Results written to: results.json (of what was run)" in done.lines
     again = next(line.strip() for line in done.lines if line.strip().startswith("go on: "))
     assert again.endswith("-o results.json --api-key '***' --resume")
+    too = next(line.strip() for line in done.lines if line.strip().startswith("go on, and try again what failed: "))
+    assert too.endswith("-o results.json --api-key '***' --retry-failed")
 
 
 def test_resuming_goes_on_where_the_disk_says(evals: Evals) -> None:
@@ -345,6 +355,8 @@ def test_resuming_goes_on_where_the_disk_says(evals: Evals) -> None:
     assert done.code == 0, done.err
     summary: dict[str, Any] = evals.results()["summary"]
     assert (summary["total_rows"], summary["total_runs"], summary["stopped_early"]) == (4, 8, False)
+    assert summary["resumed_runs"] == 6
+    assert re.search(r"^  Duration: \S+ \(of 2 runs; 6 were there\)$", done.out, re.MULTILINE)
     assert summary["failures"] == {"auth": 2}, "what has failed stays so"
     lines = [line.split("]")[0] for line in done.lines if line.startswith("[")]
     assert lines == ["[7/8", "[8/8"], "six runs were there already"
@@ -356,6 +368,7 @@ def test_resuming_goes_on_where_the_disk_says(evals: Evals) -> None:
     whole = evals.eval("--n", "2", "--resume", model="turning")
     assert (whole.code, len(evals.model.requests)) == (0, before), "nothing is left to ask"
     assert "[1/8]" not in whole.out and "  Total runs: 8" in whole.lines
+    assert "No run is left to be made." in whole.lines and "Running evaluation" not in whole.out
     assert len(evals.runs()) == 1
 
 
@@ -385,6 +398,33 @@ def test_retrying_makes_only_failed_runs_again(evals: Evals) -> None:
     lines = [line for line in done.lines if line.startswith("[")]
     assert [line.split(" (")[0] for line in lines] == ["[3/4] FAILED", "[4/4] FAILED"]
     assert len(evals.runs()) == 1
+
+
+def test_what_may_not_shrink_is_called_by_its_option(evals: Evals) -> None:
+    assert evals.eval("--n", "2").code == 0
+    shorter, fewer = evals.eval("--n", "2", "--limit", "2", "--resume"), evals.eval("--resume")
+    assert (shorter.code, fewer.code) == (2, 2)
+    assert "error: --limit: there were 3 rows and now there are 2;" in shorter.err
+    assert "Give --limit 3 or more" in shorter.err
+    assert "error: --n: it was 2 and is now 1;" in fewer.err and "Give --n 2 or more" in fewer.err
+
+
+def test_a_key_that_is_missing_is_asked_for_by_this_command_s_option(evals: Evals) -> None:
+    refused = evals.eval("--baseline-model", "refusing", "--baseline-base-url", evals.model.url)
+    assert refused.err.endswith("no key was sent: name its variable with --baseline-api-key-var\n")
+    assert evals.eval(model="refusing").err.endswith("name its variable with --api-key-var\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")
+def test_results_that_cannot_be_written_do_not_hide_where_the_run_is(evals: Evals) -> None:
+    done = evals.eval("-o", "/dev/full")
+    assert done.code == 1
+    assert done.err.endswith(
+        "error: cannot write /dev/full: No space left on device (ENOSPC, errno 28); free some space\n"
+    )
+    [run] = evals.runs()
+    assert f"  {run.relative_to(evals.cwd)}" in done.lines
+    assert "Evaluation Results:" in done.lines and "Results written" not in done.out
 
 
 def test_another_model_is_another_evaluation(evals: Evals) -> None:

@@ -105,13 +105,17 @@ Turn 1: 2 messages, 1 tool for my-model
 """
 
 
+def test_commands_may_be_shouted(evals: Evals) -> None:
+    assert "unknown" not in step(evals, "N\nNEXT\nROW 2\nQ\n").out
+
+
 def test_a_session(evals: Evals) -> None:
     done = step(evals, "?\nm\nt\nwhat\nn\nm\nnext\nm\nt\nq\n")
     assert (done.code, done.err) == (0, "printed by the agent's module\n")
     conversation = "  system: Add.\n  user: 2 + 2\n"
     call = '  assistant calls calculate({"expression": "2 + 2"})\n'
     assert steady(done.out) == (
-        "Verifying provider connectivity...\n" + ROW_0 + "> ?\n"
+        ROW_0 + "> ?\n"
         "n, next      make this model call; after the end of a row, go to the next one\n"
         "c, continue  make all further calls of this row without asking\n"
         "m, messages  show the conversation as it will be sent\n"

@@ -150,6 +150,66 @@ def test_a_session_is_driven_through_a_pipe(place: Workshop) -> None:
     assert "printed by the agent's module" in done.stderr and "printed" not in done.stdout
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full disk to write to")
+def test_a_full_disk_behind_the_screen_costs_no_result(place: Workshop) -> None:
+    with SumsModel() as model, open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.cli.main", *command(model)], cwd=place.cwd, env=place.environ(),
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=90, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("error: cannot write to the terminal or file that shows the results")
+    assert results(place)["summary"]["total_rows"] == 20
+
+
+def test_a_reader_that_goes_away_costs_no_result(place: Workshop) -> None:
+    with SumsModel(latency=0.02) as model:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "harness.cli.main", *command(model)], cwd=place.cwd, env=place.environ(),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert running.stdout is not None and running.stderr is not None
+        assert running.stdout.readline().startswith("bench eval")
+        running.stdout.close()
+        said = running.stderr.read()
+        code = running.wait(90)
+        running.stderr.close()
+    assert (code, said) == (0, "printed by the agent's module\n")
+    assert results(place)["summary"]["total_rows"] == 20
+
+
+CLOSED = """
+import os, sys
+os.close(0), os.close(1)
+os.execv(sys.executable, [sys.executable, "-m", "harness.cli.main", *sys.argv[1:]])
+"""
+
+
+def test_a_process_without_stdin_and_stdout_does_its_work(place: Workshop) -> None:
+    with SumsModel() as model:
+        for args in (command(model, "--limit", "2"), ["test", "-i", *USUAL[:4], "--base-url", model.url]):
+            done = subprocess.run(
+                [sys.executable, "-c", CLOSED, *args], cwd=place.cwd, env=place.environ(), stderr=subprocess.PIPE,
+                text=True, timeout=90, check=False,
+            )  # fmt: skip
+            assert (done.returncode, done.stderr) == (0, "printed by the agent's module\n")
+    assert results(place)["summary"]["total_rows"] == 2
+
+
+def test_a_session_with_nothing_to_read_ends(place: Workshop) -> None:
+    with SumsModel() as model:
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.cli.main", "test", "-i", *USUAL[:4], "--base-url", model.url],
+            cwd=place.cwd, env=place.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
+            check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "printed by the agent's module\n")
+    assert done.stdout.splitlines()[-1].startswith("Turn 1: ")
+    assert model.asked == []
+
+
 HELP = """
 import contextlib, io, sys
 from harness.cli.main import main

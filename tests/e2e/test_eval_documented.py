@@ -76,8 +76,10 @@ def test_an_example_runs_as_printed(evals: Evals, example: Example, monkeypatch:
     assert total.split()[2] == str(runs * models)
     assert sum("] OK (" in line or " OK (" in line for line in done.lines if line.startswith("[")) == runs * models
     functions = [word for before, word in pairwise(words) if before == "--eval-fn"]
-    table = [line.split()[0] for line in done.lines if line.startswith(tuple(functions))]
-    assert set(table) == set(functions)
+    start = next(number for number, line in enumerate(done.lines) if line.startswith("Eval Function ")) + 2
+    table = [line.split()[0] for line in done.lines[start : start + len(functions) * models : models]]
+    # In 80 columns a table with pass@10 has room for the functions' own names only.
+    assert table in (functions, [name.partition(":")[2] for name in functions])
     assert ("Primary minus baseline" in done.out) == (models == 2)
     assert (evals.cwd / "results.json").exists() == ("-o" in words)
     named = {value(words, "--model", ""), value(words, "--baseline-model", "")} - {""}

@@ -1,0 +1,22 @@
+"""Messages of engine and settings in the words of `bench eval` and `bench test`, whose options are not those of `bench
+run`. Owns the translation alone; the messages are written where the errors are raised."""
+
+from __future__ import annotations
+
+import re
+
+_TABLE = (
+    (r"-n: num_examples was (\d+) and is now (\d+)", r"--limit: there were \1 rows and now there are \2"),
+    (r"-r: rollouts_per_example was", "--n: it was"),
+    (r"Give -n (\d+) or more", r"Give --limit \1 or more"),
+    (r"Give -r (\d+) or more", r"Give --n \1 or more"),
+    (r"use -r (\d+) for more rollouts", r"use --n \1 for more runs"),
+)
+
+
+def in_own_words(words: str) -> str:
+    """What is said about a run, to whoever typed one of these two commands."""
+    for pattern, replacement in _TABLE:
+        words = re.sub(pattern, replacement, words)
+    side = "--baseline-" if "--baseline-" in words else "--"
+    return re.sub(r"name its variable with api_key_var\b", f"name its variable with {side}api-key-var", words)
