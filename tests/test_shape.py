@@ -51,7 +51,6 @@ LONG_SIGNATURES = {
     # The parameters of an environment are the keys of its table.
     "harness/agents/environment.py:load_environment",
     # The documented API's own arguments, which callers also pass by position.
-    "harness/eval/bench.py:run_bench",
     "harness/eval/runner.py:__init__",
     "harness/eval/runner.py:run_eval",
 }

@@ -148,6 +148,9 @@ class EvalDoor(Door):
         if lost is None:
             whole = not (result.stopped_early or result.interrupted)
             tell_results(self._options.output, document, self._console, whole=whole)
+        for report in reports:
+            if report.state == "done" and report.note:  # that of a run that was stopped is in the report
+                self._console.print(f"note: {clean(report.name, 200)}: {clean(report.note, 2000)}", soft_wrap=True)
         self._places(ready, reports)
         if lost is not None:
             raise lost

@@ -197,9 +197,11 @@ class _Job:
 
     def _idle_flags(self, runs: Sequence[ResolvedRun]) -> list[str]:
         notices: list[str] = []
-        named = self.flags.get("hf_hub_dataset_name")
-        if named and not any(run.settings.save.save_to_hf_hub for run in runs):
-            notices.append(f"-D {named} has no effect: nothing is pushed without -H")
+        if not any(run.settings.save.save_to_hf_hub for run in runs):
+            named = self.flags.get("hf_hub_dataset_name")
+            idle = [f"-D {named}"] if named else []
+            idle += ["--hf-public"] if self.flags.get("hf_public") else []
+            notices += [f"{flag} has no effect: nothing is pushed without -H" for flag in idle]
         seed = self.flags.get("shuffle_seed")
         if seed is not None and not any(run.settings.env.shuffle for run in runs):
             notices.append(f"--shuffle-seed {seed} has no effect: examples are taken in order without --shuffle")

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from harness.agents.eval_functions import EvalFnWrapper
 from harness.agents.loading import LoadedAgent
@@ -13,7 +13,7 @@ from harness.agents.loop import LLM, AgentLike
 from harness.agents.options import Mode
 from harness.eval.clients import ClientFactory
 from harness.eval.results import BenchEvalSummary, BenchResult, BenchRowResult, BenchRunResult
-from harness.eval.runner import EvalRunner, OnProgress
+from harness.eval.runner import EvalRunner
 
 __all__ = ["BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunResult", "BenchRunner"]
 
@@ -43,23 +43,5 @@ class BenchRunner(EvalRunner):
     ) -> None:
         super().__init__(agent_loop, llm_client, eval_fns, debug, debug_dir, llm_client_factory)
 
-    async def run_bench(  # noqa: PLR0913 - the documented signature
-        self,
-        rows: Iterable[Mapping[str, Any]],
-        n_runs: int = 1,
-        max_turns: int = 10,
-        completion_params: Mapping[str, Any] | None = None,
-        pass_threshold: float = 1.0,
-        on_progress: OnProgress | None = None,
-        start_index: int = 0,
-        batch_size: int = 1,
-        *,
-        output_dir: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        retry_failed: bool = False,
-    ) -> BenchResult:
-        """`EvalRunner.run_eval`."""
-        return await self.run_eval(
-            rows, n_runs, max_turns, completion_params, pass_threshold, on_progress, start_index, batch_size,
-            output_dir=output_dir, resume=resume, retry_failed=retry_failed,
-        )  # fmt: skip
+    run_bench = EvalRunner.run_eval
+    """`run_eval` by its older name."""

@@ -38,7 +38,9 @@ class Ended(Generic[T]):
     results: Sequence[T]
     """What `read` made of its journal."""
     wall_ms: float
-    """Over every attempt at a resumed run."""
+    """Of a resumed run, of its newest attempt."""
+    resumed: int
+    """Results that were there before."""
     stop_reason: str | None
     """Why it stopped before its last rollout, if an unusable endpoint stopped it."""
     tokens: int
@@ -85,7 +87,7 @@ async def evaluate(
     """
     work.check()
     if not work.rows:
-        return [Ended(side, [], 0.0, None, 0) for side in sides]
+        return [Ended(side, [], 0.0, 0, None, 0) for side in sides]
     desk = Desk(os.environ)
     found: dict[int, Sequence[T]] = {}
     try:
@@ -170,11 +172,13 @@ def _ended(side: Side, run: Prepared, results: Sequence[T] | None, tokens: int) 
     progress = run.progress
     if results is None or progress.state == "failed":
         raise LocalExecutionError(progress.note or "the run ended without a result")
-    wall = run.summary.wall_s if run.summary is not None else time.monotonic() - progress.started
+    summary = run.summary
+    wall = summary.wall_s if summary is not None else time.monotonic() - progress.started
     return Ended(
         side,
         results,
         wall * 1000,
+        summary.resumed if summary is not None else progress.resumed,
         progress.note if progress.state == "stopped" else None,
         tokens,
     )

@@ -191,7 +191,8 @@ class EvalRunner:
             listener = reporter(on_progress, work.rollouts * len(sides), self._run_of)
         ended = await evaluate(work, sides, self._read, listener)
         models = [
-            ModelRuns(display_name(each.side.client), each.side.tag, each.results, each.wall_ms) for each in ended
+            ModelRuns(display_name(each.side.client), each.side.tag, each.results, each.wall_ms, each.resumed)
+            for each in ended
         ]
         return build_result(
             models,

@@ -175,7 +175,9 @@ def test_nothing_but_failures_is_no_success(evals: Evals) -> None:
 
 
 def test_a_function_that_scores_nothing_is_no_success(evals: Evals) -> None:
-    (evals.cwd / "hopeless.py").write_text("def judge(solution_str, ground_truth, extra_info):\n    raise OSError('gone')\n")
+    (evals.cwd / "hopeless.py").write_text(
+        "def judge(solution_str, ground_truth, extra_info):\n    raise OSError('gone')\n"
+    )
     evals.rows("2 + 2", "give up")
     done = evals.eval(fns=("rewards:exact_match", "hopeless:judge"))
     assert done.code == 1

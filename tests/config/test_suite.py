@@ -233,6 +233,10 @@ def test_a_repository_name_without_a_push_is_told(here: Path) -> None:
         "-D me/data has no effect: nothing is pushed without -H"
         in resolve("toy-env", {"hf_hub_dataset_name": "me/data"}).notices
     )
+    assert resolve("toy-env", {"hf_public": True}).notices[-1:] == (
+        "--hf-public has no effect: nothing is pushed without -H",
+    )
+    assert resolve("toy-env", {"hf_public": True, "save_to_hf_hub": True, "hf_hub_dataset_name": "a/b"}).notices == ()
 
 
 def test_name_flag_is_for_one_run(here: Path) -> None:

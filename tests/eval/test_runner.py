@@ -451,6 +451,7 @@ def test_an_evaluation_goes_on_where_it_was_ended(tmp_path: Path) -> None:
         assert model.keys[0] == f"Bearer {key}"
         again = asyncio.run(runner.run_eval(rows_of(6), n_runs=2, output_dir=str(tmp_path), resume=True))
         assert scores(again) == scores(result) and len(model.requests) <= 25
+        assert 0 < result.resumed_runs < 24 and again.resumed_runs == result.resumed_runs
         with pytest.raises(ResumeRefused, match=r"rows: there were 6 and now there are 5; .* Give 6 rows or more"):
             asyncio.run(runner.run_eval(rows_of(5), n_runs=2, output_dir=tmp_path, resume=True))
         with pytest.raises(ResumeRefused, match=r"n_runs: it was 2 and is now 1; .* Give n_runs=2 or more"):
