@@ -47,6 +47,12 @@ COLUMN_SAMPLE = 50
 """Rollouts that are searched for a state column before it is called empty."""
 
 
+_LOST = (
+    "{missing} rollouts ended without an outcome: code of the environment cancels the task that runs it; give it a "
+    "task or a timeout of its own. --resume makes them again"
+)
+
+
 class Suite:
     """Runs that were prepared together.
 
@@ -123,10 +129,15 @@ class Suite:
         except Exception as error:  # of one run: the others go on
             state = _note_failure(progress, error)
         else:
+            missing = progress.total - progress.done
             if systemic is not None:
                 state, progress.note = "stopped", str(systemic)
+            elif self._interrupted and missing > 0:
+                state = "interrupted"
+            elif missing > 0:
+                state, progress.note = "failed", _LOST.format(missing=missing)
             else:
-                state = "interrupted" if self._interrupted and progress.done < progress.total else "done"
+                state = "done"
         progress.finished = time.monotonic()
         progress.started = progress.started or progress.finished  # a run that failed before its first rollout
         try:

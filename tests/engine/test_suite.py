@@ -26,6 +26,9 @@ class Held(SingleTurnEnv):
     release = None
 
     async def setup_state(self, state):
+        if state["answer"] == "cancel":
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
         if state["answer"] == "hold":
             Held.waiting += 1
             await asyncio.Event().wait()
@@ -195,3 +198,11 @@ def test_a_refusal_at_the_last_moment_makes_no_folder(prepared: Callable[..., li
     with pytest.raises(ConfigError, match="not today"):
         prepare(runs, [progress_of(run) for run in runs], StartOptions(), admit=refuse)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_rollouts_that_cancel_what_runs_them_are_no_run_that_is_done(prepared: Callable[..., list[Prepared]]) -> None:
+    good, bad = prepared({}, {"answers": ["cancel", "b", "cancel"]})
+    asyncio.run(Suite([good, bad]).run())
+    assert (good.progress.state, bad.progress.state) == ("done", "failed")
+    assert bad.progress.note.startswith("2 rollouts ended without an outcome")
+    assert bad.summary is not None and (bad.summary.scored, bad.summary.not_run) == (1, 2)
