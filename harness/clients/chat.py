@@ -17,7 +17,7 @@ from harness.clients.limits import Limiter
 from harness.clients.retry import BAD_REPLY_RETRIES, RetryPolicy, read_retry_after
 from harness.clients.wire import Request, asked_output_tokens, build_request, estimate_prompt_tokens, read_reply
 from harness.deadline import waiting
-from harness.errors import ConfigError
+from harness.errors import ConfigError, SystemicError
 from harness.loopback import is_loopback_url, litellm_provider
 from harness.redact import redactor
 from harness.types import ROLLOUT_HEADER, ModelCall, ModelResponse
@@ -71,6 +71,12 @@ class Target:
             object.__setattr__(self, "label", parts.netloc)
         if self.key:
             redactor.add(self.key)
+        if self.key and not self.key.isascii():
+            stray = next(c for c in self.key if not c.isascii())
+            raise ConfigError(
+                f"{self.label}: the key holds {stray!r}, which no key does: was it copied together with quotes, or "
+                "from a place that shortens it?"
+            )
         for name, value in {"the key": self.key or "", **self.headers}.items():
             if not value.isprintable():
                 raise ConfigError(f"{self.label}: {name} holds a line break or another control character")
@@ -232,7 +238,10 @@ class ChatClient:
             self.limiter.refused(sent_at, failure.retry_after, tokens)
         if failure.denied:
             self.health.denied(call.model, self._denial(call, failure), failure.status, failure.reason)
-        if call.quick and failure.status is not None:
+        if call.quick and failure.kind in ("unsent", "page"):
+            words = redactor.text(f"{self.target.label}: {failure.detail}")
+            raise SystemicError(words, status=failure.status, reason=failure.reason)
+        if call.quick and failure.kind != "broken":
             raise failure.error(self.target.label, progress.attempts)
         settled = call.quick and progress.attempts >= _SURELY_DEAD
         if self._may_retry(failure, progress) and not settled:
@@ -255,6 +264,8 @@ class ChatClient:
 
     def _denial(self, call: ModelCall, failure: Failure) -> str:
         """What to do about a refused key or an unknown model."""
+        if failure.kind == "unsent":
+            return redactor.text(f"{self.target.label}: {failure.detail}")
         if failure.reason == "auth":
             where = f"the key in {self.target.key_name}" if self.target.key_name else "the key"
             found = "litellm found none" if self.target.provider else "no key was sent"

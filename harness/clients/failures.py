@@ -18,9 +18,10 @@ from harness.redact import redactor
 DETAIL_LENGTH = 300
 """Characters of a provider's own words that a message keeps: enough for its sentence, not for its HTML."""
 
-Kind: TypeAlias = Literal["status", "reply", "timeout", "unreachable", "broken"]
-"""`status` an HTTP error; `reply` a 2xx that is no reply; `timeout` nothing within `request_timeout`; `unreachable`
-no connection (nothing was sent); `broken` a connection that died, or that does not speak HTTP."""
+Kind: TypeAlias = Literal["status", "reply", "page", "timeout", "unreachable", "broken", "unsent"]
+"""`status` an HTTP error; `reply` a 2xx that is no reply; `page` one that no such API would send; `timeout` nothing
+within `request_timeout`; `unreachable` no connection (nothing was sent); `broken` a connection that died, or that does
+not speak HTTP; `unsent` a request that this side cannot send."""
 
 _REASONS = {
     401: "auth", 402: "auth", 403: "auth", 404: "not_found", 405: "not_found", 408: "timeout",
@@ -98,7 +99,7 @@ class Failure:
         message = f"{label}: {self.detail}{tries}" + (f"; {advice}" if advice else "")
         if self.too_long:
             return ContextLengthError(message, status=self.status, reason="context_length")
-        if self.kind == "reply":
+        if self.kind in ("reply", "page"):
             return ResponseError(message, status=self.status, retryable=self.retry, reason=self.reason)
         return ModelError(message, status=self.status, retryable=self.retry, reason=self.reason)
 
@@ -148,9 +149,9 @@ def from_status(status: int, body: bytes, retry_after: float | None = None, loca
     )
 
 
-def bad_reply(detail: str, status: int = 200) -> Failure:
+def bad_reply(detail: str, status: int = 200, *, kind: Kind = "reply") -> Failure:
     """A 2xx whose body is no model reply."""
-    return Failure("reply", "bad_response", f"HTTP {status}, but {detail}", True, status)
+    return Failure(kind, "bad_response", f"HTTP {status}, but {detail}", True, status)
 
 
 def timed_out(seconds: float) -> Failure:

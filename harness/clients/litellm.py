@@ -22,10 +22,11 @@ import aiohttp
 from multidict import CIMultiDict
 
 from harness.clients.failures import Failure, WireFault, clean, from_status, timed_out
+from harness.clients.litellm_connections import PASSAGE, Passage, guard, spare_loopback
 from harness.clients.retry import read_retry_after
 from harness.clients.transport import Reply, connect_words
 from harness.clients.wire import CHAT_PATH
-from harness.config.providers import missing_litellm, unknown_provider
+from harness.config.providers import missing_litellm, require_address, unknown_provider
 from harness.errors import ConfigError
 from harness.redact import redactor
 from harness.types import JsonDict
@@ -37,8 +38,24 @@ _ENVIRONMENT = {
 
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 
-_SECRET_NAMES = ("_API_KEY", "_TOKEN", "_SECRET_ACCESS_KEY", "_SECRET_KEY")
-"""How variables end that litellm may take a credential from."""
+_SECRET_NAME = re.compile(r"(?:^|_)(?:\w*APIKEY|KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?|PAT|JWT)(?:_|$)")
+"""Of variables that litellm may take a credential from."""
+
+_SHORTEST_SECRET = 12
+"""Characters. A shorter value of such a variable (`MAX_TOKEN=100000`, `X_API_KEY=ollama`) is no credential, and would
+be cut out of every answer as well."""
+
+_OWN_OPTIONS = frozenset({
+    "api_base", "api_key", "base_url", "cache", "caching", "client", "context_window_fallback_dict",
+    "custom_llm_provider", "fallbacks", "force_timeout", "headers", "litellm_credential_name", "max_retries",
+    "mock_delay", "mock_response", "mock_timeout", "mock_tool_calls", "model_list", "num_retries", "request_timeout",
+    "retry_policy", "retry_strategy", "shared_session", "timeout", "use_litellm_proxy",
+})  # fmt: skip
+"""Arguments of litellm's that are no part of a request: they choose who answers, whose key is sent, how often it is
+tried, or have nobody asked at all."""
+
+_TAKE_NO_RETRIES = frozenset({"gradient_ai", "oci"})
+"""Providers whose code refuses `max_retries`, and retries nothing."""
 
 _NOISE = re.compile(
     r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout):?[\s-]+)+|\s*Traceback \(most recent.*|\s*Handle with `.*",
@@ -57,6 +74,15 @@ _BROKEN = frozenset(
 
 _NO_CREDENTIALS = frozenset({"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError"})
 """The same for the clouds' own ways to log in."""
+
+_SETUP_WORDS = re.compile(
+    r"api[ _]?key|credential|api[ _]base|base_url|account_id|tenant|pip install|must be installed|access token",
+    re.IGNORECASE,
+)
+"""In the words of litellm about what it lacks for this provider, whatever is asked."""
+
+_NETWORK_PACKAGES = frozenset({"httpx", "httpcore", "aiohttp", "requests", "urllib3", "botocore", "google", "grpc"})
+"""Where exceptions come from that a network can cause, for providers whose code brings its own HTTP library."""
 
 _CHAIN = 12
 """Causes of an exception that are looked at."""
@@ -101,17 +127,19 @@ class LiteLLMTransport:
     def __init__(
         self, provider: str, key: str | None, headers: Mapping[str, str], *, timeout: float, connect_timeout: float
     ) -> None:
+        require_address(provider, os.environ)
         self._litellm = load(provider)
         if provider not in {str(getattr(known, "value", known)) for known in self._litellm.provider_list}:
             raise ConfigError(unknown_provider(f"{provider}/…", f"litellm knows no provider {provider!r}"))
         self._provider = provider
         self._headers = dict(headers)
-        self._options: JsonDict = {"num_retries": 0, "max_retries": 0, "stream": False}
-        self._timeouts = (timeout, connect_timeout)
+        self._options: JsonDict = {"stream": False}
+        if provider not in _TAKE_NO_RETRIES:
+            self._options |= {"num_retries": 0, "max_retries": 0}
+        self._timeouts = (float(timeout), float(connect_timeout))  # litellm refuses integers for most providers
         if key is not None:
             self._options["api_key"] = key
-        else:
-            _hide_credentials()
+        _hide_credentials()
         self._is_open = True
         LiteLLMTransport._open += 1
 
@@ -122,17 +150,25 @@ class LiteLLMTransport:
             WireFault: there is no reply.
         """
         if path != CHAT_PATH:
-            raise WireFault(Failure("broken", "bad_request", _CHAT_ONLY, False))
-        arguments: JsonDict = {**json.loads(body), **self._options, "timeout": self._timeout()}
-        arguments["model"] = f"{self._provider}/{arguments['model']}"
+            raise WireFault(Failure("unsent", "bad_request", _CHAT_ONLY, False))
+        asked: JsonDict = json.loads(body)
+        if own := sorted(_OWN_OPTIONS.intersection(asked)):
+            words = f"{', '.join(own)}: an option of litellm's, not a field of a request; remove it"
+            raise WireFault(Failure("unsent", "bad_request", words, False))
+        arguments: JsonDict = {**asked, **self._options, "timeout": self._timeout()}
+        arguments["model"] = f"{self._provider}/{asked['model']}"
         if extra := {**self._headers, **(headers or {})}:
             arguments["extra_headers"] = extra
+        passage = Passage(self._provider)
+        known = PASSAGE.set(passage)
         try:
             reply = _as_wire(await self._litellm.acompletion(**arguments))
             body = json.dumps(reply, default=str).encode()
         except Exception as error:
             # Whatever a provider's code raises is one failed request; what it means is `_translate`'s to say.
-            raise WireFault(_translate(error, self._timeouts[0])) from error
+            raise WireFault(_translate(error, self._timeouts[0], passage)) from error
+        finally:
+            PASSAGE.reset(known)
         return Reply(200, CIMultiDict[str](), body)
 
     async def probe(self, seconds: float) -> bool:
@@ -183,17 +219,20 @@ def load(provider: str) -> LiteLLM:
         raise ConfigError(missing_litellm(provider)) from error
     package.suppress_debug_info = True
     package.telemetry = False
+    guard(package)
+    spare_loopback()
     for name in _LOGGERS:  # its own handlers would write over the live display, and past the redactor
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
+        logger.setLevel(logging.WARNING)  # below that it says of every request that it was made
     return cast("LiteLLM", package)
 
 
 def _hide_credentials() -> None:
     """Make unsayable what litellm may find: a provider's error message can repeat a key."""
     for name, value in os.environ.items():
-        if name.endswith(_SECRET_NAMES):
+        if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name.upper()) and not os.path.exists(value):
             redactor.add(value)
 
 
@@ -231,7 +270,7 @@ def _as_wire(response: object) -> JsonDict:
     return fields
 
 
-def _translate(error: Exception, timeout: float) -> Failure:
+def _translate(error: Exception, timeout: float, passage: Passage) -> Failure:
     """What an exception of litellm's means for a request.
 
     The HTTP error below it comes first: its status and words are the provider's, while litellm gives some of them
@@ -252,11 +291,27 @@ def _translate(error: Exception, timeout: float) -> Failure:
         return timed_out(timeout)
     if names & _BROKEN:
         return Failure("broken", "connection", f"the connection broke ({words})", True)
+    return _unanswered(error, causes, words, passage)
+
+
+def _unanswered(error: Exception, causes: Sequence[BaseException], words: str, passage: Passage) -> Failure:
+    """The same for an exception that neither an HTTP error nor a connection has caused."""
+    if passage.stray:
+        words = f"litellm has no address for this provider, and was about to ask {passage.stray}"
+        return Failure("unsent", "not_found", words, False, denied=True)
+    kinds = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(error, "status_code", None)
-    if names & _NO_CREDENTIALS or kinds & {"AuthenticationError", "BudgetExceededError"}:
+    if _NO_CREDENTIALS.intersection(type(cause).__name__ for cause in causes) or kinds & {
+        "AuthenticationError",
+        "BudgetExceededError",
+    }:
         return Failure("status", "auth", words, False, status, denied=True)
     if kinds & {"NotFoundError", "LiteLLMUnknownProvider"} or "LLM Provider NOT provided" in words:
         return Failure("status", "not_found", words, False, status, denied=True)
+    if "UnsupportedParamsError" in kinds:
+        return Failure("status", "bad_request", words, False, status)
+    if not passage.sent and not any(type(cause).__module__.partition(".")[0] in _NETWORK_PACKAGES for cause in causes):
+        return Failure("unsent", "bad_request", words, False, denied=bool(_SETUP_WORDS.search(words)))
     if kinds & {"BadRequestError", "UnprocessableEntityError"}:  # an argument that litellm refuses for this provider
         too_long = "ContextWindowExceededError" in kinds
         return Failure("status", "bad_request", words, False, status, too_long=too_long)

@@ -4,11 +4,14 @@ what to check when there is none; the request itself is the client's, as every o
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 
 from harness.config.serving import is_reference
 from harness.errors import ModelError, SystemicError
 from harness.types import Client, ModelCall
+
+logger = logging.getLogger(__name__)
 
 PATIENCE = 30.0
 """Seconds. An endpoint that takes the request and is silent for longer may be loading its model: it is reachable, and
@@ -19,6 +22,7 @@ _MESSAGES = [{"role": "user", "content": "hi"}]
 _ADVICE = {
     "auth": "Authentication failed. Check your API key is valid ({dash}api-key). Details: ",
     "not_found": "The endpoint has no such model or path. Check {dash}model and {dash}base-url. Details: ",
+    "bad_response": "The endpoint does not answer as an OpenAI-compatible API. Check {dash}base-url. Details: ",
     "connection": "Cannot connect to API endpoint. Check your {dash}base-url or network. Details: ",
 }
 _ELSE = "The endpoint cannot be used. Check {dash}base-url, {dash}api-key and {dash}model. Details: "
@@ -34,9 +38,9 @@ async def preflight(
 ) -> None:
     """Ask `model` for one token, within seconds whatever happens.
 
-    Any answer but a refused key and an unknown model or path shows that the endpoint works: a rate limit, a server
-    error, a refusal of this very request (many models refuse `max_tokens`). Reference policies are not asked: they
-    answer only for examples that they know.
+    Any answer but a refused key, an unknown model or path, and what is none of an API's shows that the endpoint works:
+    a rate limit, a server error, a refusal of this very request (many models refuse `max_tokens`). Reference policies
+    are not asked: they answer only for examples that they know.
 
     Args:
         client: Of the endpoint, or of the model's replicas.
@@ -60,7 +64,9 @@ async def preflight(
         raise SystemicError(
             f"{text}{error}", status=error.status, retryable=error.retryable, reason=error.reason
         ) from error
-    except (ModelError, TimeoutError):
+    except TimeoutError:
+        logger.warning("%s has not answered one short request within %g s; waiting as long as runs do", model, patience)
+    except ModelError:
         return
 
 

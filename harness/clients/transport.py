@@ -187,7 +187,7 @@ def _translate(error: Exception) -> Failure:
         return Failure("broken", "connection", "the reply broke off in the middle", True)
     words = clean(str(error)) or type(error).__name__
     if isinstance(error, ValueError):
-        return Failure("broken", "bad_request", f"the request cannot be sent ({words})", False)
+        return Failure("unsent", "bad_request", f"the request cannot be sent ({words})", False)
     return Failure("broken", "connection", f"the connection broke ({words})", True)
 
 

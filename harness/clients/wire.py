@@ -34,10 +34,10 @@ class Request:
 
 
 def check_sampling_args(args: Mapping[str, Any]) -> None:
-    """Refuse what would make a reply that is not read, or answers that are paid for and dropped.
+    """Refuse what would make a reply that is not read, answers that are paid for and dropped, or a key on record.
 
     Raises:
-        ConfigError: `stream` is on or `n` is more than 1.
+        ConfigError: `stream` is on, `n` is more than 1, or a key is among them.
     """
     extra = args.get("extra_body")
     sources = [args, cast("Mapping[str, Any]", extra)] if isinstance(extra, Mapping) else [args]
@@ -47,6 +47,8 @@ def check_sampling_args(args: Mapping[str, Any]) -> None:
         n = source.get("n")
         if isinstance(n, int) and n > 1:
             raise ConfigError(f"sampling_args.n = {n}: only one answer a request is used; use -r {n} for more rollouts")
+        if "api_key" in source:
+            raise ConfigError("sampling_args hold an api_key, and runs record them: name the key's variable instead")
 
 
 def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -129,7 +131,8 @@ def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Fa
     except orjson.JSONDecodeError:
         value = _load_leniently(body)
     if not isinstance(value, dict):
-        return bad_reply(_what_instead(body), status)
+        # Half an object is an API's that had bad luck; anything else is no answer to what was asked.
+        return bad_reply(_what_instead(body), status, kind="reply" if body.lstrip()[:1] == b"{" else "page")
     fields = cast("dict[str, Any]", value)
     choices: object = fields.get("choices")
     choice: object = cast("list[object]", choices)[0] if isinstance(choices, list) and choices else None

@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 import re
 from typing import cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from harness.config.paths import looks_like_path
 from harness.loopback import litellm_provider
 from harness.records import FIXED_COLUMNS
+from harness.redact import redactor
 from harness.types import JsonDict
 
 NONE_WORD = "none"
@@ -20,6 +21,8 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _REPOSITORY = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
+_KEY_PARAMETER = re.compile(r"(?:.*[-_])?(?:api)?key|.*token|sig(?:nature)?|.*secret|.*password", re.IGNORECASE)
+"""Query parameters that hold a key where a service takes it in the URL."""
 _ENV_ID = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)*[A-Za-z_][\w-]*", re.ASCII)
 _HUB_NAME_LIMIT = 96
 """The Hub refuses longer repository names."""
@@ -162,6 +165,10 @@ def url(value: str) -> str:
         raise ValueError('must be an http or https URL, such as "http://localhost:8000/v1"')
     if parts.username or parts.password:
         raise ValueError("must not hold a user or password: runs record it; name a key variable or a header instead")
+    if keys := [key for name, key in parse_qsl(parts.query) if _KEY_PARAMETER.fullmatch(name)]:
+        for key in keys:
+            redactor.add(key)  # the refusal repeats the URL
+        raise ValueError("must not hold a key: runs record it; name a key variable or a header instead")
     return value.rstrip("/")
 
 

@@ -539,6 +539,13 @@ def test_a_line_break_in_a_header_is_refused_without_being_repeated(key: str | N
     assert "lines" not in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["\u201csk-canary-0123456789\u201d", "\ufeffsk-canary-0123456789", "sk-cana\u20266789"])
+def test_a_key_that_was_copied_with_something_else_is_refused_without_being_repeated(key: str) -> None:
+    with pytest.raises(ConfigError, match=r"^host: the key holds '.{1,6}', which no key does: was it copied") as caught:
+        Target("https://host/v1", key)
+    assert "cana" not in str(caught.value)
+
+
 def test_secrets_of_headers_are_known_to_the_redactor() -> None:
     Target("https://host/v1", None, {"Api-Key": "canary-header-1", "Authorization": "Basic canary-header-2",
                                      "X-Token-Limit": "100000", "X-Monkey": "banana-banana-1"})  # fmt: skip

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ from harness.clients.pool import CallSettings, ClientPool
 from harness.clients.preflight import preflight
 from harness.clients.retry import RetryPolicy
 from harness.config.endpoints import Endpoint
-from harness.config.providers import LITELLM_PROVIDERS, PROVIDERS
+from harness.config.providers import LITELLM_ADDRESSES, LITELLM_PROVIDERS, PROVIDERS
 from harness.errors import ConfigError, ContextLengthError, ModelError, ResponseError, SystemicError
+from harness.redact import redactor
 from harness.types import ROLLOUT_HEADER, JsonDict, ModelCall, Usage
 
 pytestmark = pytest.mark.slow
@@ -132,8 +134,9 @@ def providing(*answers: Answer) -> Generator[tuple[Provider, str]]:
 
 
 @pytest.fixture(autouse=True)
-def no_ambient_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "LITELLM_API_KEY"):
+def no_ambient_keys_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "LITELLM_API_KEY")
+    for name in (*keys, "OPENAI_BASE_URL", "OPENAI_API_BASE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -413,6 +416,188 @@ def test_without_any_key_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> Non
 
         run(client, main)
         assert provider.asked == []
+
+
+@pytest.mark.parametrize(("named", "path"), [("anthropic", "/v1/messages"), ("openai", "/v1/chat/completions")])
+def test_no_redirect_takes_prompt_and_key_elsewhere(named: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with providing() as (elsewhere, other):
+        moved = Answer(b"", 307, {"Location": f"{other}/taken"})
+        with providing(moved) as (provider, url):
+            monkeypatch.setenv("ANTHROPIC_API_BASE", url)
+            monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
+            client = client_of(named)
+
+            async def main() -> None:
+                with pytest.raises(SystemicError) as caught:
+                    await client.request(ASK)
+                assert f"HTTP 307 redirects to {other}/taken, which is not followed" in str(caught.value)
+
+            run(client, main)
+            assert [asked.path for asked in provider.asked] == [path]
+        assert elsewhere.asked == []
+
+
+@pytest.mark.parametrize(
+    "args", [{"mock_response": "4"}, {"api_base": "http://127.0.0.1:9"}, {"fallbacks": ["x/y"]}, {"timeout": 0.001}]
+)
+def test_who_answers_is_no_sampling_arguments_business(
+    args: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with providing() as (provider, url):
+        monkeypatch.setenv("ANTHROPIC_API_BASE", url)
+        client = client_of()
+
+        async def main() -> None:
+            with pytest.raises(ModelError) as caught:
+                await client.request(replace(ASK, sampling_args=args))
+            [name] = args
+            assert str(caught.value) == (
+                f"anthropic (litellm): {name}: an option of litellm's, not a field of a request; remove it"
+            )
+            assert (caught.value.reason, caught.value.retryable) == ("bad_request", False)
+
+        run(client, main)
+        assert provider.asked == []
+
+
+def test_time_limits_may_be_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with providing(Answer(completion(message={"role": "assistant", "content": "4"}))) as (provider, url):
+        monkeypatch.setenv("GROQ_API_BASE", f"{url}/v1")
+        monkeypatch.setenv("TOGETHERAI_API_BASE", f"{url}/v1")
+        monkeypatch.setenv("TOGETHER_AI_API_BASE", f"{url}/v1")
+        client = client_of("together_ai", request_timeout=10)
+
+        async def main() -> None:
+            assert (await client.request(ASK)).message["content"] == "4"
+
+        run(client, main)
+        assert len(provider.asked) == 1
+
+
+def test_a_provider_whose_code_knows_no_retries_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with providing(Answer(completion(message={"role": "assistant", "content": "4"}))) as (provider, url):
+        monkeypatch.setenv("GRADIENT_AI_AGENT_ENDPOINT", url)
+        client = client_of("gradient_ai")
+
+        async def main() -> None:
+            assert (await client.request(ASK)).message["content"] == "4"
+
+        run(client, main)
+        assert [asked.headers["authorization"] for asked in provider.asked] == [f"Bearer {KEY}"]
+
+
+def test_what_litellm_lacks_is_said_at_once_and_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AZURE_API_BASE", "AZURE_OPENAI_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    client = client_of("azure")
+
+    async def main() -> None:
+        words = "Must provide one of the `base_url` or `azure_endpoint` arguments"
+        with pytest.raises(SystemicError) as caught:
+            await preflight(client, "gpt-5")
+        assert str(caught.value).startswith(
+            f"The endpoint cannot be used. Check --base-url, --api-key and --model. Details: azure (litellm): {words}"
+        )
+        with pytest.raises(SystemicError, match=words):  # and in a run, for every rollout at once
+            await client.request(ASK)
+        assert client.health.blocked
+
+    run(client, main)
+
+
+def test_an_argument_that_litellm_refuses_is_that_requests_fault_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with providing(Answer(completion(message={"role": "assistant", "content": "4"}))) as (provider, url):
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
+        client = client_of("openai")
+
+        async def main() -> None:
+            with pytest.raises(ModelError, match="does not support parameters") as caught:
+                await client.request(replace(ASK, sampling_args={"reasoning_effort": "low"}))
+            assert (type(caught.value), caught.value.reason) == (ModelError, "bad_request")
+            assert (await client.request(ASK)).message["content"] == "4"
+
+        run(client, main)
+        assert len(provider.asked) == 1
+
+
+@pytest.mark.parametrize("provider", ["hosted_vllm", "xinference", "lm_studio", "openai_like"])
+def test_a_provider_that_is_nowhere_is_refused(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in LITELLM_ADDRESSES.values():
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match=f"^{provider!r} has no address of its own: give your server's as base URL"):
+        client_of(provider).open()
+
+
+def test_openai_is_not_asked_for_what_litellm_has_no_address_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with providing() as (proxy, url):
+        for name in ("HTTPS_PROXY", "https_proxy"):
+            monkeypatch.setenv(name, url)  # whatever leaves comes here
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.setenv(name, "")
+        client = client_of("ai21")
+
+        async def main() -> None:
+            with pytest.raises(SystemicError) as caught:
+                await client.request(replace(ASK, model="some-model"))
+            assert str(caught.value) == (
+                "ai21 (litellm): litellm has no address for this provider, and was about to ask api.openai.com"
+            )
+
+        run(client, main)
+        assert proxy.asked == []
+
+
+@pytest.mark.parametrize("answer", [Answer(b"<html>hi</html>"), Answer(seconds=30)], ids=["page", "hang"])
+def test_before_a_run_it_is_asked_once_whatever_it_answers(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with providing(answer) as (provider, url):
+        monkeypatch.setenv("ANTHROPIC_API_BASE", url)
+        client = client_of(request_timeout=0.3)
+
+        async def main() -> None:
+            await preflight(client, "claude-sonnet-4-5")
+
+        run(client, main)
+        assert len(provider.asked) == 1
+
+
+def test_no_proxy_is_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    with providing() as (_, dead):
+        pass
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, dead)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("NO_PROXY", "intranet.example")
+    with providing() as (provider, url):
+        monkeypatch.setenv("ANTHROPIC_API_BASE", url)
+        client = client_of()
+
+        async def main() -> None:
+            assert (await client.request(ASK)).attempts == 1
+
+        run(client, main)
+        assert len(provider.asked) == 1
+    assert os.environ["NO_PROXY"] == "intranet.example,localhost,127.0.0.1,::1"
+
+
+def test_credentials_of_any_name_are_unsayable_and_settings_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "login.json"
+    file.touch()
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "plain-bearer-0123")
+    monkeypatch.setenv("WATSONX_APIKEY", "plain-watsonx-0123")
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", "plain-azure-0123")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    monkeypatch.setenv("MAX_NEXT_TOKEN", "123456")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM_MODE", "never-in-workers")
+    client = client_of()
+
+    async def main() -> None:
+        client.open()
+
+    run(client, main)
+    said = f"plain-bearer-0123 plain-watsonx-0123 plain-azure-0123 {file} 123456 never-in-workers"
+    assert redactor.text(said, patterns=False) == (f"[redacted] [redacted] [redacted] {file} 123456 never-in-workers")
 
 
 def test_an_unknown_provider_is_refused_before_anything_is_sent() -> None:

@@ -143,6 +143,22 @@ def test_a_refused_key_and_an_unknown_model_stop_everything(fault: Fault, text: 
     run(main)
 
 
+@pytest.mark.parametrize("body", [b"<html>Welcome to nginx</html>", b"", b"[]", b"OK"])
+def test_a_web_server_is_no_endpoint(body: bytes) -> None:
+    async def main() -> None:
+        async with serving(then=Fault("body", body=body)) as server, client_of(server.url) as client:
+            with pytest.raises(SystemicError) as caught:
+                await preflight(client, "m")
+            host = server.url.split("/")[2]
+            assert str(caught.value).startswith(
+                "The endpoint does not answer as an OpenAI-compatible API. Check --base-url. Details: "
+                f"{host}: HTTP 200, but its body is "
+            )
+            assert server.stats.requests == 1
+
+    run(main)
+
+
 def test_the_baselines_options_are_named_for_the_baseline() -> None:
     async def main() -> None:
         async with serving(then=refusing(404, "no")) as server, client_of(server.url) as client:
@@ -182,12 +198,29 @@ def test_what_cuts_every_connection_is_no_api_and_is_given_up_after_three() -> N
     run(main)
 
 
-def test_one_that_hangs_is_left_to_the_runs_own_time_limits() -> None:
+def test_one_that_hangs_is_left_to_the_runs_own_time_limits_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with serving(then=Fault("hang")) as server, client_of(server.url) as client:
             await preflight(client, "m", patience=0.2)
             assert server.stats.requests == 1
             assert client.limiter.in_flight == 0  # type: ignore[attr-defined]
+
+    run(main)
+    assert [record.getMessage() for record in caplog.records] == [
+        "m has not answered one short request within 0.2 s; waiting as long as runs do"
+    ]
+
+
+def test_one_that_is_slower_than_the_runs_own_time_limit_is_asked_once() -> None:
+    async def main() -> None:
+        async with serving(then=Fault("hang")) as server:
+            pool = ClientPool()
+            try:
+                client = pool.get([Endpoint(server.url, None, "m")], CallSettings(request_timeout=0.2))
+                await preflight(client, "m")
+                assert server.stats.requests == 1
+            finally:
+                await pool.close()
 
     run(main)
 

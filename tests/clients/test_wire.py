@@ -19,7 +19,8 @@ from harness.clients.wire import (
     read_reply,
     read_usage,
 )
-from harness.errors import ConfigError, ModelError
+from harness.errors import ConfigError, ModelError, ResponseError
+from harness.redact import redactor
 from harness.types import ModelCall, ModelResponse, Usage
 
 MESSAGES = [{"role": "user", "content": "hi"}]
@@ -87,6 +88,28 @@ def test_replies_that_would_not_be_read_are_not_asked_for(args: dict[str, Any]) 
     with pytest.raises(ModelError):
         build_request(ModelCall("m", MESSAGES, sampling_args=args))
     check_sampling_args({"n": 1, "stream": False, "extra_body": {}})
+
+
+@pytest.mark.parametrize("args", [{"api_key": "canary-0123"}, {"extra_body": {"api_key": "canary-0123"}}])
+def test_a_key_is_no_sampling_argument(args: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_sampling_args(args)
+    assert str(caught.value) == ("sampling_args hold an api_key, and runs record them: name the key's variable instead")
+    assert redactor.text(str(caught.value)) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"<html></html>", "page"), (b"", "page"), (b"null", "page"), (b"[]", "page"), (b"OK", "page"),
+        (b'data: {"id": 1}', "page"), (b' {"id": "x", "choices": [{"mess', "reply"), (b'{"choices": []}', "reply"),
+    ],
+)  # fmt: skip
+def test_what_no_api_would_send_is_told_from_an_api_with_bad_luck(body: bytes, kind: str) -> None:
+    failure = read_reply(body, 200, is_chat=True)
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.reason, failure.retry) == (kind, "bad_response", True)
+    assert type(failure.error("host", 1)) is ResponseError
 
 
 def test_a_calls_arguments_lie_over_the_runs() -> None:

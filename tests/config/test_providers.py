@@ -25,6 +25,7 @@ from harness.config.providers import (
 from harness.config.resolver import missing_keys, resolve
 from harness.errors import ConfigError
 from harness.loopback import is_loopback_url, litellm_provider
+from harness.redact import redactor
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "models.md"
 
@@ -70,10 +71,19 @@ def test_a_variable_that_was_named_must_be_set_except_for_this_machine() -> None
         ("litellm://", r"^--base-url = .*must name a provider of litellm"),
         ("litellm://anthropic/v1", r"^--base-url = .*must name a provider of litellm"),
         ("litellm://Anthropic", r"^--base-url = .*must name a provider of litellm"),
+        ("https://host/v1?api-version=1&key=canary-0123", r"^--base-url = .*must not hold a key: runs record it"),
+        ("https://host/v1?Subscription-Key=canary-0123", r"^--base-url = .*must not hold a key: runs record it"),
+        ("https://host/v1?access_token=canary-0123", r"^--base-url = .*must not hold a key: runs record it"),
     ],
 )
 def test_a_base_url_that_is_none_is_refused(text: str, words: str) -> None:
     assert re.search(words, refused("m", text))
+    assert "canary" not in redactor.text(refused("m", text))
+
+
+def test_a_base_url_may_hold_a_version() -> None:
+    url = "https://host/openai/v1?api-version=2025-01-01&max_tokens=1"
+    assert route("m", url, environ={}).url == url
 
 
 def test_a_base_url_may_leave_the_address_to_litellm() -> None:
@@ -143,6 +153,30 @@ def test_the_documented_texts() -> None:
     assert refused("openai/") == f"{start}'openai/'. Details: there is no model's name after 'openai'"
 
 
+@pytest.mark.parametrize("model", ["http://localhost:8000/v1", "litellm://anthropic/claude-x", "https://api.x/v1/m"])
+def test_an_address_is_no_models_name(model: str) -> None:
+    details = "an address is given with --base-url, and only the name with --model"
+    assert refused(model, None, AMBIENT).endswith(f"Received model={model!r}. Details: {details}")
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable"),
+    [("hosted_vllm", "HOSTED_VLLM_API_BASE"), ("litellm_proxy", "LITELLM_PROXY_API_BASE"), ("custom_openai", "")],
+)
+def test_a_provider_without_an_address_is_not_taken_for_openai(provider: str, variable: str) -> None:
+    words = f"{provider!r} has no address of its own: give your server's as base URL, with the model's name as it is "
+    rest = f", or set {variable}" if variable else ""
+    assert refused(f"{provider}/m", None, AMBIENT) == f"{words}served there{rest}"
+    assert refused(f"{provider}/m", None, {**AMBIENT, variable or "OTHER": " "}) == f"{words}served there{rest}"
+    if variable:
+        here = {**AMBIENT, variable: "http://localhost:8000/v1"}
+        assert route(f"{provider}/m", None, environ=here) == Route("m", f"litellm://{provider}", None, provider)
+
+
+def test_a_provider_that_asks_the_terminal_to_log_in_is_not_among_them() -> None:
+    assert "no provider is called 'github_copilot'" in refused("github_copilot/gpt-4o")
+
+
 def test_a_key_that_was_given_beats_the_environment() -> None:
     assert route("openai/m", None, environ=AMBIENT, has_key=True).key_var == LITERAL_KEY_VAR
     assert route("ollama/m", None, environ=AMBIENT, has_key=True).key_var == LITERAL_KEY_VAR
@@ -193,6 +227,8 @@ def test_a_provider_that_was_moved_to_this_machine_needs_no_key() -> None:
 
 def test_a_malformed_variable_is_named() -> None:
     assert refused("m", None, {"OPENAI_BASE_URL": "gateway"}).startswith('OPENAI_BASE_URL = "gateway": must be an http')
+    swapped = {"OPENAI_BASE_URL": "litellm://anthropic", "OPENAI_API_KEY": "k"}
+    assert refused("m", None, swapped) == 'OPENAI_BASE_URL = "litellm://anthropic": must be an http or https URL'
     assert refused("ollama/m", None, {"OLLAMA_HOST": "host:port"}).startswith('OLLAMA_HOST = "http://host:port": is no')
 
 
