@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from harness.cli.eval_options import BASELINE_KEY_VAR, KEY_VAR, AgentOptions, EvalOptions
+from harness.cli.eval_options import AgentOptions, EvalOptions
 from harness.cli.stdout import own_stdout
 from harness.config.built_in import AGENT_EVAL
 from harness.config.endpoints import Registry, load_registry
 from harness.config.flags import parse_set
 from harness.config.layers import Origin
-from harness.config.providers import Route, route
+from harness.config.providers import BASELINE_KEY_VAR, LITERAL_KEY_VAR, Route, route
 from harness.config.resolver import Resolution, resolve
 from harness.config.runs import ResolvedRun
 from harness.config.schema import SHORTCUTS
@@ -132,9 +132,8 @@ def sides_of(options: AgentOptions) -> tuple[Side, ...]:
     """The models that were asked for: one, or primary and baseline."""
     literal = options.literal_keys
     model: str = getattr(options, "model")  # noqa: B009 - each of the two dataclasses has it, their base has not
-    primary = Side(
-        model, None, options.base_url, KEY_VAR if KEY_VAR in literal else options.api_key_var, KEY_VAR in literal
-    )
+    has_key = LITERAL_KEY_VAR in literal
+    primary = Side(model, None, options.base_url, LITERAL_KEY_VAR if has_key else options.api_key_var, has_key)
     if not isinstance(options, EvalOptions) or options.baseline_model is None:
         return (primary,)
     has_key = BASELINE_KEY_VAR in literal

@@ -9,8 +9,9 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.clients.pool import CallSettings, ClientPool
-from harness.clients.preflight import preflight
+from harness.clients.preflight import preflight_all
 from harness.config.runs import ResolvedRun
+from harness.errors import SystemicError
 
 
 def check_connections(
@@ -38,9 +39,19 @@ def check_connections(
 async def _ask(runs: Sequence[tuple[ResolvedRun, bool]], keys: Mapping[str, str]) -> None:
     pool = ClientPool(environ=ChainMap(dict(keys), os.environ))
     try:
-        for run, is_baseline in runs:
-            settings = run.settings.model
-            call = CallSettings(request_timeout=settings.request_timeout, headers=settings.extra_headers)
-            await preflight(pool.get(run.endpoints, call), settings.model, baseline=is_baseline)
+        asked = [
+            (pool.get(run.endpoints, _settings(run)), run.settings.model.model, is_baseline)
+            for run, is_baseline in runs
+        ]
+        faults = [fault for fault in await preflight_all(asked) if fault is not None]
     finally:
         await pool.close()
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise SystemicError("\n".join(map(str, faults)))
+
+
+def _settings(run: ResolvedRun) -> CallSettings:
+    model = run.settings.model
+    return CallSettings(request_timeout=model.request_timeout, headers=model.extra_headers)

@@ -16,6 +16,7 @@ from typing import cast
 from harness.cli.agent_runs import Job, Side
 from harness.cli.connection import check_connections
 from harness.cli.eval_options import EvalOptions
+from harness.cli.eval_wording import in_own_words
 from harness.cli.execute import Door
 from harness.cli.options import RunOptions
 from harness.cli.progress import Progress
@@ -173,7 +174,8 @@ class EvalDoor(Door):
             for index, (side, run) in enumerate(zip(self._job.sides, runs, strict=True))
         ]
         ended = [run.progress for run in runs if run.progress.state in ("stopped", "failed")]
-        reasons = [f"[{each.name}] {each.note}" if len(runs) > 1 else each.note for each in ended]
+        notes = [(each.name, in_own_words(each.note)) for each in ended]
+        reasons = [f"[{name}] {note}" if len(runs) > 1 else note for name, note in notes]
         return build_result(
             models,
             self._options.eval_fn,

@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from harness.cli.eval_wording import in_own_words
 from harness.errors import HarnessError, UsageError
 
 REQUIRED = "Required"
@@ -26,10 +25,6 @@ STEPPING = "Stepping"
 OUTPUT = "Output"
 RESULTS = "Run folder and resuming"
 _ORDER = (REQUIRED, AGENT, MODEL, BASELINE, EXECUTION, STEPPING, OUTPUT, RESULTS)
-
-KEY_VAR = "EVAL_API_KEY"
-BASELINE_KEY_VAR = "BASELINE_API_KEY"
-"""What the variables of literal keys are called in settings and run folders; nobody has to set them."""
 
 MASK = "***"
 _KEY_OPTIONS = ("--api-key", "--baseline-api-key")
@@ -125,7 +120,9 @@ class AgentOptions:
     @property
     def literal_keys(self) -> dict[str, str]:
         """Keys that were typed, by the name of the variable that stands for them."""
-        return {} if self.api_key is None else {KEY_VAR: self.api_key.strip()}
+        from harness.config.providers import LITERAL_KEY_VAR  # slow to import, and --help needs none
+
+        return {} if self.api_key is None else {LITERAL_KEY_VAR: self.api_key.strip()}
 
     def check(self) -> None:
         """Refuse what no file and no endpoint needs to be looked at for.
@@ -224,6 +221,8 @@ class EvalOptions(AgentOptions):
     def literal_keys(self) -> dict[str, str]:
         """Keys that were typed, by the name of the variable that stands for them."""
         keys = super().literal_keys
+        from harness.config.providers import BASELINE_KEY_VAR  # as above
+
         return keys if self.baseline_api_key is None else {**keys, BASELINE_KEY_VAR: self.baseline_api_key.strip()}
 
     def check(self) -> None:
@@ -335,6 +334,8 @@ def command_of(options: type[AgentOptions], run: Callable[[Any, Any], int]) -> t
         try:
             code = run(state, chosen)
         except HarnessError as error:
+            from harness.cli.eval_wording import in_own_words  # slow to import, and only wrong words need it
+
             error.args = (in_own_words(str(error)), *error.args[1:])
             raise
         raise typer.Exit(code)

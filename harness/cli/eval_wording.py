@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+from harness.config.providers import BASELINE_KEY_VAR, LITERAL_KEY_VAR
+
 _TABLE = (
     (r"-n: num_examples was (\d+) and is now (\d+)", r"--limit: there were \1 rows and now there are \2"),
     (r"-r: rollouts_per_example was", "--n: it was"),
@@ -18,5 +20,7 @@ def in_own_words(words: str) -> str:
     """What is said about a run, to whoever typed one of these two commands."""
     for pattern, replacement in _TABLE:
         words = re.sub(pattern, replacement, words)
+    for variable, option in ((BASELINE_KEY_VAR, "--baseline-api-key"), (LITERAL_KEY_VAR, "--api-key")):
+        words = words.replace(variable, option)  # nobody has set these
     side = "--baseline-" if "--baseline-" in words else "--"
     return re.sub(r"name its variable with api_key_var\b", f"name its variable with {side}api-key-var", words)

@@ -415,6 +415,17 @@ def test_a_key_that_is_missing_is_asked_for_by_this_command_s_option(evals: Eval
     refused = evals.eval("--baseline-model", "refusing", "--baseline-base-url", evals.model.url)
     assert refused.err.endswith("no key was sent: name its variable with --baseline-api-key-var\n")
     assert evals.eval(model="refusing").err.endswith("name its variable with --api-key-var\n")
+    typed = evals.eval("--api-key", "sk-typed", model="refusing").err
+    assert "--api-key" in typed and "BENCH_API_KEY" not in typed and "sk-typed" not in typed
+
+
+def test_what_is_wrong_with_both_models_is_told_at_once(evals: Evals) -> None:
+    done = evals.eval("--baseline-model", "absent", "--baseline-base-url", evals.model.url, model="refusing")
+    assert done.code == 1
+    first, second = [line for line in done.err.splitlines() if "HTTP" in line]
+    assert "HTTP 401" in first and "--api-key" in first
+    assert "HTTP 404" in second and "--baseline-model" in second
+    assert len(evals.model.requests) == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")
@@ -449,7 +460,7 @@ def test_a_dry_run_checks_and_shows_everything_and_asks_nobody(evals: Evals) -> 
         ["model.api_base_url", evals.model.url, "cli", "--baseline-base-url"],
     ]
     assert [" ".join(line[1:]) for line in shown if line[:1] == ["model.api_key_var"]] == [
-        "EVAL_API_KEY cli --api-key",
+        "BENCH_API_KEY cli --api-key",
         '"" cli none: a base URL gets no key that it was not given',
     ]
     assert ["env.num_examples", "2", "cli", "--limit"] in shown
