@@ -12,6 +12,9 @@ REDACTED = "[redacted]"
 MIN_SECRET_LENGTH = 6
 """Shorter values ("EMPTY", "none") are placeholders; replacing them would shred ordinary text."""
 
+PLACEHOLDERS = frozenset({"dummy-key", "lm-studio", "lm_studio", "no-key", "not-needed", "ollama", "placeholder"})
+"""What people give to local servers that look at no key; an answer may well speak of ollama."""
+
 _PATTERNS = re.compile(
     r"""
       \bsk-(?:ant-|proj-|or-)?(?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{16,}    # OpenAI, Anthropic, OpenRouter
@@ -47,10 +50,11 @@ class Redactor:
         """Make `secret` unsayable from now on, also in its JSON-escaped and percent-encoded forms.
 
         Args:
-            secret: The value; surrounding white space and values shorter than `MIN_SECRET_LENGTH` are ignored.
+            secret: The value; surrounding white space and values shorter than `MIN_SECRET_LENGTH`, and
+                `PLACEHOLDERS`, are ignored.
         """
         secret = secret.strip()
-        if len(secret) < MIN_SECRET_LENGTH:
+        if len(secret) < MIN_SECRET_LENGTH or secret.lower() in PLACEHOLDERS:
             return
         forms = {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], quote(secret, safe="")}
         known = forms.union(self._secrets)

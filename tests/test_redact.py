@@ -103,3 +103,10 @@ def test_no_text_around_a_secret_saves_it(secret: str, before: str, after: str) 
     once = redactor.text(before + core + after, patterns=False)
     # Text around it may rebuild the secret from `[redacted]` and its neighbours; a second pass is then clean too.
     assert core not in once or core in (before + REDACTED + after)
+
+
+def test_what_local_servers_are_given_for_a_key_can_still_be_spoken_of() -> None:
+    own = Redactor()
+    own.add("ollama")
+    own.add("ollama-7f3a9c")
+    assert own.text("ask ollama with ollama-7f3a9c") == f"ask ollama with {REDACTED}"
