@@ -3,6 +3,7 @@ journal holds is `recorded`'s, what to do with it the engine's."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import cast
@@ -23,6 +24,8 @@ LONG = 120
 """Characters of a value that a message shows; enough to tell two urls or two argument lists apart."""
 
 _ABSENT = object()
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+"""What `keys.hash_files` makes of source code."""
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
@@ -112,7 +115,13 @@ def _differences(path: str, old: object, new: object) -> list[str]:
     after: object = new
     if before is not _ABSENT and after is not _ABSENT and canonical(before) == canonical(after):
         return []
+    if _is_digest(before) and _is_digest(after):
+        return [f"{path} has changed"]  # 128 digits tell nobody anything
     return [f"{path or 'identity'} was {_shown(before)}, now {_shown(after)}"]
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def _join(path: str, name: str) -> str:

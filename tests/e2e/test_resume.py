@@ -144,7 +144,7 @@ def test_what_changes_results_is_refused_by_name(shop: Workshop) -> None:
     refused(r"4 of 6 recorded examples are gone: the dataset, the environment or -n has changed")
     questions(shop, range(6))
     shop.environment("from_file", FROM_FILE + "# a word more\n")
-    refused(r'env\.source was "[0-9a-f]{64}", now "[0-9a-f]{64}"')
+    refused(r"env\.source has changed")
     shop.environment("from_file", FROM_FILE)
     assert shop.bench(*args, "--resume").code == 0, "changed back, it goes on"
 

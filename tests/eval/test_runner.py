@@ -516,9 +516,9 @@ def test_a_resume_compares_the_code_that_is_evaluated(tmp_path: Path) -> None:
     again = SCRIPT.replace("ROWS", "3").replace("RESUME", "True")
     assert run(first) == [2, 2]
     assert run(again) == [3, 1]  # the script itself may change, and the rows may grow
-    assert "env.code.exact was " in run(again.replace("== ground_truth", "!= ground_truth"))
+    assert "env.code.exact has changed" in run(again.replace("== ground_truth", "!= ground_truth"))
     (tmp_path / "own_helper.py").write_text("ASIDE = 2")
-    assert "env.agent_source.own_helper.py was " in run(again)
+    assert "env.agent_source.own_helper.py has changed" in run(again)
 
 
 def test_failed_runs_are_made_again_if_asked_for(tmp_path: Path) -> None:

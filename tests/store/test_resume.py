@@ -217,3 +217,9 @@ print(len(recorded), peak() - before)
     child = python(PEAK + code, path)
     count, grown = child.stdout.split()
     assert int(count) == 100_000 and float(grown) < 30, child.stdout + child.stderr
+
+
+def test_hashes_of_code_are_not_shown() -> None:
+    old, new = {"env": {"source": "0" * 64, "n": 1}}, {"env": {"source": "f" * 64, "n": 2}}
+    assert differences(old, new) == ["env.source has changed", "env.n was 1, now 2"]
+    assert differences(old, {"env": {"n": 1}}) == [f'env.source was "{"0" * 64}", now not set']
