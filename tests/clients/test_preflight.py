@@ -253,6 +253,7 @@ def test_of_replicas_one_that_works_is_enough() -> None:
         async with serving() as server, client_of(dead, server.url) as client:
             await preflight(client, "m")
             await preflight(client, "m")
+            assert server.stats.requests == 2, "both were answered, by the one that works"
 
     run(main)
 

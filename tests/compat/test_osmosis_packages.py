@@ -184,8 +184,7 @@ PROGRAMS = ("eval-mode.md", "bench-mode.md")
 DEFINITIONS = "from my_agent import MyAgentLoop\n"
 """What the printed programs take for granted."""
 
-PRINTED = {
-    "eval-mode.md": """\
+ONE_MODEL = """\
 rewards:exact_match: mean=1.000, std=0.000
   pass@1: 100.0%
   pass@3: 100.0%
@@ -194,7 +193,11 @@ rewards:partial_match: mean=1.000, std=0.000
   pass@1: 100.0%
   pass@3: 100.0%
   pass@5: 100.0%
+"""
 
+PRINTED = {
+    "eval-mode.md": ONE_MODEL
+    + """
 [primary] my-finetuned-model
   rewards:exact_match: mean=1.000, std=0.000
   rewards:partial_match: mean=1.000, std=0.000
@@ -203,16 +206,7 @@ rewards:partial_match: mean=1.000, std=0.000
   rewards:exact_match: mean=0.333, std=0.471
   rewards:partial_match: mean=0.533, std=0.340
 """,
-    "bench-mode.md": """\
-rewards:exact_match: mean=1.000, std=0.000
-  pass@1: 100.0%
-  pass@3: 100.0%
-  pass@5: 100.0%
-rewards:partial_match: mean=1.000, std=0.000
-  pass@1: 100.0%
-  pass@3: 100.0%
-  pass@5: 100.0%
-""",
+    "bench-mode.md": ONE_MODEL,
 }
 
 

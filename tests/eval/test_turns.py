@@ -52,11 +52,11 @@ def test_another_event_loop_waits_its_turn() -> None:
 
 
 def test_who_waited_in_a_loop_that_is_closed_is_passed_over() -> None:
-    client = object()
+    client, order = object(), list[str]()
 
     async def wait() -> None:
         async with turn(client):
-            raise AssertionError
+            order.append("the one that is gone")
 
     async def main() -> None:
         async with turn(client):
@@ -66,9 +66,10 @@ def test_who_waited_in_a_loop_that_is_closed_is_passed_over() -> None:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is to be left as it is
             gone.close()
         async with asyncio.timeout(20), turn(client):
-            pass
+            order.append("the next one")
 
     asyncio.run(main())
+    assert order == ["the next one"]
 
 
 def test_who_is_cancelled_while_waiting_takes_no_turn() -> None:
