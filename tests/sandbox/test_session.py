@@ -196,3 +196,18 @@ def test_a_program_that_cannot_be_started_is_an_error_of_the_sandbox(way: str) -
 
     with pytest.raises(SandboxError, match="cannot be started"):
         asyncio.run(main())
+
+
+@pytest.mark.parametrize("way", EVERY)
+def test_a_program_that_is_let_go_of_was_not_late(way: str) -> None:
+    """Closing lets go first and kills then; on a busy machine the keeper comes first, and says how it went."""
+
+    async def main() -> Result:
+        async with sandbox(way).session({}, ["python", "-c", ECHO], Limits()) as session:
+            process: Any = session._process  # type: ignore[attr-defined]
+            process._launch.lifeline.cut()
+            assert await session.read_line(10) == b""
+            return await session.close()
+
+    result = asyncio.run(main())
+    assert (result.outcome, result.exit_code) == ("signalled", None)
