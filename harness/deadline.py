@@ -14,6 +14,8 @@ from types import TracebackType
 class Deadline:
     """Bounds one attempt at a rollout: `async with` raises TimeoutError when its time is up, as `asyncio.timeout` does.
 
+    One inside another bounds a part of the attempt; while a request waits, both stand still.
+
     Args:
         seconds: None for no bound.
     """
@@ -26,8 +28,10 @@ class Deadline:
         self._since = 0.0
         self._left: float | None = None
         self._open = False
+        self._outer: Deadline | None = None
 
     async def __aenter__(self) -> Deadline:
+        self._outer = _current.get()
         self._token = _current.set(self)
         await self._bound.__aenter__()
         self._open = True
@@ -46,6 +50,8 @@ class Deadline:
 
     def stop(self) -> None:
         """A request begins to wait."""
+        if self._outer is not None:
+            self._outer.stop()
         self._waiting += 1
         if self._waiting > 1:
             return
@@ -56,6 +62,8 @@ class Deadline:
 
     def go_on(self) -> None:
         """It waits no more; with the last one that waited, the clock goes on."""
+        if self._outer is not None:
+            self._outer.go_on()
         self._waiting -= 1
         if self._waiting:
             return

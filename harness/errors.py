@@ -3,9 +3,12 @@
     HarnessError
     ├── UsageError                 the caller's words are wrong: exit 2, nothing was started
     │   ├── ConfigError            a setting: which file, which key, what to do next
-    │   └── ResumeRefused          the run on disk is not the run that was asked for
+    │   ├── ResumeRefused          the run on disk is not the run that was asked for
+    │   ├── ValidationError        a multi-model evaluation without tasks, or without models
+    │   └── StateError             a stored multi-model evaluation that is not there, or holds no inputs
     ├── EnvironmentFault           the environment's own code is at fault
     │   ├── AgentFailed            the agent under evaluation raised, or said that it failed
+    │   ├── TaskTimeout            a task's request took longer than the task allows
     │   ├── EnvironmentNotFound    no such environment (says how to install it)
     │   ├── EnvironmentLoadError   importing or constructing it failed
     │   ├── SandboxMissing         it needs a sandbox and there is none (says what to install)
@@ -63,6 +66,14 @@ class ResumeRefused(UsageError):
     """The recorded run differs from the requested one in something that changes results."""
 
 
+class ValidationError(UsageError):
+    """A multi-model evaluation has no tasks or no models. The name is that of the documents."""
+
+
+class StateError(UsageError):
+    """A stored multi-model evaluation is not there, or holds no inputs. The name is that of the documents."""
+
+
 class EnvironmentFault(HarnessError):
     """An environment's own code raised or broke its contract."""
 
@@ -85,6 +96,13 @@ class AgentFailed(EnvironmentFault):
     def __init__(self, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
         self.retryable = retryable
+
+
+class TaskTimeout(EnvironmentFault):
+    """The request of a task took longer than its `timeoutMs`; another try may be quicker."""
+
+    retryable = True
+    reason = "timeout"
 
 
 class EnvironmentNotFound(EnvironmentFault):

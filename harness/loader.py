@@ -1,7 +1,7 @@
 """From an environment's id to the environment: by entry point, by module name, or by path. Owns the import, the call of
 `load_environment` and the words for everything that can go wrong there; reads no settings.
 
-`agent-eval` is built in. Any other id is looked up in this order: a path that exists (`./my_env.py`,
+`agent-eval` and `multi-eval` are built in. Any other id is looked up in this order: a path that exists (`./my_env.py`,
 `environments/my-env`), an entry point of the group `harness.environments`, a module of that name (dashes to
 underscores, `org/` dropped). A package that was written for the classic `verifiers` API finds it while it is loaded;
 what it builds is one of our environments, or is hosted as one."""
@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from harness.compat import imports
 from harness.compat.generation import Generation
-from harness.config.built_in import AGENT_EVAL, FOUND_AGENT_EVAL, is_built_in
+from harness.config.built_in import AGENT_EVAL, BUILT_INS, as_built_in
 from harness.config.packages import FoundEnvironment, find_environment
 from harness.config.paths import environment_path, local_modules, main_file, path_name
 from harness.envs.environment import Environment
@@ -132,11 +132,12 @@ def _find(env_id: str, generation: Generation | None) -> Callable[..., object]:
     path = environment_path(env_id, Path())
     if path is not None:
         return _function_of(env_id, _import_path(env_id, main_file(path), generation))
-    if env_id == AGENT_EVAL:
-        from harness.compat import osmosis  # what its agents, tools and functions may be written for
+    if env_id in BUILT_INS:
+        if env_id == AGENT_EVAL:
+            from harness.compat import osmosis  # what its agents, tools and functions may be written for
 
-        osmosis.install(over_newer=True)
-        return _function_of(env_id, _import(env_id, FOUND_AGENT_EVAL.module))
+            osmosis.install(over_newer=True)
+        return _function_of(env_id, _import(env_id, BUILT_INS[env_id].found.module))
     entry = _entry_point(env_id)
     if entry is not None:
         return _function_of(env_id, _import(env_id, entry.module), entry.attr or _FUNCTION)
@@ -247,7 +248,7 @@ def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
     if isinstance(error, KeyboardInterrupt):
         raise error  # the user's, not the author's
     ours = isinstance(error, HarnessError)
-    if ours and (env_id == AGENT_EVAL or str(error).startswith(f"environment {env_id!r}: ")):
+    if ours and (env_id in BUILT_INS or str(error).startswith(f"environment {env_id!r}: ")):
         raise error  # says it all
     words = str(error) if ours else f"{type(error).__name__}: {error}"
     failure = EnvironmentLoadError(f"environment {env_id!r}: {what}: {words}")
@@ -257,8 +258,8 @@ def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
 
 
 def _how_to_find(env_id: str, name: str) -> str:
-    if is_built_in(env_id):
-        return f"no environment {env_id!r}: the one that is built in is called {AGENT_EVAL!r}"
+    if (meant := as_built_in(env_id)) is not None:
+        return f"no environment {env_id!r}: the one that is built in is called {meant.env_id!r}"
     known = {entry.name for entry in entry_points(group=GROUP)}
     near = difflib.get_close_matches(env_id, sorted(known), 1, 0.6)
     near = near or difflib.get_close_matches(name, sorted(packages_distributions()), 1, 0.75)

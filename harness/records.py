@@ -89,6 +89,8 @@ class Generated:
     """The JSON-able part of the rollout's state, fixed keys left out."""
     lost: tuple[str, ...] = ()
     """Names of state values that were not JSON-able: gone after a crash."""
+    replies: list[JsonDict] | None = None
+    """The model's replies (`message`, `finish_reason`), where the completion does not tell them: see `replies`."""
 
     @property
     def is_empty(self) -> bool:
@@ -178,6 +180,8 @@ class Failed:
     """What had been said until then; paid for, so kept."""
     usage: Usage = field(default_factory=Usage)
     timing: Timing = field(default_factory=Timing)
+    replies: list[JsonDict] | None = None
+    """As in `Generated`."""
 
 
 Record: TypeAlias = Example | Generated | Scored | Failed

@@ -88,6 +88,78 @@ def test_a_task_that_outlives_its_rollout_may_wait_on() -> None:
     assert asyncio.run(main()) >= 0.0
 
 
+def test_while_a_request_waits_an_outer_deadline_stands_still_as_well() -> None:
+    async def main() -> tuple[Deadline, Deadline]:
+        outer, inner = Deadline(0.05), Deadline(0.05)
+        async with outer:
+            async with inner:
+                with waiting():
+                    await asyncio.sleep(0.2)
+            with waiting():
+                await asyncio.sleep(0.1)
+        return outer, inner
+
+    outer, inner = asyncio.run(main())
+    assert not outer.expired()
+    assert not inner.expired()
+    assert 0.2 <= inner.waited < outer.waited
+    assert outer.waited >= 0.3
+
+
+def test_an_inner_deadline_may_be_up_before_the_outer_one() -> None:
+    async def main() -> tuple[Deadline, Deadline]:
+        outer, inner = Deadline(20.0), Deadline(0.01)
+        async with outer:
+            with pytest.raises(TimeoutError):
+                async with inner:
+                    await asyncio.Event().wait()
+            with waiting():
+                await asyncio.sleep(0)
+        return outer, inner
+
+    outer, inner = asyncio.run(main())
+    assert inner.expired()
+    assert not outer.expired()
+    assert inner.waited == 0.0
+    assert outer.waited > 0.0
+
+
+def test_an_outer_deadline_goes_on_when_an_inner_one_has_waited() -> None:
+    async def main() -> Deadline:
+        outer = Deadline(0.05)
+        with pytest.raises(TimeoutError):
+            async with outer, Deadline(None):
+                with waiting():
+                    await asyncio.sleep(0.1)
+                await asyncio.Event().wait()
+        return outer
+
+    outer = asyncio.run(main())
+    assert outer.expired()
+    assert outer.waited >= 0.1
+
+
+def test_a_task_left_behind_in_an_inner_deadline_frees_the_outer_one() -> None:
+    async def main() -> Deadline:
+        outer, event = Deadline(0.05), asyncio.Event()
+
+        async def wait() -> None:
+            with waiting():
+                await event.wait()
+
+        with pytest.raises(TimeoutError):
+            async with outer:
+                async with Deadline(5.0):
+                    task = asyncio.ensure_future(wait())
+                    await asyncio.sleep(0)
+                event.set()
+                await task
+                await asyncio.Event().wait()
+        return outer
+
+    assert asyncio.run(main()).expired()
+
+
 def test_outside_of_a_rollout_waiting_is_nothing() -> None:
     async def main() -> str:
         with waiting():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.authoring.package import of_project
-from harness.config.built_in import BUILT_IN, is_built_in
+from harness.config.built_in import as_built_in
 from harness.config.packages import local_environments, module_name
 from harness.config.paths import looks_like_path
 from harness.errors import ConfigError, HarnessError
@@ -78,8 +78,8 @@ def read_target(text: str, options: Options) -> Target:
         local = {module_name(name): folder for name, folder in local_environments(options.folder).items()}
         if module_name(text) in local:
             return _project(text, local[module_name(text)], options)
-    if is_built_in(match["name"]):
-        raise ConfigError(f"{text}: nothing to install, and a package of that name would be a stranger's; {BUILT_IN}")
+    if (ours := as_built_in(match["name"])) is not None:
+        raise ConfigError(f"{text}: nothing to install, and a package of that name would be a stranger's; {ours.about}")
     _refuse_lost_path(text, options)
     exact = _EXACT.fullmatch(match["rest"].strip())
     rest = f"=={exact['version']}" if exact else match["rest"]

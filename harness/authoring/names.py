@@ -21,6 +21,7 @@ _SHAPE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 _TAKEN = {
     "agent_eval": "it is the environment that is built in, for agents",
+    "multi_eval": "it is the environment that is built in, for lists of tasks",
     "bench": "it is this program's own command",
     "environments": "it is the folder that environments are kept in",
     "harness": "it is the module that environments import",

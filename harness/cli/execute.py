@@ -20,7 +20,9 @@ import uvloop
 
 from harness.cli.options import RunOptions
 from harness.cli.stdout import own_stdout
+from harness.clients.pool import Clients
 from harness.config.resolver import Resolution, missing_keys
+from harness.engine.derived import Derivation
 from harness.engine.judges import stand_in_note
 from harness.engine.prepare import Failed, Loader, Located, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import DRAIN_SECONDS, Suite
@@ -45,8 +47,14 @@ class Door:
     """API keys by the name of their variable, over those of the process's environment. Never recorded."""
     in_flight: int | None = None
     """Rollouts that may generate at once in all runs together."""
+    at_once: int | None = None
+    """Runs that may be under way at once, in their order; None is all of them."""
+    derive: Derivation | None = None
+    """The run that this one is made from, and how; None for all others."""
     loader: Loader | None = None
     """Where the environments come from; by default each is imported."""
+    pool: Clients | None = None
+    """Where runs get their clients; by default a pool of the invocation's own. Closed at the end."""
     plain_lines: bool = True
     """Whether the display says how runs get on where it has no table."""
 
@@ -83,10 +91,13 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _allow_connections()
     door = door or Door()
-    missing_keys(resolution, ChainMap(dict(door.keys), os.environ))
+    if door.derive is None or door.derive.asks_model:
+        missing_keys(resolution, ChainMap(dict(door.keys), os.environ))
     _check_hub(resolution)
     suite_id = new_run_id()
-    start = StartOptions(options.command, suite_id, options.resume, options.resume_from, options.retry_failed)
+    start = StartOptions(
+        options.command, suite_id, options.resume, options.resume_from, options.retry_failed, door.derive
+    )
     progress = [progress_of(resolved) for resolved in resolution.runs]
     # Looks at stdout, so before that is led elsewhere.
     display = open_display(progress, quiet=options.quiet, plain=door.plain_lines)
@@ -145,7 +156,7 @@ def _drive(runs: Sequence[Prepared], display: Display, door: Door) -> bool:
     """Run the event loop until everything has ended; returns whether the user ended it."""
     if not runs:
         return False
-    suite = Suite(runs, in_flight=door.in_flight, keys=door.keys)
+    suite = Suite(runs, in_flight=door.in_flight, at_once=door.at_once, pool=door.pool, keys=door.keys)
     signals = 0
 
     async def main() -> None:

@@ -1,11 +1,9 @@
-"""Agent evaluations as runs: the environment `agent-eval`, which is built in, and the keys of a suite that ask for it.
-Owns these names and what such a run is called; what the keys lead to is read by `harness.agents`."""
+"""Agent evaluations in a suite: the keys that ask for the built-in environment `agent-eval`. Owns these names; what
+they lead to is read by `harness.agents`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import cast
 
 from harness.config.built_in import AGENT_EVAL
@@ -20,32 +18,6 @@ KEYS = ("agent", "mcp", "dataset", "eval_fns", "max_turns", "offset")
 
 _ENV_ID = BY_PATH["env", "env_id"]
 _ARGS = BY_PATH["env", "env_args"]
-_LONGEST = 80
-"""Characters of a name: it becomes part of a folder's."""
-
-
-def names_rows(env_args: Mapping[str, object]) -> bool:
-    """Whether the arguments of an agent evaluation say where its rows are. Those of the Python API do not: there, the
-    rows are in the program."""
-    return "dataset" in env_args
-
-
-def require_rows(env_args: Mapping[str, object], where: str) -> None:
-    """Refuse an agent evaluation without a dataset.
-
-    Args:
-        env_args: Its arguments.
-        where: What names it, a flag or a file with key path.
-
-    Raises:
-        ConfigError: there is none; says how to name one, and what to do about a run of the Python API.
-    """
-    if not names_rows(env_args):
-        raise ConfigError(
-            f"{where}: {AGENT_EVAL} without a dataset: name a file of rows, with -a dataset=FILE or as `dataset` of an "
-            "[[eval]]. Settings of a run that a Python program made cannot repeat it, since its rows are in that "
-            "program: run the program again, with resume=True to go on"
-        )
 
 
 def read_agent_eval(table: Mapping[str, object], place: Place) -> Layer:
@@ -88,11 +60,3 @@ def _check(given: Mapping[str, object], place: Place) -> None:
         value = given.get(name, least)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ConfigError(f"{place.of(name)} = {shown(value)}: must be an integer, {least} or more")
-
-
-def name_of(env_args: Mapping[str, object]) -> str:
-    """What tables, folders and datasets call an agent evaluation: its agent and its rows, such as `Loop-rows`."""
-    agent, folder = env_args.get("agent"), env_args.get("mcp")
-    player = str(agent).rpartition(":")[2] if agent else Path(str(folder or ".")).resolve().name
-    rows = Path(str(env_args.get("dataset") or "rows")).stem
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", f"{player}-{rows}").strip("._-")[:_LONGEST] or AGENT_EVAL

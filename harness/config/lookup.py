@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.config.built_in import BUILT_IN, is_built_in
+from harness.config.built_in import as_built_in
 from harness.config.packages import (
     FoundEnvironment,
     find_environment,
@@ -31,8 +31,8 @@ def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
         EnvironmentNotFound: nothing of that name can be imported; says what to install. Or it is no package's, since
             it is built in.
     """
-    if is_built_in(env_id):
-        raise EnvironmentNotFound(f"{where}: {BUILT_IN}")
+    if (built_in := as_built_in(env_id)) is not None:
+        raise EnvironmentNotFound(f"{where}: {built_in.about}")
     try:
         found = find_environment(env_id, cwd)
     except EnvironmentNotFound as error:

@@ -10,8 +10,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from harness.config.agent_evals import name_of, require_rows
-from harness.config.built_in import AGENT_EVAL, FOUND_AGENT_EVAL
+from harness.config.built_in import BUILT_INS, built_in
 from harness.config.endpoints import Registry, load_registry
 from harness.config.flags import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
 from harness.config.layers import Entry, KeyPath, Layer, LayerName, Origin, below, dotted, merge, value_at
@@ -164,16 +163,16 @@ class _Job:
             raise ConfigError(f'{entry.place.of()}: names no environment; add env_id = "…" to it, or to [env]')
         named = asked[ENV_ID.path]
         where = named.origin.source if named.origin.layer != "cli" else "bench run"
-        is_agent = named.value == AGENT_EVAL
-        found = FOUND_AGENT_EVAL if is_agent else require_environment(str(named.value), where, self.cwd)
+        ours = BUILT_INS.get(str(named.value))
+        found = ours.found if ours is not None else require_environment(str(named.value), where, self.cwd)
         cli, notices = self._with_output_dir(cli, found)
         package = _package_layer(found, self.cwd)
         override = merge(*(each.layer for each in self._overrides_for(asked)))
         layers = Layers(builtins(), package, cli, suite.defaults, entry.layer, override)
         served = serve(layers, registry)
         run = _run(_derive(served.merged, entry, found), served, found, registry)
-        if is_agent:
-            require_rows(run.settings.env.env_args, where)
+        if ours is not None:
+            ours.require_rows(run.settings.env.env_args, where)
         name = run.settings.env.name
         notices += [
             *([found.notice] if found.notice else []),
@@ -223,8 +222,8 @@ def _called(merged: Layer) -> tuple[str, str]:
     env_id = str(merged[ENV_ID.path].value) if ENV_ID.path in merged else ""
     if NAME.path in merged:
         return env_id, str(merged[NAME.path].value)
-    if env_id == AGENT_EVAL and below(merged, ENV_ARGS.path):
-        return env_id, name_of(cast("dict[str, object]", value_at(merged, ENV_ARGS.path)))
+    if (ours := BUILT_INS.get(env_id)) is not None and below(merged, ENV_ARGS.path):
+        return env_id, ours.name_of(cast("dict[str, object]", value_at(merged, ENV_ARGS.path)))
     return env_id, env_id
 
 
@@ -246,8 +245,8 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
     name = merged.get(NAME.path)
     if name is None:
         called = path_name(found.path) if found.path else env_id.value
-        if found is FOUND_AGENT_EVAL:
-            called = name_of(cast("dict[str, object]", value_at(merged, ENV_ARGS.path)))
+        if (ours := built_in(found)) is not None:
+            called = ours.name_of(cast("dict[str, object]", value_at(merged, ENV_ARGS.path)))
         name = Entry(NAME.path, called, Origin("builtin", "env.env_id"))
     if entry.label:
         name = Entry(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))

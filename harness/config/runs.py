@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from harness.config.agent_evals import name_of, names_rows
-from harness.config.built_in import FOUND_AGENT_EVAL
+from harness.config.built_in import built_in
 from harness.config.checks import NONE_WORD
 from harness.config.endpoints import Endpoint, Registry
 from harness.config.layers import Origin, dotted
@@ -50,10 +49,16 @@ class ResolvedRun:
     @property
     def env_id(self) -> str:
         """What folders, tables and datasets call the environment: its id, or of a path the last part."""
-        if self.found is FOUND_AGENT_EVAL:
-            return name_of(self.settings.env.env_args)
+        if (ours := built_in(self.found)) is not None:
+            return ours.name_of(self.settings.env.env_args)
         path = None if self.found is None else self.found.path
         return self.settings.env.env_id if path is None else path_name(path)
+
+    @property
+    def kind(self) -> str:
+        """What the run is, as its manifest says: `eval` of an agent, `multi` of tasks, else `run`."""
+        ours = built_in(self.found)
+        return "run" if ours is None else ours.kind
 
     @property
     def is_reference(self) -> bool:
@@ -93,7 +98,8 @@ class ResolvedRun:
         import tomli_w
 
         document: dict[str, object] = {}
-        is_whole = self.found is not FOUND_AGENT_EVAL or names_rows(self.settings.env.env_args)
+        ours = built_in(self.found)
+        is_whole = ours is None or ours.has_rows(self.settings.env.env_args)
         comments = [_REPEATS if is_whole else _OF_A_PROGRAM]
         dropped = [name for name in self.settings.model.extra_headers if is_secret_header(name)]
         comments += [f"# header {name}: not recorded; give it again with --header" for name in dropped]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Protocol
 
 from harness.clients.pool import BoundChat, CallSettings, Clients, PooledClient
 from harness.clients.wire import merge_sampling_args
@@ -17,6 +18,32 @@ from harness.reference.header import write_rollout
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.server import ReferenceServer
 from harness.types import ROLLOUT_HEADER, Chat, JsonDict
+
+
+class Way(Protocol):
+    """A run's way to whoever answers its rollouts."""
+
+    @property
+    def model(self) -> str:
+        """The name of who answers."""
+        ...
+
+    @property
+    def sampling_args(self) -> JsonDict:
+        """What is asked with."""
+        ...
+
+    def waiting_note(self) -> str:
+        """What holds the run's requests up, or ""."""
+        ...
+
+    def chat(self, item: Item) -> Chat:
+        """Who answers one rollout; `close` it afterwards."""
+        ...
+
+    def close(self, item: Item) -> None:
+        """The rollout asks no more."""
+        ...
 
 
 class Lane:

@@ -26,6 +26,9 @@ class Plan:
         identity: What the run is; see `identity_of`.
     """
 
+    can_generate = True
+    """Whether a rollout may be made; where not, what the journal holds can only be scored."""
+
     def __init__(self, environment: Environment, resolved: ResolvedRun, identity: JsonDict) -> None:
         settings = resolved.settings.env
         rows = environment.row_count

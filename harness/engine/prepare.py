@@ -17,6 +17,7 @@ from pathlib import Path
 
 from harness.clients.wire import check_sampling_args
 from harness.config.resolver import ResolvedRun
+from harness.engine.derived import Derivation, plan_from, take_over
 from harness.engine.judges import Seat, identity_with, seats_of
 from harness.engine.plan import Plan, identity_of
 from harness.engine.progress import RunProgress
@@ -49,6 +50,8 @@ class StartOptions:
     """Go on with this run: a path, an id or the beginning of one."""
     retry_failed: bool = False
     """Make failed rollouts again, and score unscored ones again."""
+    derive: Derivation | None = None
+    """Make the run from another one's journal."""
 
 
 @dataclass(slots=True)
@@ -72,8 +75,17 @@ class Prepared:
     """Set when the run has ended."""
     judges: tuple[Seat, ...] = ()
     """The judge models of its rubric."""
+    derive: Derivation | None = None
+    """The run that it is made from, and how; None for all others."""
+    fail_fast: bool = False
+    """Stop the run at its first rollout that comes to no score; other runs go on."""
     on_recorded: Callable[[Recorded], None] | None = None
     """Gets the whole journal when the run has ended, before that of an unsaved run is thrown away."""
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model plays it; the recorded replies do, or nobody, in a run that is made from another one."""
+        return self.derive is None or self.derive.asks_model
 
     @property
     def is_saved(self) -> bool:
@@ -188,9 +200,14 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
         environment = loader.load(resolved)
         _check_reference(resolved, environment)
         check_sampling_args({**environment.sampling_args, **resolved.settings.model.sampling_args})
+        identity = identity_of(resolved, environment)
+        if options.derive is None:
+            plan = Plan(environment, resolved, identity)
+        else:
+            plan, environment = plan_from(options.derive, environment, identity)
+            identity["derived"] = options.derive.identity()
         judges = seats_of(resolved, environment, os.environ)
-        identity = identity_with(identity_of(resolved, environment), judges)
-        plan = Plan(environment, resolved, identity)
+        identity = identity_with(identity, judges)
         plan.check()
     except HarnessError as error:
         return _failed(resolved, progress, error)
@@ -275,13 +292,18 @@ def _open(located: Located, options: StartOptions) -> Prepared:
     else:
         earlier = folder.read_manifest()
         manifest = replace(manifest, created=earlier.created, parent=earlier.parent)
+    derive, recorded = options.derive, located.recorded
     manifest = replace(manifest, id=folder.id)
-    folder.write_manifest(manifest)
     named = {seat.alias: seat.endpoints for seat in loaded.judges if seat.alias is not None and not seat.spec.key}
+    # The manifest is what makes a folder a run, so it comes after the settings that a resume reads.
     folder.write_config(loaded.resolved.to_toml(named))
+    folder.write_manifest(manifest)
+    if derive is not None and derive.how == "rescore" and not folder.journal_path.exists():
+        take_over(derive, folder.journal_path)
+        recorded = Recorded.load(folder.journal_path)
     return Prepared(
-        loaded.resolved, loaded.progress, loaded.environment, loaded.plan, folder, manifest, lock, located.recorded,
-        options.retry_failed, scratch, judges=loaded.judges,
+        loaded.resolved, loaded.progress, loaded.environment, loaded.plan, folder, manifest, lock, recorded,
+        options.retry_failed, scratch, judges=loaded.judges, derive=derive,
     )  # fmt: skip
 
 
@@ -316,6 +338,7 @@ def _manifest(resolved: ResolvedRun, environment: Environment, plan: Plan, optio
         env_id=resolved.env_id,
         model=settings.model.model,
         name=settings.env.name,
+        kind=resolved.kind,
         created=timestamp(),
         command=options.command,
         settings={path: line["value"] for path, line in described.items()},
@@ -327,6 +350,8 @@ def _manifest(resolved: ResolvedRun, environment: Environment, plan: Plan, optio
         state_columns=settings.env.state_columns,
         reward_range=rubric.reward_range,
         planned={"num_examples": plan.num_examples, "rollouts_per_example": plan.rollouts_per_example},
+        parent=None if options.derive is None else options.derive.parent.id,
+        derived={} if options.derive is None else options.derive.to_json(),
         suite=options.suite_id,
     )
 

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from harness.records import Failed, Generated, Scored
 from harness.types import Usage
 
-RunState: TypeAlias = Literal["loading", "running", "scoring", "done", "stopped", "interrupted", "failed"]
+RunState: TypeAlias = Literal["loading", "waiting", "running", "scoring", "done", "stopped", "interrupted", "failed"]
 
 
 class ExampleSums:

@@ -19,6 +19,7 @@ from harness.envs.environment import Environment
 from harness.errors import EnvironmentFault, ModelError, SystemicError, ThreadsHung
 from harness.records import Failed, Generated, Item, Score, Timing
 from harness.redact import redactor
+from harness.replies import to_record
 from harness.rubrics.rubric import Rubric
 from harness.state import State
 from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
@@ -34,6 +35,8 @@ class MeteredChat:
     inner: Chat
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
+    replies: list[ModelResponse] = field(default_factory=list[ModelResponse])
+    """Of the attempt that is being made."""
 
     @property
     def model(self) -> str:
@@ -51,6 +54,7 @@ class MeteredChat:
         response = await self.inner(prompt, tools=tools, sampling_args=sampling_args)
         self.usage += response.usage
         self.seconds += response.seconds
+        self.replies.append(response)
         return response
 
 
@@ -105,17 +109,19 @@ async def _attempt(
     state = State.begin(item.example, item.rollout_index, meter.model, sampling_args)
     started_at, started = time.time(), time.monotonic()
     deadline = Deadline(timeout)
+    meter.replies = []
 
     def timing() -> Timing:
         return Timing(started_at, time.monotonic() - started, meter.seconds, deadline.waited)
 
     def failed(reason: str, error: str, *, retryable: bool) -> Attempt:
         completion = state.get("completion") or ""
+        replies = to_record(meter.replies, completion, is_truncated=False)
         return Attempt(
             state,
             Failed(
                 item.key, item.example.key, item.rollout_index, "generation", reason, redactor.text(error),
-                retryable, number, completion, meter.usage, timing(),
+                retryable, number, completion, meter.usage, timing(), replies,
             ),
         )  # fmt: skip
 
@@ -137,11 +143,13 @@ async def _attempt(
         told = error if isinstance(error, EnvironmentFault) else EnvironmentFault()
         return failed(told.reason, describe(error), retryable=told.retryable)
     exported, lost = state.export()
+    is_truncated = bool(state.get("is_truncated"))
     return Attempt(
         state,
         Generated(
             item.key, item.example.key, item.rollout_index, state["completion"], state.get("stop_condition"),
-            bool(state.get("is_truncated")), meter.usage, timing(), number, exported, lost,
+            is_truncated, meter.usage, timing(), number, exported, lost,
+            to_record(meter.replies, state["completion"], is_truncated=is_truncated),
         ),
     )  # fmt: skip
 

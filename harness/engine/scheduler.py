@@ -7,7 +7,10 @@ knows neither what a rollout does (the executor) nor how the journal lies on dis
 
 A gate is a pool of workers, so nothing is created per item but its records. A generation slot is free again as soon as
 the rollout's last message is in, unless the backlog is full: then generation waits for scoring. A rollout is counted
-only when its line is on disk."""
+only when its line is on disk.
+
+A run that is to stop at its first error scores each rollout in the slot that generated it: what comes next must not
+have begun."""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from harness.engine.executors import Executor, Finished
 from harness.engine.progress import RunProgress
@@ -74,6 +77,8 @@ class Bounds:
     """Rollouts that are scored together: they enter and leave the backlog as one."""
     joint: AbstractAsyncContextManager[object] = field(default_factory=nullcontext[None])
     """Held by each rollout that generates: a bound over several runs."""
+    fail_fast: bool = False
+    """Start nothing new after the first rollout that came to no score."""
 
     @property
     def generators(self) -> int:
@@ -89,6 +94,10 @@ class Bounds:
     def backlog(self) -> int:
         """Entries that fit into the backlog: as many rollouts as may be generating, in whole groups."""
         return max(1, self.generators // self.group_size)
+
+
+_Batch: TypeAlias = list[tuple[Finished, Future[int] | None]]
+"""Rollouts that are scored together, each with the acknowledgement of its line, unless that is on disk already."""
 
 
 def _workers(gate: int, total: int) -> int:
@@ -128,11 +137,14 @@ class Schedule:
         self._generators = bounds.generators
         self._scorers = bounds.scorers
         self._joint = bounds.joint
-        self._backlog: asyncio.Queue[list[tuple[Finished, Future[int] | None]] | None] = asyncio.Queue()
+        self._fail_fast = bounds.fail_fast
+        self._backlog: asyncio.Queue[_Batch | None] = asyncio.Queue()
         self._room = asyncio.Semaphore(bounds.backlog)
         self._workers: list[Task[None]] = []
         self._stopping = False
         self._judge_gone: SystemicError | None = None
+        self.first_error: Failed | Scored | None = None
+        """What stopped a schedule that is to stop at its first error."""
         self._last: Future[int] | None = None
 
     async def run(self) -> SystemicError | None:
@@ -201,6 +213,7 @@ class Schedule:
                 record = _unwritable(todo.item, record, error)
                 acknowledged = self._submit(record)
             if isinstance(record, Failed):
+                self._note_error(record)
                 acknowledged.add_done_callback(partial(self._count_failed, record))
                 await self._close_out(todo.group, lost=1)
             else:
@@ -246,7 +259,11 @@ class Schedule:
             # The journal acknowledges in order, so the last line's acknowledgement covers the whole group.
             await self._enqueue([(finished, self._last) for finished in group.finished])
 
-    async def _enqueue(self, rollouts: list[tuple[Finished, Future[int] | None]]) -> None:
+    async def _enqueue(self, rollouts: _Batch) -> None:
+        if self._fail_fast:
+            self._progress.backlog += len(rollouts)
+            await self._score_batch(rollouts)
+            return
         try:
             await self._room.acquire()
         finally:
@@ -257,27 +274,37 @@ class Schedule:
     async def _score_worker(self) -> None:
         while (batch := await self._backlog.get()) is not None:
             self._room.release()
-            self._progress.backlog -= len(batch)
-            if self._judge_gone is not None:
-                for finished, _ in batch:
-                    self._executor.forget(finished.record.key)
-                continue
-            self._progress.scoring += len(batch)
-            try:
-                for _, acknowledged in batch:
-                    if acknowledged is not None:
-                        await acknowledged
-                rollouts = [finished for finished, _ in batch]
-                for finished, scored in zip(rollouts, await self._executor.score(rollouts), strict=True):
-                    self._record_score(finished, scored)
-            except SystemicError as error:
-                # A judge is gone. What is being generated is paid for and kept; a resume scores it.
-                self._judge_gone = self._judge_gone or error
-                self._stopping = True
-            finally:
-                self._progress.scoring -= len(batch)
+            await self._score_batch(batch)
+
+    async def _score_batch(self, batch: _Batch) -> None:
+        self._progress.backlog -= len(batch)
+        if self._judge_gone is not None:
+            for finished, _ in batch:
+                self._executor.forget(finished.record.key)
+            return
+        self._progress.scoring += len(batch)
+        try:
+            for _, acknowledged in batch:
+                if acknowledged is not None:
+                    await acknowledged
+            rollouts = [finished for finished, _ in batch]
+            for finished, scored in zip(rollouts, await self._executor.score(rollouts), strict=True):
+                self._record_score(finished, scored)
+        except SystemicError as error:
+            # A judge is gone. What is being generated is paid for and kept; a resume scores it.
+            self._judge_gone = self._judge_gone or error
+            self._stopping = True
+        finally:
+            self._progress.scoring -= len(batch)
+
+    def _note_error(self, record: Failed | Scored) -> None:
+        if self._fail_fast:
+            self._stopping = True
+            self.first_error = self.first_error or record
 
     def _record_score(self, finished: Finished, scored: Scored) -> None:
+        if scored.reward is None:
+            self._note_error(scored)
         self._submit(scored).add_done_callback(partial(self._count_scored, finished, scored))
 
     def _submit(self, record: Record) -> Future[int]:

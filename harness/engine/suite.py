@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
@@ -21,12 +21,13 @@ from harness.engine.judges import RunPanel
 from harness.engine.lanes import Lane
 from harness.engine.prepare import Prepared
 from harness.engine.progress import RunProgress, RunState
+from harness.engine.replay import Replaying, ReplayLane
 from harness.engine.scheduler import Bounds, Schedule
 from harness.engine.watchdog import Watchdog
 from harness.engine.worklist import Stage, Worklist
-from harness.errors import HarnessError, SystemicError
+from harness.errors import HarnessError
 from harness.offload import owner
-from harness.records import Generated, Scored
+from harness.records import Failed, Generated, Scored
 from harness.reference.server import ReferenceServer
 from harness.rubrics.judge_port import judged_by
 from harness.stats.summary import summarize
@@ -60,6 +61,7 @@ class Suite:
         runs: Each with its own folder and lock.
         drain: Seconds that rollouts in flight get after `interrupt`.
         in_flight: Rollouts that may generate at once in all runs together; None leaves each run its own bound alone.
+        at_once: Runs that may be under way at once, the first ones first; None is all of them.
         pool: Where runs get their clients; by default a pool of its own; either is closed at the end.
         keys: API keys by the name of their variable, over those of the process's environment.
     """
@@ -70,12 +72,14 @@ class Suite:
         *,
         drain: float = DRAIN_SECONDS,
         in_flight: int | None = None,
+        at_once: int | None = None,
         pool: Clients | None = None,
         keys: Mapping[str, str] | None = None,
     ) -> None:
         self._runs = runs
         self._drain = drain
         self._joint = nullcontext() if in_flight is None else asyncio.Semaphore(in_flight)
+        self._turns = nullcontext() if at_once is None else asyncio.Semaphore(at_once)
         self._pool = pool
         self._keys = dict(keys or {})
         self._schedules: list[Schedule] = []
@@ -90,7 +94,9 @@ class Suite:
         judges = [seat for run in self._runs for seat in run.judges]
         given = {name: key for seat in judges for name, key in seat.literal_key.items()}
         pool = self._pool or ClientPool(environ=ChainMap(given, self._keys, os.environ))
-        embedded = any(run.resolved.is_reference for run in self._runs) or any(seat.is_embedded for seat in judges)
+        embedded = any(run.resolved.is_reference and run.asks_model for run in self._runs) or any(
+            seat.is_embedded for seat in judges
+        )
         server = ReferenceServer() if embedded else None
         try:
             if server is not None:
@@ -124,14 +130,16 @@ class Suite:
         progress = run.progress
         state: RunState
         owner.set(run.folder.id)  # of this task and all that it starts
+        progress.state = "waiting"
         try:
-            systemic = await self._drive(run, pool, server)
+            async with self._turns:
+                reason = await self._drive(run, pool, server)
         except Exception as error:  # of one run: the others go on
             state = _note_failure(progress, error)
         else:
             missing = progress.total - progress.done
-            if systemic is not None:
-                state, progress.note = "stopped", str(systemic)
+            if reason is not None:
+                state, progress.note = "stopped", reason
             elif self._interrupted and missing > 0:
                 state = "interrupted"
             elif missing > 0:
@@ -146,21 +154,14 @@ class Suite:
             state = _note_failure(progress, error)
         progress.state = state
 
-    async def _drive(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> SystemicError | None:
+    async def _drive(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> str | None:
+        """Make the run's rollouts; returns what stopped it early."""
         name = f"{next(self._lanes)}:{run.progress.name}"
-        lane = Lane(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None)
-        run.progress.backing_off = lane.waiting_note
+        executor, waiting_note = _executor(name, run, pool, server)
+        run.progress.backing_off = waiting_note
         panel = RunPanel(name, run, pool, server) if run.judges else None
         if panel is not None:
-            run.progress.backing_off = lambda: ", ".join(filter(None, (lane.waiting_note(), panel.waiting_note())))
-        settings = run.resolved.settings.env
-        executor = LocalExecutor(
-            run.environment,
-            lane,
-            timeout=settings.timeout,
-            max_retries=settings.max_retries,
-            scoring_timeout=settings.scoring_timeout,
-        )
+            run.progress.backing_off = lambda: ", ".join(filter(None, (waiting_note(), panel.waiting_note())))
         journal = Journal.open(run.folder.journal_path, verified=run.recorded.end if run.recorded else 0)
         try:
             if run.is_saved:
@@ -169,30 +170,31 @@ class Suite:
             run.progress.started = time.monotonic()
             async with Checkpoints(run.writer, run.resolved.settings.save.save_every) as checkpoints:
                 with judged_by(panel):
-                    systemic = await self._passes(run, executor, journal, checkpoints)
+                    reason = await self._passes(run, executor, journal, checkpoints)
             await journal.flush()
-            return systemic
+            return reason
         finally:
             await asyncio.to_thread(journal.close)
 
     async def _passes(
         self, run: Prepared, executor: LocalExecutor, journal: Journal, checkpoints: Checkpoints
-    ) -> SystemicError | None:
+    ) -> str | None:
         """Generate and score together, or one after the other: then the second pass reads the journal back."""
         settings = run.resolved.settings.env
         run.progress.state = "running"
         if settings.interleave_scoring or run.environment.rubric.needs_live_state:
             return await self._pass("both", run, executor, journal, checkpoints)
-        systemic = await self._pass("generate", run, executor, journal, checkpoints)
+        reason = await self._pass("generate", run, executor, journal, checkpoints)
         await journal.flush()
         run.progress.state = "scoring"
         run.recorded = await asyncio.to_thread(Recorded.load, run.folder.journal_path)
         scoring = await self._pass("score", run, executor, journal, checkpoints)
-        return systemic or scoring
+        return reason or scoring
 
     async def _pass(
         self, stage: Stage, run: Prepared, executor: LocalExecutor, journal: Journal, checkpoints: Checkpoints
-    ) -> SystemicError | None:
+    ) -> str | None:
+        """Returns what stopped it before its end: an unusable endpoint, or the first error where that is to."""
         settings = run.resolved.settings.model
         group_size = run.plan.rollouts_per_example if run.plan.is_group else 1
         work = Worklist(
@@ -212,6 +214,7 @@ class Suite:
                 run.plan.total,
                 group_size,
                 self._joint,
+                run.fail_fast,
             ),
             on_outcome=checkpoints.outcome,
             score=stage != "generate",
@@ -219,7 +222,33 @@ class Suite:
         self._schedules.append(schedule)
         if self._interrupted:
             schedule.stop()
-        return await schedule.run()
+        systemic = await schedule.run()
+        if systemic is not None:
+            return str(systemic)
+        error = schedule.first_error
+        return _first_error(error) if error is not None and run.progress.done < run.progress.total else None
+
+
+def _executor(
+    name: str, run: Prepared, pool: Clients, server: ReferenceServer | None
+) -> tuple[LocalExecutor, Callable[[], str]]:
+    """What carries out a run's rollouts, and what says what holds them up."""
+    settings = run.resolved.settings.env
+    if run.derive is not None and not run.asks_model:
+        recording = ReplayLane(run.derive.recorded, run.resolved, run.environment)
+        replaying = Replaying(
+            run.environment, recording, timeout=settings.timeout, scoring_timeout=settings.scoring_timeout
+        )
+        return replaying, recording.waiting_note
+    lane = Lane(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None)
+    executor = LocalExecutor(
+        run.environment,
+        lane,
+        timeout=settings.timeout,
+        max_retries=settings.max_retries,
+        scoring_timeout=settings.scoring_timeout,
+    )
+    return executor, lane.waiting_note
 
 
 def _sources(runs: Sequence[Prepared]) -> dict[Path, str]:
@@ -230,6 +259,11 @@ def _sources(runs: Sequence[Prepared]) -> dict[Path, str]:
         files = run.environment.source_files if found is None else (*found.source_files, *run.environment.source_files)
         names.update(dict.fromkeys(files, run.progress.name))
     return names
+
+
+def _first_error(record: Failed | Scored) -> str:
+    words = record.error if isinstance(record, Failed) else next(iter(record.reasons.values()), record.reason)
+    return f"as asked, at its first error: {words}"
 
 
 def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:

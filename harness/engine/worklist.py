@@ -49,8 +49,9 @@ class Worklist:
 
     def _fresh(self, *, grouped: bool) -> Iterator[Todo]:
         for example in self._plan.examples():
-            group = Group(self._plan.rollouts_per_example) if grouped else None
-            for number, item in enumerate(self._plan.items(example)):
+            items = self._plan.items(example)
+            group = Group(len(items)) if grouped else None
+            for number, item in enumerate(items):
                 yield Todo(item, introduce=number == 0, group=group)
 
     def _remaining(self, recorded: Recorded, reader: JournalReader, example: Example, stage: Stage) -> Iterator[Todo]:
@@ -83,10 +84,12 @@ class Worklist:
         if status is None:
             return "generate"
         if status == "failed":
-            return "generate" if self._retry_failed and stage != "score" else None
+            return "generate" if self._retry_failed and self._plan.can_generate and stage != "score" else None
         if status == "unscored" and self._retry_failed and stage != "score":
             # What scoring would read is gone for good: only a new rollout can be scored.
-            return "generate" if _has_lost_state(recorded, reader, item) else "score"
+            if not _has_lost_state(recorded, reader, item):
+                return "score"
+            return "generate" if self._plan.can_generate else None
         if status == "generated" or (status == "unscored" and self._retry_failed):
             return "score"
         return None

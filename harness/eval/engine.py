@@ -1,14 +1,12 @@
 """The Python API's way through the engine: runs are prepared, driven inside the caller's own event loop, and their
-journals handed to whoever makes results of them. Owns how such a run begins and ends, also when it is cancelled; plan,
-schedule, retries, journal and resume are the engine's."""
+journals handed to whoever makes results of them. Owns what is listened to and handed back; how such a run begins and
+ends is `engine.hosted`'s, plan, schedule, retries, journal and resume the engine's."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
-import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -16,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar, cast
 
-from harness.engine.prepare import Failed as NotPrepared
-from harness.engine.prepare import Prepared, StartOptions, prepare, progress_of
+from harness.engine.hosted import hosted
+from harness.engine.prepare import Prepared, StartOptions
 from harness.engine.suite import Suite
-from harness.errors import LocalExecutionError, StoreError, UsageError
+from harness.errors import LocalExecutionError, UsageError
 from harness.eval.clients import Desk
 from harness.eval.settings import Given, resolved_run
 from harness.eval.wording import of_a_run
@@ -107,45 +105,16 @@ async def evaluate(
 
 @asynccontextmanager
 async def _prepared(work: Work, sides: Sequence[Side], desk: Desk) -> AsyncGenerator[list[Prepared]]:
-    """The runs, ready to go; whatever becomes of them, no lock and no scratch folder is left behind."""
+    """The runs, ready to go."""
     loader = Given()
     resolved = [resolved_run(work, side, loader, desk) for side in sides]
     options = StartOptions(" ".join(sys.argv), resume=work.resume, retry_failed=work.retry_failed)
-    made: list[Prepared | NotPrepared] = []
-    given_up = threading.Event()
-
-    def make() -> None:
-        try:
-            made.extend(prepare(resolved, [progress_of(each) for each in resolved], options, loader))
-        except UsageError as error:
-            error.args = (of_a_run(str(error)),)
-            raise
-        if given_up.is_set():  # cancelled meanwhile, which a thread cannot be
-            _release(made)
-
     try:
-        await asyncio.to_thread(make)
-        for run in made:
-            if isinstance(run, NotPrepared):
-                raise run.error
-        yield [run for run in made if isinstance(run, Prepared)]
-    finally:
-        given_up.set()
-        _release(made)
-
-
-def _release(runs: Sequence[Prepared | NotPrepared]) -> None:
-    """Let go of runs that the engine has not ended itself; idempotent."""
-    for run in runs:
-        if isinstance(run, NotPrepared) or run.progress.finished is not None:
-            continue
-        run.progress.state = "interrupted"
-        if run.is_saved:
-            with contextlib.suppress(StoreError):  # the journal has everything; this only says how it ended
-                run.folder.write_manifest(run.manifest.ended("interrupted"))
-        run.lock.release()
-        if run.scratch is not None:
-            run.scratch.cleanup()
+        async with hosted(resolved, options, loader) as runs:
+            yield runs
+    except UsageError as error:
+        error.args = (of_a_run(str(error)),)
+        raise
 
 
 def _keep(

@@ -14,8 +14,7 @@ from typing import Any, cast
 from harness.agents.environment import AgentEnv, source_hashes
 from harness.agents.loop import AgentLike
 from harness.agents.options import AgentOptions
-from harness.config.agent_evals import name_of
-from harness.config.built_in import AGENT_EVAL, FOUND_AGENT_EVAL
+from harness.config.built_in import AGENT_EVAL, BUILT_INS
 from harness.config.endpoints import Endpoint
 from harness.config.layers import KeyPath, Layer, Origin, below, dotted, flatten, merge, value_at
 from harness.config.paths import local_modules
@@ -65,7 +64,8 @@ def resolved_run(work: Work, side: Side, loader: Given, desk: Desk) -> ResolvedR
         ConfigError: an argument is wrong, or the model cannot be asked.
     """
     args = _env_args(work, side)
-    name = f"{name_of(args)}[{side.tag}]" if side.is_other else name_of(args)
+    called = BUILT_INS[AGENT_EVAL].name_of(args)
+    name = f"{called}[{side.tag}]" if side.is_other else called
     endpoint, bound, agent = _client(work, side, desk)
     loader.environments[name] = _environment(work, side, agent)
     values: dict[tuple[str, str], tuple[object, str]] = {
@@ -87,7 +87,7 @@ def resolved_run(work: Work, side: Side, loader: Given, desk: Desk) -> ResolvedR
     for path, (value, source) in values.items():
         checked = check(BY_PATH[path], value, source) if value != "" else value  # "": of the embedded server
         layer.update(flatten(path, checked, lambda _, source=source: Origin("cli", source)))
-    return ResolvedRun(*_settings(merge(builtins(), layer)), (endpoint,), found=FOUND_AGENT_EVAL)
+    return ResolvedRun(*_settings(merge(builtins(), layer)), (endpoint,), found=BUILT_INS[AGENT_EVAL].found)
 
 
 def _settings(layer: Layer) -> tuple[RunSettings, dict[str, Origin]]:

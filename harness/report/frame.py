@@ -83,7 +83,16 @@ def _choose(watches: Sequence[Watch], room: int) -> tuple[list[Watch], list[Watc
     """What is shown: everything if it fits, else what moves; always in the order of the suite."""
     if len(watches) <= room:
         return list(watches), []
-    rank = {"running": 0, "scoring": 0, "failed": 1, "stopped": 1, "interrupted": 1, "loading": 2, "done": 3}
+    rank = {
+        "running": 0,
+        "scoring": 0,
+        "failed": 1,
+        "stopped": 1,
+        "interrupted": 1,
+        "loading": 2,
+        "waiting": 2,
+        "done": 3,
+    }
     order = sorted(range(len(watches)), key=lambda i: (rank[watches[i].progress.state], i))
     chosen = set(order[: max(1, room - 1)])
     shown = [watch for i, watch in enumerate(watches) if i in chosen]

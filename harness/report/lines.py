@@ -22,7 +22,7 @@ SETTLED = 5.0
 SHARE = 0.01
 """Of one core: what recomputing intervals may cost. A run of 100,000 examples is then refreshed every few seconds."""
 
-OPEN = frozenset({"loading", "running", "scoring"})
+OPEN = frozenset({"loading", "waiting", "running", "scoring"})
 """States in which a run is still to end."""
 
 
@@ -125,8 +125,8 @@ class Watch:
 
 def title(progress: RunProgress, *, with_model: bool) -> str:
     """What a run is called where several stand together."""
-    name = clean(progress.name, 80)
-    return f"{name} · {clean(progress.model, 80)}" if with_model else name
+    name, model = clean(progress.name, 80), clean(progress.model, 80)
+    return f"{name} · {model}" if with_model and name != model else name
 
 
 def done_of(progress: RunProgress) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from harness.errors import EnvironmentFault
 from harness.parsers.parser import Parser
 from harness.records import Score
-from harness.rubrics.functions import RewardFunc
+from harness.rubrics.functions import RewardFunc, Value
 from harness.rubrics.judge_port import JudgeSpec
 from harness.rubrics.rubric import Rubric
 from harness.state import State
@@ -74,6 +74,21 @@ class RubricGroup(Rubric):
         ranges = [rubric.reward_range for rubric in self.rubrics]
         return sum(low for low, _ in ranges), sum(high for _, high in ranges)
 
+    @property
+    def has_own_way(self) -> bool:
+        """Whether any rubric, or the group itself, makes the reward by other means than adding up."""
+        owner = next(base for base in type(self).__mro__ if "score" in vars(base))
+        return not owner.__module__.startswith("harness.") or any(rubric.has_own_way for rubric in self.rubrics)
+
+    def only(self, name: str) -> Rubric:
+        """The part of the rubric that has the function, with that function alone.
+
+        Raises:
+            UsageError: see `Rubric`; one rubric that scores in its own way is enough.
+        """
+        self._check_only(name)
+        return next(rubric for rubric in self.rubrics if name in rubric.metric_names).only(name)
+
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
         """Add a function to the first rubric."""
         self.rubrics[0].add_reward_func(func, weight)
@@ -91,6 +106,9 @@ class RubricGroup(Rubric):
         for state, score in zip(states, scores, strict=True):
             state["reward"], state["metrics"] = score.reward, score.metrics
         return scores
+
+    def _score(self, values: Mapping[str, Value]) -> Score:
+        return _sum([rubric.add_up(values) for rubric in self.rubrics])
 
     def _check_names(self) -> None:
         names = self.metric_names

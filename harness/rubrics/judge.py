@@ -231,6 +231,7 @@ class JudgeRubric(Rubric):
             prompt=[template, verdicts],
         )
         self.judge = Judge(spec, template, verdicts, lambda completion: self.parser.parse_answer(completion) or "")
+        self._asks = True
         given: JsonDict = {
             "judge": self.judge,
             "judge_model": judge_model,
@@ -253,8 +254,15 @@ class JudgeRubric(Rubric):
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judge model."""
-        return (self.judge.spec,)
+        """The judge model; none where one function alone was taken that does not ask it (`only`)."""
+        return (self.judge.spec,) if self._asks else ()
+
+    def only(self, name: str) -> Rubric:
+        """As in `Rubric`. The part of a function that takes no `judge` needs none to be connected."""
+        part = cast(JudgeRubric, super().only(name))
+        [planned] = part._functions
+        part._asks = planned.takes is None or "judge" in planned.takes
+        return part
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
         """Add a function to the reward.

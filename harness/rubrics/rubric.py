@@ -4,10 +4,12 @@ becomes of one that fails: a rollout without a score and a reason, never a score
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 
-from harness.errors import EnvironmentFault
+from harness.config.wording import suggestion
+from harness.errors import EnvironmentFault, UsageError
 from harness.parsers.parser import Parser
 from harness.records import Score
 from harness.rubrics.functions import GROUP_NAMES, ROLLOUT_NAMES, Planned, RewardFunc, Value, plan
@@ -127,6 +129,39 @@ class Rubric:
             raise EnvironmentFault(f"class object {name!r}: functions get something else by that name; rename it")
         self._objects[name] = obj
 
+    @property
+    def has_own_way(self) -> bool:
+        """Whether a subclass makes the reward by other means than `add_up` of its functions' values."""
+        owner = next(base for base in type(self).__mro__ if "score" in vars(base))
+        named = tuple(planned.name for planned in self._functions)
+        return (
+            named != self.metric_names or len(self.weights) != len(named) or not owner.__module__.startswith("harness.")
+        )
+
+    def only(self, name: str) -> Rubric:
+        """The part of this rubric that runs one function and no other; its metrics are that function's value.
+
+        Args:
+            name: The function's.
+
+        Raises:
+            UsageError: there is no function of that name, or the rubric scores in its own way, so that no function of
+                it stands alone.
+        """
+        self._check_only(name)
+        part = copy.copy(self)
+        part._functions = [planned for planned in self._functions if planned.name == name]
+        part._range = self._range if len(self._functions) == 1 else None
+        return part
+
+    def add_up(self, values: Mapping[str, Value]) -> Score:
+        """The score that these values of the functions make, however they were come by.
+
+        Args:
+            values: Of every function in `metric_names`, by name: a number, or None and the reason.
+        """
+        return self._score(values)
+
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts: one, or for group functions all rollouts of an example.
 
@@ -143,6 +178,17 @@ class Rubric:
         for state, score in zip(states, scores, strict=True):
             state["reward"], state["metrics"] = score.reward, score.metrics
         return scores
+
+    def _check_only(self, name: str) -> None:
+        if not self.metric_names:
+            raise UsageError(f"{name!r}: the rubric has no functions")
+        if name not in self.metric_names:
+            raise UsageError(f"{name!r}: the rubric has no such function; {suggestion(name, self.metric_names)}")
+        if self.has_own_way:
+            raise UsageError(
+                f"{name!r}: {type(self).__name__} scores in its own way, so none of its functions can be run alone; "
+                "score with the whole rubric"
+            )
 
     def _score(self, values: Mapping[str, Value]) -> Score:
         """One rollout's score; what failed of the reward comes first among the reasons."""

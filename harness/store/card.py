@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from harness.config.agent_evals import names_rows
-from harness.config.built_in import AGENT_EVAL
+from harness.config.built_in import BUILT_INS
 from harness.errors import StoreError
 from harness.redact import redactor
 from harness.store.atomic import atomic_write
@@ -294,7 +293,8 @@ def _commit(manifest: Manifest) -> str:
 def _repeating(manifest: Manifest) -> str:
     """What the settings are good for, as the line above them."""
     settings = manifest.settings
-    if settings.get("env.env_id") == AGENT_EVAL and not names_rows(settings.get("env.env_args") or {}):
+    ours = BUILT_INS.get(str(settings.get("env.env_id")))
+    if ours is not None and not ours.has_rows(settings.get("env.env_args") or {}):
         return "Its settings; its rows are in the program that made it, which alone can repeat it:"
     return "To repeat it, save this as `run.toml` and say `bench run run.toml`:"
 

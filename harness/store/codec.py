@@ -29,6 +29,9 @@ _STRUCTURAL = frozenset({"type", "key", "example_key", "rollout_index", "index",
 T = TypeVar("T")
 
 
+_SOME = object()
+
+
 class UnknownType(ValueError):
     """A whole line whose type this version does not know."""
 
@@ -118,6 +121,8 @@ def _document(record: Record) -> JsonDict:
     document: JsonDict = {"type": record.kind}
     for name, alias in _NAMES[record.kind]:
         document[alias] = getattr(record, name)
+    if document.get("replies", _SOME) is None:  # of nearly every rollout the transcript says it all
+        del document["replies"]
     return document
 
 

@@ -265,7 +265,7 @@ class JournalReader:
             JournalDamaged: there is no whole line.
         """
         try:
-            return parse(self._line(offset))
+            return parse(self.line(offset))
         except ValueError as error:
             raise damaged(self._path, offset, str(error)) from error
 
@@ -289,7 +289,8 @@ class JournalReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _line(self, offset: int) -> bytes:
+    def line(self, offset: int) -> bytes:
+        """The bytes of the line that begins at `offset`, without its end."""
         with translated("read", self._path):
             chunk = os.pread(self._fd, LOOK_UP, offset)
             size = LOOK_UP

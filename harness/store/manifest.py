@@ -4,6 +4,7 @@ where the file lies."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
@@ -29,7 +30,7 @@ class Manifest:
     name: str = ""
     """The run's label in its suite; tells two runs of one environment apart."""
     kind: str = "run"
-    """The front door that made it: `run`, `eval` or `multi`."""
+    """What was evaluated: `run` an environment, `eval` an agent, `multi` a list of tasks."""
     status: RunStatus = "running"
     """`running` in the file of a run that nobody holds a lock on means that the process died."""
     created: str = ""
@@ -53,7 +54,9 @@ class Manifest:
     planned: dict[str, int] = field(default_factory=dict[str, int])
     """`num_examples` and `rollouts_per_example`."""
     parent: str | None = None
-    """The run that this one was made from (rescored, compared), if any."""
+    """The run that this one was made from (replayed, rescored), if any."""
+    derived: JsonDict = field(default_factory=dict[str, Any])
+    """How it was made from that run (`how`, `parent`, `path`, …); empty if it was not."""
     suite: str | None = None
     """Id of the suite that it belongs to."""
     schema_version: int = SCHEMA_VERSION
@@ -80,9 +83,15 @@ class Manifest:
         if missing := [name for name in ("id", "env_id", "model") if not isinstance(known.get(name), str)]:
             raise StoreError(f"{', '.join(missing)} missing or not text")
         picked = {name: known[name] for name in _FIELDS if name in known}
+        for name, (kind, words) in _TYPES.items():
+            if not isinstance(picked.get(name, kind()), kind):
+                raise StoreError(f"{name} is no {words}")
         for name in ("metric_names", "state_columns", "reward_range"):
             if name in picked:
                 picked[name] = tuple(picked[name])
+        if "reward_range" in picked:  # JSON has no infinity
+            low, high = picked["reward_range"]
+            picked["reward_range"] = (-math.inf if low is None else low, math.inf if high is None else high)
         return cls(**picked)
 
     def ended(self, status: RunStatus) -> Manifest:
@@ -91,6 +100,15 @@ class Manifest:
 
 
 _FIELDS = tuple(f.name for f in dataclasses.fields(Manifest) if f.name != "schema_version")
+
+_TYPES: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(("name", "kind", "status", "created", "command"), (str, "text")),
+    **dict.fromkeys(
+        ("settings", "origins", "identity", "versions", "git", "planned", "derived"), (dict, "JSON object")
+    ),
+    **dict.fromkeys(("metric_names", "state_columns", "reward_range"), (list, "list")),
+}
+"""What readers rely on; files can be edited, and damaged."""
 
 
 def without_secrets(value: object, name: str = "") -> object:

@@ -110,6 +110,11 @@ class Recorded:
         """Whether the journal holds the example."""
         return self._examples.find(key) >= 0
 
+    def example_line(self, key: str) -> int | None:
+        """Where the example's first line begins; None if there is none."""
+        number = self._examples.find(key)
+        return None if number < 0 else self._example_lines[number]
+
     def example_index(self, key: str) -> int | None:
         """The example's place in every table: its index in the plan that recorded it."""
         number = self._examples.find(key)
@@ -159,6 +164,10 @@ class Recorded:
     def is_done(self, number: int) -> bool:
         """Whether the rollout of that number has an outcome."""
         return self._status[number] != _GENERATED
+
+    def is_scored(self, number: int) -> bool:
+        """Whether the rollout of that number has a score."""
+        return self._status[number] == _SCORED
 
     def place(self, number: int) -> tuple[int, int]:
         """(example index, rollout index) of the rollout of that number: the order of rows in every table."""

@@ -42,7 +42,7 @@ def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[st
 
 
 def find_resumable(parent_dir: Path, manifest: Manifest) -> Path | None:
-    """The newest run in `parent_dir` that `manifest`'s run may go on from: same door, same name, same identity.
+    """The newest run in `parent_dir` that `manifest`'s run may go on from: same name, same identity.
 
     `-n`, `-r`, gates and retries are not part of an identity and may differ.
 
@@ -96,7 +96,8 @@ def _candidates(parent_dir: Path, manifest: Manifest) -> Iterable[tuple[Path, Ma
             recorded = RunDir(run).read_manifest()
         except StoreError:
             continue  # not a run that this version can go on with; the next older one may be
-        if (recorded.kind, recorded.name) == (manifest.kind, manifest.name):
+        # One that was made from another run has that run's examples: `bench resume` goes on with it, under its name.
+        if recorded.name == manifest.name and not recorded.derived:
             yield run, recorded
 
 

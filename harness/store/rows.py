@@ -7,7 +7,7 @@ score and a run full of surprises have the same schema."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -141,39 +141,11 @@ class _Batch:
         self._completion = _Messages()
 
     def add(self, example: Example, base: Generated | Failed, score: Scored | None) -> None:
-        values = self._values
-        metrics = score.metrics if score is not None else {}
-        extra = score.extra if score is not None else {}
-        state = base.state if isinstance(base, Generated) else {}
-        scored = score is not None and score.reward is not None
-        row: dict[str, object] = {
-            "example_id": _text(example.example_id),
-            "rollout_index": base.rollout_index,
-            "answer": _text(example.answer),
-            "task": _text(example.task),
-            "info": to_text(example.info),
-            "reward": None if score is None else _number(score.reward),
-            "outcome": "scored" if scored else "unscored",
-            "error": _error(base, score),
-            "stop_condition": _text(base.stop_condition) if isinstance(base, Generated) else None,
-            "is_truncated": bool(base.is_truncated) if isinstance(base, Generated) else False,
-            "usage": to_text(base.usage),
-            "timing": _timing(base, score),
-            "model": self._columns.model,
-            "env_id": self._columns.env_id,
-        }
+        row = plain_row(self._columns, example, base, score)
         for name, value in row.items():
-            values[name].append(value)
-        for name in self._columns.metric_names:
-            values[name].append(_number(metrics.get(name)))
-        for name in self._columns.state_columns:
-            holder = extra if name in extra else state
-            values[name].append(to_text(holder[name]) if name in holder else None)
-        self.size += self._prompt.add(_as_messages(example.prompt, "user"))
-        said = base.completion
-        if isinstance(base, Failed) and not said:
-            said = []
-        self.size += self._completion.add(_as_messages(said, "assistant"))
+            self._values[name].append(value)
+        self.size += self._prompt.add(as_messages(example.prompt, "user"))
+        self.size += self._completion.add(said(base))
         self.size += sum(len(value) for value in row.values() if isinstance(value, str))
         self.rows += 1
 
@@ -257,6 +229,60 @@ class _Messages:
         return pa.ListArray.from_arrays(integers(self._ends), flat, type=pa.list_(message))
 
 
+def plain_row(
+    columns: Columns, example: Example, base: Generated | Failed, score: Scored | None
+) -> dict[str, str | int | float | bool | None]:
+    """A rollout as the dataset has it, but without the messages: what is no plain value is JSON text.
+
+    Args:
+        columns: What shapes the row.
+        example: What was asked.
+        base: The rollout itself.
+        score: Its newest score; None if it failed or is still to be scored.
+
+    Returns:
+        Values by column name; `prompt` and `completion` are left out.
+    """
+    metrics = score.metrics if score is not None else {}
+    extra = score.extra if score is not None else {}
+    state = base.state if isinstance(base, Generated) else {}
+    scored = score is not None and score.reward is not None
+    row: dict[str, str | int | float | bool | None] = {
+        "example_id": _text(example.example_id),
+        "rollout_index": base.rollout_index,
+        "answer": _text(example.answer),
+        "task": _text(example.task),
+        "info": to_text(example.info),
+        "reward": None if score is None else _number(score.reward),
+        "outcome": "scored" if scored else "unscored",
+        "error": error_of(base, score),
+        "stop_condition": _text(base.stop_condition) if isinstance(base, Generated) else None,
+        "is_truncated": bool(base.is_truncated) if isinstance(base, Generated) else False,
+        "usage": to_text(base.usage),
+        "timing": _timing(base, score),
+        "model": columns.model,
+        "env_id": columns.env_id,
+    }
+    row |= {name: _number(metrics.get(name)) for name in columns.metric_names}
+    for name in columns.state_columns:
+        holder = extra if name in extra else state
+        row[name] = to_text(holder[name]) if name in holder else None
+    return row
+
+
+def table_of(columns: Columns, rollouts: Iterable[tuple[Example, Generated | Failed, Scored | None]]) -> Any:
+    """Rollouts as one Arrow table with the dataset's schema (a `pyarrow.Table`)."""
+    pa, schema = arrow(), arrow_schema(columns)
+    tables: list[Any] = []
+    batch = _Batch(columns)
+    for rollout in rollouts:
+        batch.add(*rollout)
+        if batch.rows >= BATCH_ROWS or batch.size >= BATCH_BYTES:
+            tables.append(batch.table(schema))
+            batch = _Batch(columns)
+    return pa.concat_tables([*tables, batch.table(schema)])
+
+
 def arrow_schema(columns: Columns) -> Any:
     """The Arrow schema of a run's rows (a `pyarrow.Schema`)."""
     pa = arrow()
@@ -277,7 +303,15 @@ def _call_type() -> Any:
     return pa.struct([pa.field(name, pa.string()) for name in _CALL_TEXTS])
 
 
-def _as_messages(prompt: Prompt | object, role: str) -> Sequence[object]:
+def said(base: Generated | Failed) -> Sequence[object]:
+    """What a rollout said, as messages; nothing if it failed before it said anything."""
+    if isinstance(base, Failed) and not base.completion:
+        return []
+    return as_messages(base.completion, "assistant")
+
+
+def as_messages(prompt: Prompt | object, role: str) -> Sequence[object]:
+    """A prompt or completion as messages: a plain string is one of `role`."""
     if isinstance(prompt, str):
         return [{"role": role, "content": prompt}]
     return cast("Sequence[object]", prompt) if isinstance(prompt, list | tuple) else [{"content": prompt}]
@@ -287,13 +321,17 @@ def _content(content: object) -> tuple[str | None, str | None]:
     """A message's content as (text, parts): parts is the JSON of what is no plain string, text its readable part."""
     if content is None or isinstance(content, str):
         return content, None
-    texts: list[str] = []
-    if isinstance(content, list):
-        for part in cast("list[object]", content):
-            text = cast(Message, part).get("text") if isinstance(part, dict) else part
-            if isinstance(text, str):
-                texts.append(text)
-    return "\n".join(texts) if texts else None, to_text(cast(object, content))
+    return content_text(content), to_text(content)
+
+
+def content_text(content: object) -> str | None:
+    """The text of a message's content: the content itself, or the text parts of a content that is made of parts."""
+    if content is None or isinstance(content, str):
+        return content
+    parts = cast("list[object]", content) if isinstance(content, list) else []
+    found = [cast(Message, part).get("text") if isinstance(part, dict) else part for part in parts]
+    texts = [text for text in found if isinstance(text, str)]
+    return "\n".join(texts) if texts else None
 
 
 def _text(value: object) -> str | None:
@@ -308,7 +346,8 @@ def _number(value: object) -> float | None:
     return number if number == number else None
 
 
-def _error(base: Generated | Failed, score: Scored | None) -> str | None:
+def error_of(base: Generated | Failed, score: Scored | None) -> str | None:
+    """Why a rollout has no score, or what else of its scoring failed, in whole words; None if nothing did."""
     if score is not None:
         reasons = [why if name == "*" else f"{name}: {why}" for name, why in score.reasons.items()]
         return "; ".join(reasons) or None

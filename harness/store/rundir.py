@@ -1,9 +1,9 @@
-"""The run folder: its name, its files, its lock, and finding it again. Owns every path under the output folder and the
-atomic replacement of small files; the journal's and the dataset's contents are their own modules' business."""
+"""The run folder: its name, its files and its lock. Owns every path under the output folder and the atomic replacement
+of small files; finding a run again is `finding`'s, the journal's and the dataset's contents are their own modules'
+business."""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import os
@@ -11,7 +11,7 @@ import re
 import secrets
 import string
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,10 +20,13 @@ from typing import cast
 
 import orjson
 
-from harness.errors import RunLocked, StoreError, UsageError
+from harness.errors import RunLocked, StoreError
 from harness.redact import redactor
 from harness.store.atomic import atomic_write, make_folder, store_error, sync_folder, translated
 from harness.store.codec import from_text, to_text
+from harness.store.finding import all_runs as all_runs
+from harness.store.finding import find_run as find_run
+from harness.store.finding import runs_in as runs_in
 from harness.store.manifest import Manifest, without_secrets
 from harness.types import JsonDict
 
@@ -32,7 +35,6 @@ NAME_LIMIT = 100
 what a sync tool or the Hub adds."""
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
-_RUN_ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9]{4}")
 
 
 def safe_name(text: str) -> str:
@@ -142,6 +144,10 @@ class RunDir:
         """
         return RunLock.take(self.path / ".lock", f"run {self.path}")
 
+    def is_in_use(self) -> bool:
+        """Whether a process is writing the run, now."""
+        return RunLock.is_held(self.path / ".lock")
+
     def write_manifest(self, manifest: Manifest) -> None:
         """Replaces `run.json`."""
         atomic_write(self.manifest_path, _pretty(manifest.to_json()))
@@ -217,6 +223,25 @@ class RunLock:
             raise store_error("lock", path, error) from error
         return cls(fd)
 
+    @staticmethod
+    def is_held(path: Path) -> bool:
+        """Whether a process holds the lock of that file, now. Changes nothing; a file that is not there is not locked,
+        one that cannot be read counts as locked."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        try:
+            # Shared and for this instant only: two lists at once must not take one another for the run.
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
     def release(self) -> None:
         """Lets others in; idempotent."""
         if self._fd is not None:
@@ -271,65 +296,6 @@ def write_suite(
     path = folder / f"{safe_name(suite_id)}.json"
     atomic_write(path, _pretty(cast(JsonDict, without_secrets(content))))
     return path
-
-
-def runs_in(parent: Path) -> list[Path]:
-    """The run folders in `parent`, oldest first. A folder without `run.json` is none."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        return sorted((p for p in parent.iterdir() if (p / "run.json").is_file()), key=_age)
-    return []
-
-
-def all_runs(output_dir: Path | str) -> list[Path]:
-    """Every run folder under `output_dir`, oldest first."""
-    root = Path(output_dir) / "evals"
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        found = [run for parent in root.iterdir() if parent.is_dir() for run in runs_in(parent)]
-        return sorted(found, key=_age)
-    return []
-
-
-def find_run(output_dir: Path | str, name: str) -> Path:
-    """The run folder that `name` means.
-
-    Args:
-        output_dir: The output folder to search.
-        name: A path of a run folder (or of a file in it), a run id, the beginning of exactly one id, or `latest`.
-
-    Raises:
-        UsageError: there is none, or more than one.
-    """
-    path = Path(name)
-    for candidate in (path, path.parent):
-        if len(candidate.parts) and (candidate / "run.json").is_file():
-            return candidate
-    runs = all_runs(output_dir)
-    if not runs:
-        raise UsageError(f"no runs under {Path(output_dir) / 'evals'}; name the output folder with -o")
-    if name == "latest":
-        return runs[-1]
-    exact = [run for run in runs if run.name == name]
-    matches = exact or [run for run in runs if name and run.name.startswith(name)]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise UsageError(f"{name!r} means {len(matches)} runs; write more of the id: {_listing(matches)}")
-    raise UsageError(f"no run {name!r} under {Path(output_dir) / 'evals'}; the newest are {_listing(runs)}")
-
-
-def _listing(runs: Iterable[Path]) -> str:
-    newest = list(runs)[-5:][::-1]
-    return ", ".join(f"{run.name} ({run.parent.name})" for run in newest)
-
-
-def _age(run: Path) -> tuple[str, str, str]:
-    """Sorts by the second in the id, then by the manifest's microseconds: runs of one suite share their second."""
-    second = run.name[:16] if _RUN_ID.fullmatch(run.name) else ""
-    try:
-        created = cast(JsonDict, _read_json(run / "run.json")).get("created")
-    except (StoreError, AttributeError):
-        created = None
-    return (second, created if isinstance(created, str) else "", run.name)
 
 
 def _relative(path: Path, root: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.agent_evals import name_of
+from harness.config.built_in import AGENT_EVAL, BUILT_INS
 from harness.config.lookup import require_environment
 from harness.config.resolver import resolve
 from harness.errors import ConfigError, EnvironmentNotFound
@@ -126,7 +126,7 @@ def test_what_is_wrong_names_file_and_key(table: str, words: str, write: Write) 
     ],
 )
 def test_it_is_called_after_its_agent_and_its_rows(arguments: dict[str, object], name: str, here: Path) -> None:
-    assert name_of(arguments) == name
+    assert BUILT_INS[AGENT_EVAL].name_of(arguments) == name
 
 
 def test_defaults_and_sweeps_say_where_an_agents_keys_belong(write: Write) -> None:
@@ -155,7 +155,7 @@ def test_a_set_may_name_one_of_several_agents(write: Write) -> None:
 
 
 def test_without_a_dataset_it_is_refused(write: Write) -> None:
-    with pytest.raises(ConfigError, match=r"^bench run: agent-eval without a dataset: .* with resume=True to go on"):
+    with pytest.raises(ConfigError, match=r"^bench run: agent-eval without a dataset file: .* with resume=True to go on"):
         resolve("agent-eval", {"env_args": {"agent": "a:B"}})
 
 

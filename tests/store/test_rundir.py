@@ -126,7 +126,7 @@ def test_a_manifest_comes_back_as_it_was(tmp_path: Path) -> None:
         run.id, "sums", "lab/m", "sums-hot", "run", "done", timestamp(), "bench run sums",
         {"env.env_args": {"n": 2**70, "odd": "\ud800"}}, {"env.env_args": {"origin": "cli", "source": "-a"}},
         {"env": {"env_id": "sums"}}, {"python": "3.13"}, {"commit": "abc", "dirty": True}, 7, ("a", "b"), ("turn",),
-        (-1.0, 2.0), {"num_examples": 5, "rollouts_per_example": 3}, "parent", "suite",
+        (-1.0, 2.0), {"num_examples": 5, "rollouts_per_example": 3}, "parent", {"how": "rescore"}, "suite",
     )  # fmt: skip
     run.write_manifest(manifest)
     assert run.read_manifest() == manifest

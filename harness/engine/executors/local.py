@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from harness.engine import rollout
 from harness.engine.executors import Finished
-from harness.engine.lanes import Lane
+from harness.engine.lanes import Way
 from harness.envs.environment import Environment
 from harness.records import JUDGEMENTS, STATE_LOST, Failed, Generated, Item, Scored
 from harness.state import State
@@ -20,7 +20,7 @@ class LocalExecutor:
 
     Args:
         environment: Loaded; runs may share it.
-        lane: The run's way to its model.
+        lane: The run's way to its model, or to a recording.
         timeout: Seconds for one attempt at a rollout; None for no bound.
         max_retries: Further attempts at a rollout after a failure that may heal.
         scoring_timeout: Seconds for scoring one rollout or group; None for no bound.
@@ -29,7 +29,7 @@ class LocalExecutor:
     def __init__(
         self,
         environment: Environment,
-        lane: Lane,
+        lane: Way,
         *,
         timeout: float | None = None,
         max_retries: int = 0,

@@ -1,0 +1,203 @@
+"""Runs that are made from another run's journal: replayed with the recorded replies or by another model, or scored
+anew. Owns what such a run consists of and what it takes over; whose replies are played is `engine.replay`'s, everything
+else goes the way of every run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+from harness.engine.plan import Plan
+from harness.envs.environment import Environment
+from harness.errors import ConfigError, UsageError
+from harness.keys import RolloutKeys
+from harness.records import Example, Item, Scored
+from harness.rubrics.one import OneFunction
+from harness.state import State
+from harness.store.atomic import durable_sync, replacement, translated
+from harness.store.journal import JournalReader
+from harness.store.outcomes import in_order
+from harness.store.recorded import NOWHERE, Recorded
+from harness.store.rundir import RunDir
+from harness.types import JsonDict
+
+How: TypeAlias = Literal["replay", "rescore"]
+
+UNSCORED = "unscored"
+"""`only` of a rescore that leaves alone what has a score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """How a run is made from another one."""
+
+    how: How
+    parent: RunDir
+    recorded: Recorded
+    """The parent's journal, read to its end."""
+    only: str | None = None
+    """Of a rescore: `unscored`, or the name of the one reward function that runs; None scores everything anew."""
+    model: str | None = None
+    """Of a replay: who is asked in place of the recording; None plays the recorded replies."""
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether any model but a judge is asked."""
+        return self.model is not None
+
+    @property
+    def function(self) -> str | None:
+        """The one reward function that runs; None if the whole rubric does."""
+        return None if self.only == UNSCORED else self.only
+
+    def identity(self) -> JsonDict:
+        """What of it belongs to a run's identity."""
+        return {"how": self.how, "parent": self.parent.id, "only": self.only, "model": self.model}
+
+    def to_json(self) -> JsonDict:
+        """As `Manifest.derived` has it."""
+        return {**self.identity(), "path": str(self.parent.path)}
+
+
+class RecordedPlan(Plan):
+    """The items of a run that is made from a journal: its examples, as they were asked.
+
+    Args:
+        derivation: Whose journal, and what for.
+        environment: What plays or scores them.
+        identity: Of the new run; see `identity_of`.
+        rollouts_per_example: As planned for the parent.
+
+    Raises:
+        UsageError: the journal holds nothing that could be made anew.
+    """
+
+    def __init__(
+        self, derivation: Derivation, environment: Environment, identity: JsonDict, rollouts_per_example: int
+    ) -> None:
+        self._recorded = recorded = derivation.recorded
+        self._asks = derivation.asks_model
+        self._fresh_keys = RolloutKeys({"env": identity["env"], "model": identity["model"]})
+        self._groups: dict[int, list[int]] = {}
+        """The numbers of an example's rollouts, by where its line begins; in the order of tables."""
+        for number in in_order(recorded):
+            self._groups.setdefault(recorded.lines(number).example, []).append(number)
+        if not self._groups:
+            raise UsageError(f"{derivation.parent.path} holds no rollout: there is nothing to {derivation.how}")
+        self.can_generate = derivation.how == "replay"
+        self.is_group = environment.rubric.is_group
+        self.num_examples = self.asked_examples = len(self._groups)
+        self.rollouts_per_example = max(rollouts_per_example, max(map(len, self._groups.values())))
+
+    @property
+    def total(self) -> int:
+        """Rollouts that the journal holds; where a model is asked, as many as were planned of each example."""
+        return self.num_examples * self.rollouts_per_example if self._asks else len(self._recorded)
+
+    def examples(self) -> Iterator[Example]:
+        """The recorded examples, in the order of tables."""
+        with JournalReader(self._recorded.path) as reader:
+            for offset in self._groups:
+                yield cast(Example, reader.record(offset))
+
+    def check(self) -> None:
+        """Nothing: every row was played before."""
+
+    def items(self, example: Example) -> list[Item]:
+        """The attempts at one example."""
+        if self._asks:
+            return [self._fresh_keys.item(example, index) for index in range(self.rollouts_per_example)]
+        with JournalReader(self._recorded.path) as reader:
+            return [self._item(reader, example, number) for number in self._numbers(example)]
+
+    def item(self, example: Example, rollout_index: int) -> Item:
+        """One of these attempts."""
+        if self._asks:
+            return self._fresh_keys.item(example, rollout_index)
+        number = next(each for each in self._numbers(example) if self._recorded.place(each)[1] == rollout_index)
+        with JournalReader(self._recorded.path) as reader:
+            return self._item(reader, example, number)
+
+    def score(self, example: Example, rollout_index: int) -> Scored | None:
+        """The score that the parent recorded of an attempt; None if it has none."""
+        offset = self._recorded.scored_at(self.item(example, rollout_index).key)
+        if offset is None:
+            return None
+        with JournalReader(self._recorded.path) as reader:
+            return cast(Scored, reader.record(offset))
+
+    def _numbers(self, example: Example) -> Sequence[int]:
+        line = self._recorded.example_line(example.key)
+        return () if line is None else self._groups.get(line, ())
+
+    def _item(self, reader: JournalReader, example: Example, number: int) -> Item:
+        key = reader.document(self._recorded.lines(number).base)["key"]
+        return Item(str(key), example, self._recorded.place(number)[1])
+
+
+def plan_from(derivation: Derivation, environment: Environment, identity: JsonDict) -> tuple[RecordedPlan, Environment]:
+    """What a derived run consists of, and the environment that it is made with.
+
+    Args:
+        derivation: How it is made.
+        environment: As it is today.
+        identity: Of the new run.
+
+    Returns:
+        The plan; and the environment, which scores with one function where that was asked for.
+
+    Raises:
+        ConfigError: the rubric cannot do what is asked.
+        UsageError: the parent holds nothing.
+    """
+    rubric = environment.rubric
+    if derivation.how == "rescore" and rubric.needs_live_state:
+        raise ConfigError(
+            f"the rubric of {environment.env_id or type(environment).__name__} reads what no journal can hold (a "
+            "sandbox, a game), so recorded rollouts cannot be scored again; bench replay plays the recorded replies "
+            "in a live environment and scores that"
+        )
+    planned = derivation.parent.read_manifest().planned.get("rollouts_per_example", 1)
+    if derivation.function is not None:
+
+        def recorded(state: State) -> Scored | None:
+            return plan.score(cast(Example, state.example), state["rollout_index"])
+
+        environment = copy.copy(environment)  # others may share it, with all of its rubric
+        environment.rubric = OneFunction(rubric, derivation.function, recorded)
+    plan = RecordedPlan(derivation, environment, identity, planned)
+    return plan, environment
+
+
+def take_over(derivation: Derivation, target: Path) -> None:
+    """Begin the journal of a rescore: the parent's examples and rollouts, byte for byte, and the scores that stay.
+
+    The file appears whole or not at all. Scores stand behind all rollouts, so that no group looks as if a member had
+    been made after it was scored.
+
+    Raises:
+        StoreError: the parent cannot be read, or the file not be written.
+    """
+    recorded, scores = derivation.recorded, list[int]()
+    seen: set[int] = set()
+    with (
+        translated("write", target),
+        replacement(target) as temporary,
+        JournalReader(recorded.path) as reader,
+        temporary.open("xb") as file,
+    ):
+        for number in in_order(recorded):
+            lines = recorded.lines(number)
+            for offset in (lines.example, lines.base):
+                if offset not in seen:
+                    file.write(reader.line(offset) + b"\n")
+            seen.add(lines.example)
+            if derivation.only == UNSCORED and lines.score != NOWHERE and recorded.is_scored(number):
+                scores.append(lines.score)
+        for offset in scores:
+            file.write(reader.line(offset) + b"\n")
+        file.flush()
+        durable_sync(file.fileno())

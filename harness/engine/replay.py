@@ -1,0 +1,129 @@
+"""Recorded replies in the place of a model: the way of a replayed run's rollouts, and their executor. Owns which reply
+comes next and what becomes of a rollout that had failed; the environment around it is alive, as in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from harness.clients.wire import merge_sampling_args
+from harness.config.resolver import ResolvedRun
+from harness.engine.executors.local import LocalExecutor
+from harness.envs.environment import Environment
+from harness.errors import ModelError
+from harness.records import Failed, Generated, Item
+from harness.replies import from_record, read_off
+from harness.store.journal import JournalReader
+from harness.store.recorded import Recorded
+from harness.types import Chat, JsonDict, ModelResponse, Prompt
+
+
+class ReplayLane:
+    """The way of a run that asks no model.
+
+    Args:
+        recorded: Whose replies are played.
+        resolved: The run's settings.
+        environment: Whose sampling arguments lie under the run's own.
+    """
+
+    def __init__(self, recorded: Recorded, resolved: ResolvedRun, environment: Environment) -> None:
+        self._recorded = recorded
+        self.model = resolved.endpoints[0].model
+        self.sampling_args: JsonDict = merge_sampling_args(
+            environment.sampling_args, resolved.settings.model.sampling_args
+        )
+
+    def waiting_note(self) -> str:
+        """Nothing is waited for."""
+        return ""
+
+    def recorded(self, item: Item) -> Generated | Failed:
+        """What the recording holds of a rollout."""
+        generated = self._recorded.generated_at(item.key)
+        offset = self._recorded.failed_at(item.key) if generated is None else generated
+        assert offset is not None, "the plan holds recorded rollouts only"
+        with JournalReader(self._recorded.path) as reader:
+            return cast("Generated | Failed", reader.record(offset))
+
+    def chat(self, item: Item) -> Chat:
+        """The replies of one rollout, in their order."""
+        return ReplayChat(self.model, self.recorded(item))
+
+    def close(self, item: Item) -> None:
+        """Nothing is kept."""
+
+
+class ReplayChat:
+    """Answers with what was answered before, whatever is asked.
+
+    Args:
+        model: The name of who answered.
+        record: The recorded rollout.
+    """
+
+    def __init__(self, model: str, record: Generated | Failed) -> None:
+        self.model = model
+        self._record = record
+        self._replies = _replies(record)
+        self._next = 0
+
+    async def __call__(
+        self,
+        prompt: Prompt,
+        *,
+        tools: Sequence[JsonDict] | None = None,
+        sampling_args: Mapping[str, Any] | None = None,
+    ) -> ModelResponse:
+        """The next reply.
+
+        Raises:
+            ModelError: there is none: the recorded rollout failed here, or the environment asks more than it did then.
+        """
+        record = self._record
+        if self._next >= len(self._replies):
+            if isinstance(record, Failed):
+                raise ModelError(record.error, retryable=record.retryable, reason=record.reason)
+            count = len(self._replies)
+            raise ModelError(
+                f"the environment asks for reply {count + 1}, and the recorded rollout has {count}: it does not go as "
+                "it went; replay it with --model",
+                reason="replay_ended",
+            )
+        self._next += 1
+        return self._replies[self._next - 1]
+
+
+def _replies(record: Generated | Failed) -> list[ModelResponse]:
+    if record.replies is not None:
+        return from_record(record.replies)
+    return read_off(record.completion, is_truncated=isinstance(record, Generated) and record.is_truncated)
+
+
+class Replaying(LocalExecutor):
+    """Plays recorded rollouts. What they cost, and how long they took, is what it was when they were made.
+
+    Args:
+        environment: Loaded; runs may share it.
+        lane: The recording.
+        timeout: Seconds for one rollout; None for no bound.
+        scoring_timeout: Seconds for scoring one rollout or group; None for no bound.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        lane: ReplayLane,
+        *,
+        timeout: float | None = None,
+        scoring_timeout: float | None = None,
+    ) -> None:
+        super().__init__(environment, lane, timeout=timeout, scoring_timeout=scoring_timeout)
+        self._recording = lane
+
+    async def generate(self, item: Item) -> Generated | Failed:
+        """Play one rollout."""
+        made = await super().generate(item)
+        told = self._recording.recorded(item)
+        return replace(made, usage=told.usage, timing=told.timing, attempts=told.attempts)

@@ -1,0 +1,134 @@
+"""A rubric of which one function runs: the others' values are those that are on record. Owns what becomes of the two
+together; where the recorded values come from is its caller's business.
+
+The function sees the rollout as it was generated, and nothing of what other functions have left in the state: what they
+left is put back afterwards, so that it is recorded again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from harness.config.wording import listed
+from harness.errors import UsageError
+from harness.parsers.parser import Parser
+from harness.records import JUDGEMENTS, Score, Scored
+from harness.rubrics.functions import Value
+from harness.rubrics.judge_port import JudgeSpec
+from harness.rubrics.rubric import Rubric
+from harness.state import State
+
+NOT_RECORDED = "no recorded value"
+
+
+class OneFunction(Rubric):
+    """A rubric whose one function is run, and whose reward is added up as ever.
+
+    Args:
+        rubric: The whole of it, which says how values add up.
+        name: The function that is run.
+        recorded: The score on record of the rollout that a state is of; None if there is none.
+
+    Raises:
+        UsageError: see `Rubric.only`.
+    """
+
+    def __init__(self, rubric: Rubric, name: str, recorded: Callable[[State], Scored | None]) -> None:
+        super().__init__()
+        self._whole = rubric
+        self._part = rubric.only(name)
+        self._name = name
+        self._recorded = recorded
+
+    @property
+    def parser(self) -> Parser:
+        """The whole rubric's."""
+        return self._whole.parser
+
+    def adopt_parser(self, parser: Parser) -> None:
+        """Nothing: the whole rubric has its parser."""
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The name of every function of the whole rubric."""
+        return self._whole.metric_names
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weights of the whole rubric."""
+        return self._whole.weights
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The whole rubric's."""
+        return self._whole.reward_range
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the function sees all rollouts of an example together."""
+        return self._part.is_group
+
+    @property
+    def needs_live_state(self) -> bool:
+        """Whether the function can only score in the process that generated."""
+        return self._part.needs_live_state
+
+    @property
+    def judges(self) -> tuple[JudgeSpec, ...]:
+        """The judges that the function may ask."""
+        return self._part.judges
+
+    async def score(self, states: Sequence[State]) -> list[Score]:
+        """Run the function and add its value up with those on record."""
+        recorded = [self._recorded(state) for state in states]
+        parts = await self._part.score(states)
+        scores: list[Score] = []
+        for state, part, known in zip(states, parts, recorded, strict=True):
+            score = self._whole.add_up(self._values(part, known))
+            self._put_back(state, known)
+            state["reward"], state["metrics"] = score.reward, score.metrics
+            scores.append(score)
+        return scores
+
+    def _values(self, part: Score, known: Scored | None) -> dict[str, Value]:
+        values: dict[str, Value] = {}
+        for name in self.metric_names:
+            score = part if name == self._name else known
+            value = None if score is None else score.metrics.get(name)
+            values[name] = (value, "") if value is not None else (None, _why(name, score))
+        return values
+
+    def _put_back(self, state: State, known: Scored | None) -> None:
+        """What scoring had added to the state, unless it is new. A judge that was asked anew takes the place of all
+        that judges had said: which of it was about this function is on no record."""
+        for name, value in ({} if known is None else known.extra).items():
+            if name == JUDGEMENTS:
+                if not self._part.judges:
+                    state[name] = value  # beside what was said before scoring, which it begins with
+            elif name not in state:
+                state[name] = value
+
+
+def require_recorded(rubric: Rubric, name: str, recorded: Collection[str]) -> None:
+    """Refuse to run one function where the reward needs another that was never run.
+
+    Args:
+        rubric: The whole rubric.
+        name: The function that is to be run.
+        recorded: Names of the functions that have values on record.
+
+    Raises:
+        UsageError: names the functions that have none.
+    """
+    missing = [each for each, weight in rubric.weights.items() if weight and each != name and each not in recorded]
+    if missing:
+        raise UsageError(
+            f"{name!r} alone makes no reward: the run has no recorded value of {listed(missing)}, which the rubric "
+            "weighs today; score with the whole rubric"
+        )
+
+
+def _why(name: str, score: Scored | Score | None) -> str:
+    if score is None:
+        return NOT_RECORDED
+    why = score.reasons.get(name) or score.reasons.get("*")
+    return why or NOT_RECORDED

@@ -1,0 +1,276 @@
+"""The runs that there are, each from its manifest and summary alone. Owns what a run's state is for whoever looks from
+outside, what is said of a damaged folder, and the filters; reads no journal and prints nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from harness.config.wording import suggestion
+from harness.errors import ConfigError, StoreError
+from harness.store.finding import all_runs
+from harness.store.manifest import Manifest
+from harness.store.rundir import RunDir
+from harness.types import JsonDict
+
+State: TypeAlias = Literal["running", "done", "stopped", "interrupted", "failed", "died", "damaged"]
+"""A manifest's status, but for two: `died` says that it is `running` there and nobody is at it any more, `damaged` that
+it cannot be read."""
+
+STATES: tuple[str, ...] = get_args(State)
+KINDS = ("run", "eval", "multi")
+
+UNFINISHED: frozenset[str] = frozenset({"died", "stopped", "interrupted", "failed"})
+"""States of runs that ended before they were done: `bench resume` goes on with them."""
+
+_AGES = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_AGE = re.compile(r"(\d{1,6})([mhdw])")
+_ID_TIME = "%Y%m%dT%H%M%SZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run as a list shows it."""
+
+    run: RunDir
+    state: State
+    manifest: Manifest | None
+    """None if it cannot be read."""
+    summary: JsonDict | None = None
+    """As `summary.json` has it: of the last time that the run stopped. None if there is none, or none that can be
+    read."""
+    problems: tuple[str, ...] = ()
+    """What is damaged, in whole words."""
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.run.id
+
+    @property
+    def env_id(self) -> str:
+        """The environment; of a damaged run what its folder is called."""
+        return self.manifest.env_id if self.manifest else self.run.parent.name
+
+    @property
+    def name(self) -> str:
+        """The run's label, else its environment."""
+        return (self.manifest.name if self.manifest else "") or self.env_id
+
+    @property
+    def model(self) -> str:
+        """The model; unknown ("") of a damaged run."""
+        return self.manifest.model if self.manifest else ""
+
+    @property
+    def kind(self) -> str:
+        """`run`, `eval` or `multi`; unknown ("") of a damaged run."""
+        return self.manifest.kind if self.manifest else ""
+
+    @property
+    def created(self) -> datetime | None:
+        """When it began, by its manifest, else by its id; None if neither tells."""
+        if self.manifest is not None:
+            try:
+                moment = datetime.fromisoformat(self.manifest.created)
+            except (ValueError, TypeError):
+                pass
+            else:
+                return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        try:
+            return datetime.strptime(self.id[:16], _ID_TIME).replace(tzinfo=UTC)
+        except ValueError:
+            return None
+
+    @property
+    def planned(self) -> int | None:
+        """Rollouts that were asked for; None if unknown."""
+        planned: Mapping[str, object] = self.manifest.planned if self.manifest else {}
+        examples, rollouts = planned.get("num_examples"), planned.get("rollouts_per_example")
+        return examples * rollouts if isinstance(examples, int) and isinstance(rollouts, int) else None
+
+    @property
+    def final(self) -> JsonDict | None:
+        """The summary, if it is of everything that the journal holds: that of a run under way, or killed, is not."""
+        return None if self.state in ("running", "died") else self.summary
+
+    def to_json(self) -> JsonDict:
+        """For programs; keys are documented in docs/guides/runs.md."""
+        manifest = self.manifest
+        return {
+            "id": self.id,
+            "path": str(self.run.path),
+            "state": self.state,
+            "kind": self.kind or None,
+            "env_id": manifest.env_id if manifest else None,
+            "name": manifest.name if manifest else None,
+            "model": manifest.model if manifest else None,
+            "created": manifest.created if manifest else None,
+            "command": manifest.command if manifest else None,
+            "suite": manifest.suite if manifest else None,
+            "parent": manifest.parent if manifest else None,
+            "derived": manifest.derived if manifest else {},
+            "planned": self.planned,
+            "summary": self.summary,
+            "problems": list(self.problems),
+        }
+
+
+def read_entry(path: Path) -> Entry:
+    """What the list shows of a run folder. Never fails: what cannot be read is said in the entry."""
+    run = RunDir(path)
+    problems: list[str] = []
+    manifest = summary = None
+    state: State = "damaged"
+    try:
+        manifest = run.read_manifest()
+        state = _state(manifest, run)
+    except StoreError as error:
+        problems.append(str(error))
+    try:
+        summary = _checked(run)
+    except StoreError as error:
+        problems.append(str(error))
+    return Entry(run, state, manifest if state != "damaged" else None, summary, tuple(problems))
+
+
+def _state(manifest: Manifest, run: RunDir) -> State:
+    """The state that a manifest says, looked at from outside.
+
+    Raises:
+        StoreError: it is one that this version does not know.
+    """
+    if manifest.status == "running":
+        return "running" if run.is_in_use() else "died"
+    if manifest.status not in STATES:
+        raise StoreError(f"cannot read {run.manifest_path}: the status {manifest.status!r} is not known; update bench")
+    return manifest.status
+
+
+def _checked(run: RunDir) -> JsonDict | None:
+    summary = cast(object, run.read_summary())
+    if summary is None or isinstance(summary, dict):
+        return cast("JsonDict | None", summary)
+    raise StoreError(f"cannot read {run.summary_path}: not a JSON object")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which runs a list shows. Several values of one kind: any of them; several kinds: all of them."""
+
+    envs: Sequence[str] = ()
+    """Parts of environments' ids or of runs' names; with a `*` the whole of them."""
+    models: Sequence[str] = ()
+    """Parts of models' names; with a `*` the whole of them."""
+    states: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+    since: datetime | None = None
+    """Runs that began then or later."""
+    until: datetime | None = None
+    """Runs that began before."""
+
+    def __post_init__(self) -> None:
+        """Check the names.
+
+        Raises:
+            ConfigError: there is no such state or kind.
+        """
+        for what, names, known in (("--state", self.states, STATES), ("--kind", self.kinds, KINDS)):
+            for name in names:
+                if name not in known:
+                    raise ConfigError(f"{what} {name}: {suggestion(name, known)}")
+
+    def keeps(self, entry: Entry) -> bool:
+        """Whether the list shows the run. What is unknown of a damaged one is no reason to hide it."""
+        created = entry.created
+        return (
+            _matches(self.envs, (entry.env_id, entry.name))
+            and (entry.manifest is None or _matches(self.models, (entry.model,)))
+            and (not self.states or entry.state in self.states)
+            and (entry.manifest is None or not self.kinds or entry.kind in self.kinds)
+            and (created is None or self.since is None or created >= self.since)
+            and (created is None or self.until is None or created < self.until)
+        )
+
+
+def _matches(patterns: Sequence[str], names: Iterable[str]) -> bool:
+    return not patterns or any(_like(pattern.casefold(), name.casefold()) for pattern in patterns for name in names)
+
+
+def _like(pattern: str, name: str) -> bool:
+    if "*" not in pattern:
+        return pattern in name
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+def moment(text: str, where: str, *, now: datetime | None = None, end: bool = False) -> datetime:
+    """The time that a user names, in UTC.
+
+    Args:
+        text: A date or a time of ISO 8601 (`2026-11-21`, `2026-11-21T09:15`), or an age (`90m`, `12h`, `7d`, `2w`).
+        where: The option, for messages.
+        now: The present.
+        end: Whether a date means its end and not its beginning.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    said = text.strip()
+    try:
+        if age := _AGE.fullmatch(said):
+            return (now or datetime.now(UTC)) - timedelta(**{_AGES[age[2]]: int(age[1])})
+        found = datetime.fromisoformat(said)
+        found = found if found.tzinfo else found.replace(tzinfo=UTC)
+        return found + timedelta(days=1) if end and not re.search("[T ]", said) else found
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"{where} {text}: a date or time in UTC, such as 2026-11-21 or 2026-11-21T09:15, "
+            "or an age, such as 90m, 12h, 7d or 2w"
+        ) from None
+
+
+@dataclass(slots=True)
+class Catalogue:
+    """The runs of one output folder, newest first. Manifests are read when they are asked for.
+
+    Raises:
+        StoreError: the output folder cannot be read.
+    """
+
+    output_dir: Path
+    paths: list[Path] = field(init=False, default_factory=list[Path])
+    """Every run folder, newest first."""
+    _read: dict[Path, Entry] = field(init=False, default_factory=dict[Path, Entry])
+
+    def __post_init__(self) -> None:
+        self.paths = all_runs(self.output_dir)[::-1]
+
+    def __len__(self) -> int:
+        """Runs in the folder."""
+        return len(self.paths)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """The runs, newest first; each is read once."""
+        for path in self.paths:
+            if path not in self._read:
+                self._read[path] = read_entry(path)
+            yield self._read[path]
+
+    def newest(self, most: int) -> Iterator[Entry]:
+        """The newest `most` runs; all if it is negative."""
+        return islice(self, most if most >= 0 else None)
+
+    def children(self, run_id: str) -> list[Entry]:
+        """The runs that were made from one, newest first."""
+        return [entry for entry in self if entry.manifest is not None and entry.manifest.parent == run_id]
+
+
+def reward_of(summary: Mapping[str, Any] | None) -> JsonDict:
+    """The reward's part of a summary; empty if there is none."""
+    reward = (summary or {}).get("reward")
+    return cast(JsonDict, reward) if isinstance(reward, dict) else {}

@@ -1,0 +1,129 @@
+"""Finding run folders again: all of them, oldest first, or the one that a name means. Owns what counts as a run folder
+and the order in age; reads of a manifest at most the time, and that only where names do not tell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+from harness.errors import UsageError
+from harness.store.atomic import translated
+from harness.store.codec import from_text
+from harness.types import JsonDict
+
+_RUN_ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9]{4}")
+
+_SECOND = 16
+"""Characters of an id that say when its run began."""
+
+_LISTED = 5
+"""Runs that a message names."""
+
+
+def runs_in(parent: Path) -> list[Path]:
+    """The run folders in `parent`, oldest first. A folder without `run.json` is none, nor is one whose name begins with
+    a dot: it is about to go."""
+    return _newest(_runs(parent), None)
+
+
+def all_runs(output_dir: Path | str) -> list[Path]:
+    """Every run folder under `output_dir`, oldest first.
+
+    Raises:
+        StoreError: the output folder cannot be read.
+    """
+    return _newest(_under(output_dir), None)
+
+
+def find_run(output_dir: Path | str, name: str) -> Path:
+    """The run folder that `name` means.
+
+    Args:
+        output_dir: The output folder to search.
+        name: A path of a run folder (or of a file in it), a run id, the beginning of exactly one id, or `latest`.
+
+    Raises:
+        UsageError: there is none, or more than one.
+        StoreError: the output folder cannot be read.
+    """
+    if os.path.exists(name):
+        for candidate in (Path(name), Path(name).parent):
+            if _is_run(candidate):
+                return candidate if candidate.name else candidate.resolve()
+    root = Path(output_dir) / "evals"
+    runs = _under(output_dir)
+    if not runs:
+        raise UsageError(f"no runs under {root}; name the output folder with -o")
+    if name == "latest":
+        return _newest(runs, 1)[-1]
+    matches = [run for run in runs if run.name == name] or [run for run in runs if name and run.name.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        more = "write more of the id" if len({run.name for run in matches}) > 1 else "name one by its path"
+        raise UsageError(f"{name!r} means {len(matches)} runs; {more}: {_listing(matches)}")
+    raise UsageError(f"no run {name!r} under {root}; the newest are {_listing(runs)}")
+
+
+def _under(output_dir: Path | str) -> list[Path]:
+    """Every run folder under an output folder, in no order."""
+    root = Path(output_dir) / "evals"
+    with translated("read", root):
+        parents = _entries(root)
+    found: list[Path] = []
+    for parent in parents:
+        with contextlib.suppress(OSError):  # one that nobody may read must not hide the others
+            found += _runs(parent)
+    return found
+
+
+def _runs(parent: Path) -> list[Path]:
+    return [path for path in _entries(parent) if _is_run(path)]
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder, without names that begin with a dot; nothing if it is none."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return [folder / name for name in os.listdir(folder) if not name.startswith(".")]
+    return []
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path / "run.json").st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True  # it is there, and whoever reads it is told why that fails
+
+
+def _listing(runs: Iterable[Path]) -> str:
+    return ", ".join(f"{run.name} ({run.parent.name})" for run in reversed(_newest(runs, _LISTED)))
+
+
+def _newest(runs: Iterable[Path], most: int | None) -> list[Path]:
+    """The newest `most` of `runs`, oldest first: by the second in the id, which names tell; of runs of one second, as
+    those of a suite are, by the microseconds in their manifests, which alone are then read."""
+    seconds: dict[str, list[Path]] = {}
+    for run in runs:
+        seconds.setdefault(run.name[:_SECOND] if _RUN_ID.fullmatch(run.name) else "", []).append(run)
+    ordered: list[Path] = []
+    for second in sorted(seconds, reverse=True):
+        same = seconds[second]
+        ordered += same if len(same) == 1 else sorted(same, key=_began, reverse=True)
+        if most is not None and len(ordered) >= most:
+            break
+    return ordered[:most][::-1]
+
+
+def _began(run: Path) -> tuple[str, str]:
+    """When a run began, as its manifest has it, and its id."""
+    created: object = None
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        created = cast(JsonDict, from_text((run / "run.json").read_bytes())).get("created")
+    return (created if isinstance(created, str) else "", run.name)

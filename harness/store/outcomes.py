@@ -1,0 +1,92 @@
+"""The rollouts of a run, one after the other as tables show them: example, rollout and newest score together. Owns this
+way of reading a journal, for whoever shows, exports or analyses a run; keeps one rollout in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from harness.records import Example, Failed, Generated, Scored
+from harness.stats.scores import LARGEST_SCORE, NO_REASON, UNUSABLE
+from harness.store.journal import JournalReader
+from harness.store.recorded import NOWHERE, Recorded
+from harness.store.rows import error_of
+from harness.store.rundir import RunDir
+from harness.store.tally import NOT_SCORED
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One rollout, as far as the journal knows it."""
+
+    example: Example
+    base: Generated | Failed
+    score: Scored | None
+    """Its newest score; None if it failed, or has none yet."""
+
+    @property
+    def reward(self) -> float | None:
+        """The reward; None if there is none, or none that statistics could use."""
+        reward = None if self.score is None else self.score.reward
+        return reward if reward is not None and abs(reward) <= LARGEST_SCORE else None
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it has a reward."""
+        return self.reward is not None
+
+    @property
+    def reason(self) -> str:
+        """Why it has no score, in the short words that tables count; "" if it has one."""
+        if isinstance(self.base, Failed):
+            return self.base.reason
+        if self.score is None:
+            return NOT_SCORED
+        if self.is_scored:
+            return ""
+        return UNUSABLE if self.score.reward is not None else self.score.reason or NO_REASON
+
+    @property
+    def error(self) -> str | None:
+        """The same in whole words, or what else of its scoring failed; None if nothing did."""
+        return error_of(self.base, self.score)
+
+
+def read_journal(folder: RunDir) -> Recorded:
+    """What a run's journal holds; of a run without a journal, nothing.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    return Recorded.load(folder.journal_path) if folder.journal_path.exists() else Recorded(folder.journal_path)
+
+
+def in_order(recorded: Recorded) -> Sequence[int]:
+    """The numbers of all rollouts, by example and rollout index."""
+    return sorted(range(len(recorded)), key=recorded.place)
+
+
+def outcomes(recorded: Recorded, numbers: Sequence[int] | None = None) -> Iterator[Outcome]:
+    """The rollouts in the order of every table: by example, then by rollout index.
+
+    Args:
+        recorded: The journal's content, read to its end.
+        numbers: Which rollouts, in which order, by their number; None is all of them.
+
+    Raises:
+        JournalDamaged: a line cannot be read.
+        StoreError: the file cannot be read.
+    """
+    chosen = in_order(recorded) if numbers is None else numbers
+    if not chosen:
+        return
+    with JournalReader(recorded.path) as reader:
+        known: tuple[int, Example] | None = None
+        for number in chosen:
+            lines = recorded.lines(number)
+            if known is None or known[0] != lines.example:
+                known = (lines.example, cast(Example, reader.record(lines.example)))
+            base = cast("Generated | Failed", reader.record(lines.base))
+            score = None if lines.score == NOWHERE else cast(Scored, reader.record(lines.score))
+            yield Outcome(known[1], base, score)

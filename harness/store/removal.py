@@ -1,0 +1,89 @@
+"""Removing run folders. Owns the order in which it happens, so that a crash leaves a run whole or gone and never half a
+run: locked, renamed to a name that nobody reads, then deleted; and what becomes of the folder around it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.store.atomic import sync_folder, translated
+from harness.store.card import rebuild_card
+from harness.store.rundir import RunDir
+
+_CARD, _CARD_LOCK = "README.md", ".card.lock"
+
+_REMOVED = re.compile(r"\..+\.[0-9a-f]{8}\.removed")
+"""Names of what is about to go. They begin with a dot, so no list, card or dataset sees them."""
+
+
+def remove_runs(runs: Sequence[RunDir]) -> None:
+    """Remove run folders: all of them, or none if one cannot be locked.
+
+    Args:
+        runs: Each once.
+
+    Raises:
+        RunLocked: a process writes one of them; nothing was removed.
+        UsageError: one is a symbolic link; nothing was removed.
+        StoreError: a folder cannot be renamed or deleted; what was removed before it stays removed.
+    """
+    for run in runs:
+        if run.path.is_symlink():
+            raise UsageError(f"{run.path} is a symbolic link; remove the link and what it leads to by hand")
+    parents = dict.fromkeys(run.parent for run in runs)
+    with ExitStack() as held:
+        for run in runs:
+            held.enter_context(run.lock())
+        for parent in parents:
+            _sweep(parent)
+        aside = [_put_aside(run) for run in runs]
+    for parent in parents:
+        _settle(parent)
+    for path in aside:
+        with translated("remove", path):
+            shutil.rmtree(path)
+    for parent in parents:
+        _drop_if_empty(parent)
+
+
+def _put_aside(run: RunDir) -> Path:
+    """From here on the run is gone for everybody."""
+    aside = run.parent / f".{run.id[:100]}.{secrets.token_hex(4)}.removed"
+    with translated("remove", run.path):
+        os.rename(run.path, aside)
+        sync_folder(run.parent)
+    return aside
+
+
+def _sweep(parent: Path) -> None:
+    """Delete what an earlier removal was kept from deleting."""
+    with contextlib.suppress(OSError):
+        for path in parent.iterdir():
+            if _REMOVED.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _settle(parent: Path) -> None:
+    """Make the card say what there is now. A folder that has none of ours, such as one that a run was copied to, keeps
+    the README that it has."""
+    if (parent / _CARD_LOCK).exists():
+        rebuild_card(parent)
+
+
+def _drop_if_empty(parent: Path) -> None:
+    """Remove the folder of an environment and model that has no run left."""
+    if not (parent / _CARD_LOCK).exists():
+        return
+    with contextlib.suppress(OSError):  # something else lies in it, or another run begins there at this moment
+        if set(os.listdir(parent)) <= {_CARD, _CARD_LOCK}:
+            for name in (_CARD, _CARD_LOCK):
+                (parent / name).unlink(missing_ok=True)
+            parent.rmdir()
+            sync_folder(parent.parent)
