@@ -1,0 +1,119 @@
+"""Text as JavaScript has it, which the documented scoring is written in: `String(value)`, `trim()`, lower case, and
+lengths in UTF-16 units. Owns these conversions and no rule of scoring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+SPACE = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
+    "\u205f\u3000\ufeff"
+)
+r"""What `trim()` removes and `\s` matches. Python's own idea of white space is another: it has the separators from
+U+001C to U+001F and U+0085, and lacks U+FEFF."""
+
+_INDEXES = 2**32 - 1
+"""Keys from here on are names."""
+
+_EXACT = 2**53
+"""Integers beyond this are rounded, because all numbers are doubles."""
+
+
+def text_of(value: object) -> str:
+    """`String(value)` of a JSON value; an infinity and NaN have their names."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return number_text(value)
+    if isinstance(value, Mapping):
+        return "[object Object]"
+    if isinstance(value, Sequence):
+        parts = cast("Sequence[object]", value)
+        return ",".join("" if part is None else text_of(part) for part in parts)
+    return str(value)
+
+
+def number_text(number: float) -> str:
+    """A number as `String` prints it: the fewest digits that are read back as the same double."""
+    if isinstance(number, int) and abs(number) <= _EXACT:
+        return str(number)
+    try:
+        value = float(number)
+    except OverflowError:
+        return "Infinity" if number > 0 else "-Infinity"
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return "0"
+    sign = "-" if value < 0 else ""
+    return sign + _digits(repr(abs(value)))
+
+
+def is_truthy(value: object) -> bool:
+    """Whether a JSON value counts as true: an empty array and an empty object do."""
+    return isinstance(value, Mapping | list) or bool(value)
+
+
+def entries(fields: Mapping[str, object]) -> list[tuple[str, object]]:
+    """`Object.entries(fields)`: keys that are indexes come first, in the order of their numbers."""
+    indexes = sorted((name for name in fields if index_of(name) is not None), key=int)
+    return [(name, fields[name]) for name in (*indexes, *(name for name in fields if index_of(name) is None))]
+
+
+def index_of(name: str) -> int | None:
+    """The array index that a key is; None for any other."""
+    if not (name.isascii() and name.isdigit() and len(name) <= len(str(_INDEXES))):
+        return None
+    index = int(name)
+    return index if str(index) == name and index < _INDEXES else None
+
+
+def trimmed(text: str) -> str:
+    """`text.trim()`."""
+    return text.strip(SPACE)
+
+
+def folded(text: str) -> str:
+    """`text.trim().toLowerCase()`."""
+    return trimmed(text).lower()
+
+
+def length(text: str) -> int:
+    """`text.length`: UTF-16 units, of which a character beyond U+FFFF has two."""
+    return len(text) + sum(1 for letter in text if letter > "\uffff")
+
+
+def words(text: str) -> int:
+    r"""Non-empty parts of `text.split(/\s+/)`."""
+    return sum(1 for part in text.translate(_SPACES).split(" ") if part)
+
+
+_SPACES = {ord(letter): " " for letter in SPACE}
+
+
+def _digits(shortest: str) -> str:
+    """Python's shortest digits of a positive double, laid out as JavaScript does."""
+    mantissa, _, power = shortest.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction.rstrip("0")).lstrip("0") if fraction.strip("0") else whole
+    point = len(whole) + int(power or 0)
+    if whole == "0":
+        point -= len(fraction) - len(fraction.lstrip("0")) + 1
+    digits = digits.rstrip("0")
+    count = len(digits)
+    if count <= point <= 21:
+        return digits + "0" * (point - count)
+    if 0 < point <= 21:
+        return f"{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return f"0.{'0' * -point}{digits}"
+    exponent = f"{'+' if point > 0 else '-'}{abs(point - 1)}"
+    return f"{digits[0]}{'.' + digits[1:] if count > 1 else ''}e{exponent}"

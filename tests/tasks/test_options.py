@@ -1,0 +1,87 @@
+"""The settings beside the tasks, and chat options as a request has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.errors import ConfigError
+from harness.tasks import TaskOptions
+from harness.tasks.chat import sampling_args_of
+from harness.tasks.scoring import ScoringOptions
+
+
+def test_what_is_built_in() -> None:
+    options = TaskOptions()
+    assert (options.match_mode, options.length_target, options.schema_mode) == ("contains", 400, "subset")
+    assert (options.timeout_ms, options.score_output, options.chat_options, options.model_id) == (0, None, {}, None)
+    assert options.scoring("m") == ScoringOptions(model_id="m")
+    assert TaskOptions(model_id="fast", match_mode="exact").scoring("m") == ScoringOptions("exact", model_id="fast")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"match_mode": "exakt"}, 'match_mode = "exakt": did you mean "exact"?'),
+        ({"match_mode": "fuzzy"}, 'match_mode = "fuzzy": valid here: exact, contains'),
+        ({"match_mode": None}, "match_mode = null: valid here: exact, contains"),
+        ({"schema_mode": "reploid"}, 'schema_mode = "reploid": valid here: subset, jsonschema'),
+        ({"schema_mode": "json-schema"}, 'schema_mode = "json-schema": did you mean "jsonschema"?'),
+        ({"length_target": "400"}, 'length_target = "400": must be a number'),
+        ({"length_target": True}, "length_target = true: must be a number"),
+        ({"length_target": float("nan")}, "length_target = NaN: must be a number"),
+        ({"timeout_ms": None}, "timeout_ms = null: must be a number"),
+        ({"chat_options": []}, "chat_options must be an object, not []"),
+        (
+            {"chat_options": {"stop": {1}}},
+            "chat_options hold what is no JSON value: Object of type set is not JSON serializable",
+        ),
+        ({"model_id": 5}, "model_id must be a text, not 5"),
+    ],
+)
+def test_a_wrong_option_is_refused(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        TaskOptions(**values)
+    assert str(refused.value) == words
+
+
+def test_chat_options_as_a_request_has_them() -> None:
+    given = {
+        "tools": [1],
+        "temperature": 0,
+        "maxTokens": 5,
+        "topP": 0.5,
+        "stopSequences": ["a"],
+        "responseFormat": {"type": "json_object"},
+        "seed": 1,
+        "min_tokens": 3,
+        "someVendorsOwn": True,
+    }
+    assert sampling_args_of(given) == {
+        "temperature": 0,
+        "max_tokens": 5,
+        "top_p": 0.5,
+        "stop": ["a"],
+        "response_format": {"type": "json_object"},
+        "seed": 1,
+        "min_tokens": 3,
+        "someVendorsOwn": True,
+    }
+    assert sampling_args_of({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"maxTokens": 1, "max_tokens": 1}, "chatOptions say max_tokens in two ways; leave one out"),
+        ({"apiKey": "sk-123"}, "hold an api_key, and runs record them"),
+        ({"stream": True}, "streamed replies are not read"),
+        ({"n": 2}, "only one answer a request is used"),
+    ],
+)
+def test_chat_options_that_no_run_can_have_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        sampling_args_of(given)
+    assert words in str(refused.value)
+    assert "sk-123" not in str(refused.value)
