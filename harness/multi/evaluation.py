@@ -1,0 +1,331 @@
+"""`evaluate` and what belongs to it: the same tasks by several models, stored evaluations, and making one again. Owns
+the order of one evaluation (read, resolve, start, run, complete, store); runs are the engine's, results `watch`'s."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import sys
+from collections import ChainMap
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from harness.config.resolver import missing_keys
+from harness.config.runs import ResolvedRun
+from harness.config.wording import suggestion
+from harness.engine.hosted import hosted
+from harness.engine.prepare import Loader, Prepared, StartOptions
+from harness.engine.suite import Suite
+from harness.envs.environment import Environment
+from harness.errors import ConfigError, StateError, StoreError, UsageError, ValidationError
+from harness.multi.document import REPLAY, Started, meta_of, new_run_id, result_document
+from harness.multi.endpoints import SharedEndpoints
+from harness.multi.events import EventFile, Events, listening
+from harness.multi.models import Model, read_models
+from harness.multi.options import RECORDS, Options, Persist, read_options, storable
+from harness.multi.persist import Inputs, list_records, load_record, make_record, save_record
+from harness.multi.results import EvaluationResult, ModelResult, RunEntry, RunRecord
+from harness.multi.settings import Common, ModelRuns, resolve_models, without_rows
+from harness.multi.watch import Watch
+from harness.multi.wording import of_a_call
+from harness.redact import redactor
+from harness.tasks import TaskOptions, load_tasks, read_tasks
+from harness.tasks.environment import TaskEnv, load_environment
+from harness.tasks.hook import Hook, hook_of
+from harness.tasks.options import SchemaMode
+from harness.tasks.tasks import MatchMode
+from harness.types import JsonDict
+
+logger = logging.getLogger(__name__)
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_TOLD = {
+    "env.env_id": "the evaluation",
+    "env.env_args": "the evaluation's options",
+    "model.max_concurrent": "task_concurrency",
+    "model.max_concurrent_generation": "task_concurrency",
+    "model.max_concurrent_scoring": "task_concurrency",
+    "save.save_results": "output_dir",
+    "save.output_dir": "output_dir",
+}
+"""Where settings come from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One evaluation, read and checked."""
+
+    inputs: Inputs
+    runs: ModelRuns
+    keys: Mapping[str, str]
+    """API keys by the name of their variable."""
+    hook: Hook | None
+    started: Started
+    is_whole: bool
+    """Whether its settings say everything: tasks are in a file, and the hook, if there is one, is named."""
+
+    @property
+    def options(self) -> Options:
+        return self.inputs.options
+
+
+class _Given(Loader):
+    """Environments that are there, by the name of their run."""
+
+    def __init__(self, environments: Mapping[str, Environment]) -> None:
+        super().__init__()
+        self._environments = environments
+
+    def load(self, resolved: ResolvedRun) -> Environment:
+        """The environment of this run."""
+        return self._environments[resolved.settings.env.name]
+
+
+async def evaluate(
+    tasks: Sequence[object] | str | Path,
+    models: Sequence[object] | str | Path,
+    options: Options | Mapping[str, object] | object = None,
+    **more: object,
+) -> EvaluationResult:
+    """Ask every model every task, and score the replies.
+
+    Args:
+        tasks: Dicts, `Task`s or dataclasses of yours; or the path of a file of them.
+        models: Dicts, `Model`s, names or dataclasses of yours; or the path of a file of them.
+        options: A dict, an `Options` or a dataclass of yours. Keys of all three may be in camelCase or snake_case.
+        **more: Options by keyword, over those of `options`.
+
+    Returns:
+        The documented result object, as a dict.
+
+    Raises:
+        ValidationError: there are no tasks, or no models.
+        ConfigError: a task, a model or an option is wrong; nothing was sent.
+        HarnessError: an evaluation that was begun cannot be recorded.
+    """
+    read = read_options(options, more)
+    return await _evaluate(await asyncio.to_thread(_job, tasks, models, read))
+
+
+async def list_runs(limit: int = 25, *, persist_dir: str | Path = RECORDS) -> list[RunEntry]:
+    """The last `limit` stored evaluations, the oldest first.
+
+    Args:
+        limit: How many; 0 is all of them.
+        persist_dir: Where they are stored.
+    """
+    return await asyncio.to_thread(list_records, limit, persist_dir)
+
+
+async def load_run(run_id: str, *, persist_dir: str | Path = RECORDS) -> RunRecord | None:
+    """A stored evaluation; None if there is none of that id.
+
+    Args:
+        run_id: Its id, the beginning of exactly one id, or `latest`.
+        persist_dir: Where it is stored.
+
+    Raises:
+        StoreError: its file cannot be read.
+    """
+    return await asyncio.to_thread(load_record, run_id, persist_dir)
+
+
+async def replay_run(
+    run_id: str, /, options: Options | Mapping[str, object] | object = None, **more: object
+) -> EvaluationResult:
+    """Evaluate the stored tasks and models again, with the stored options under those that are given.
+
+    API keys and a scoring hook are not stored: keys come from their variables or `api_keys`, a hook has to be given
+    again. The replay is not stored unless `persist` says so.
+
+    Args:
+        run_id: Its id, the beginning of exactly one id, or `latest`.
+        options: As `evaluate` takes them; `run_id` among them is that of the replay.
+        **more: Options by keyword.
+
+    Raises:
+        StateError: there is no such evaluation, or it was stored without tasks or models.
+        HarnessError: as `evaluate`.
+    """
+    given = read_options(options, more)
+    record = await load_run(run_id, persist_dir=given.persist_dir)
+    return await _evaluate(await asyncio.to_thread(_job, *replayed(run_id, record, given)))
+
+
+def replayed(
+    run_id: str, record: RunRecord | None, given: Options
+) -> tuple[Sequence[JsonDict], Sequence[JsonDict], Options]:
+    """Tasks, models and options of a replay.
+
+    Args:
+        run_id: As it was asked for.
+        record: What is stored of it; None if nothing is.
+        given: Options of the replay; they win over the stored ones.
+
+    Raises:
+        StateError: there is nothing to replay.
+    """
+    if record is None:
+        raise StateError(f"MultiModelEvaluator run not found: {run_id}")
+    tasks, models = record.get("tasks"), record.get("modelConfigs")
+    if not (isinstance(tasks, list) and tasks and isinstance(models, list) and models):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise StateError(f"MultiModelEvaluator replay missing inputs: {record['runId']}")
+    stored = storable(record.get("options", {}))
+    own: JsonDict = {"run_id": new_run_id(REPLAY), **{name: getattr(given, name) for name in given.given}}
+    options = read_options(stored, own)
+    hook = (record.get("meta") or {}).get("scoreOutput")
+    if hook and options.score_output is None:
+        logger.warning("%s was scored by %s, which is not stored: this replay is scored by the documented formula "
+                       "unless score_output is given", record["runId"], hook)  # fmt: skip
+    return tasks, models, options
+
+
+def _job(tasks: object, models: object, options: Options) -> _Job:
+    """Read, check and resolve everything; sends nothing."""
+    file = _file_of(tasks)
+    if file is None and (isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Sequence) or not tasks):
+        raise ValidationError("Task list required")
+    read = load_tasks(file) if file is not None else read_tasks(cast("Sequence[object]", tasks))
+    asked, others = _with_keys(read_models(models), options.api_keys)
+    hook = hook_of(options.score_output)
+    is_whole = file is not None and (hook is None or isinstance(options.score_output, str))
+    flags: dict[str, object] = {
+        "env_args": {"tasks": str(file or "tasks"), **_env_args(options, hook)},
+        "max_concurrent": options.task_concurrency,
+        "save_results": options.output_dir is not None,
+        "output_dir": options.output_dir,
+    }
+    environ = ChainMap(others, cast("dict[str, str]", os.environ))
+    found = resolve_models(asked, Common(flags, told=_TOLD), environ=environ)
+    if not is_whole:
+        resolution = replace(found.resolution, runs=tuple(map(without_rows, found.runs)))
+        found = replace(found, resolution=resolution)
+    keys = {**others, **found.keys}
+    try:
+        missing_keys(found.resolution, ChainMap(keys, cast("dict[str, str]", os.environ)))
+    except ConfigError as error:
+        raise ConfigError(of_a_call(str(error))) from None
+    for notice in found.resolution.notices:
+        logger.warning("%s", of_a_call(notice))
+    started = Started(options.run_id or new_run_id(), len(read), len(asked))
+    return _Job(Inputs(read, asked, options), found, keys, hook, started, is_whole)
+
+
+def _file_of(value: object) -> Path | None:
+    if isinstance(value, Path):
+        return value
+    return Path(value) if isinstance(value, str) and value.lower().endswith((".json", ".jsonl", ".toml")) else None
+
+
+def _with_keys(models: Sequence[Model], given: Mapping[str, str]) -> tuple[tuple[Model, ...], dict[str, str]]:
+    """The models with the keys that are given by their ids, and the keys that are given by variable."""
+    labels = {model.label for model in models}
+    others: dict[str, str] = {}
+    for name, key in given.items():
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"options: apiKeys: {name}: must be a string")
+        redactor.add(key)
+        if name not in labels and not _VARIABLE.fullmatch(name):
+            raise ConfigError(
+                f"options: apiKeys: {name!r} is no model's id, nor a variable; {suggestion(name, labels)}"
+            )
+        if name not in labels:
+            others[name] = key
+    keyed = [replace(model, api_key=given.get(model.label, model.api_key)) for model in models]
+    return tuple(keyed), others
+
+
+def _env_args(options: Options, hook: Hook | None) -> JsonDict:
+    """What the runs are about besides their tasks: only what differs from the built-ins, so that the same evaluation
+    is named alike."""
+    default = Options()
+    names = ("match_mode", "length_target", "schema_mode", "timeout_ms", "chat_options")
+    found: JsonDict = {
+        name: getattr(options, name) for name in names if getattr(options, name) != getattr(default, name)
+    }
+    return found if hook is None else {**found, "score_output": hook.name}
+
+
+async def _evaluate(job: _Job) -> EvaluationResult:
+    async with _told(job) as events:
+        watch = Watch(job.inputs.models, events)
+        models, versions = await _run(job, watch, events)
+        extra: JsonDict = {"versions": versions, "scoreOutput": None if job.hook is None else job.hook.name}
+        meta = meta_of(job.inputs.models, job.runs.runs, models, extra)
+        result = result_document(job.started, models, meta)
+        events.complete(result["durationMs"], result["summary"])
+    if job.options.persist is not False:
+        persist = job.options.persist if isinstance(job.options.persist, Persist) else Persist()
+        record = make_record(result, job.inputs, persist)
+        result["persist"] = await asyncio.to_thread(save_record, record, persist, job.options.persist_dir)
+    return result
+
+
+@asynccontextmanager
+async def _told(job: _Job) -> AsyncGenerator[Events]:
+    """Who is told of the events, until the last one has been told."""
+    async with AsyncExitStack() as stack:
+        sinks = await stack.enter_async_context(listening(job.options.on_event))
+        if job.options.events is not None:
+            sinks = [stack.enter_context(EventFile(job.options.events)).write, *sinks]
+        yield Events(job.started, sinks)
+
+
+async def _run(job: _Job, watch: Watch, events: Events) -> tuple[list[ModelResult], JsonDict]:
+    """Make every model's run; returns what they came to, and the versions of what made them."""
+    options = job.options
+    start = StartOptions(" ".join(sys.argv), resume=options.resume, retry_failed=options.retry_failed)
+    try:
+        loader = _Given(await asyncio.to_thread(_environments, job))
+        async with hosted(job.runs.runs, start, loader) as runs:
+            await asyncio.to_thread(watch.attach, runs, fail_fast=options.abort_on_error)
+            events.start()
+            environ = ChainMap(dict(job.keys), cast("dict[str, str]", os.environ))
+            pool = SharedEndpoints(min(options.model_concurrency, len(runs)), environ)
+            await Suite(runs, at_once=options.model_concurrency, pool=pool).run()
+    except UsageError as error:
+        error.args = (of_a_call(str(error)),)
+        raise
+    for run in runs:
+        _check(run)
+    return await asyncio.to_thread(watch.results, runs), runs[0].manifest.versions
+
+
+def _environments(job: _Job) -> dict[str, Environment]:
+    """The tasks for each model, by the name of its run: a hook is told whose output it scores."""
+    options = job.options
+    found: dict[str, Environment] = {}
+    for model, run in zip(job.inputs.models, job.runs.runs, strict=True):
+        if job.is_whole:  # as a command would load it, so that one can go on with the run
+            found[run.settings.env.name] = load_environment(**run.settings.env.env_args)
+            continue
+        how = TaskOptions(
+            match_mode=cast(MatchMode, options.match_mode),
+            schema_mode=cast(SchemaMode, options.schema_mode),
+            length_target=options.length_target,
+            score_output=job.hook,
+            timeout_ms=options.timeout_ms,
+            chat_options=dict(options.chat_options),
+            model_id=model.label,
+        )
+        found[run.settings.env.name] = TaskEnv(job.inputs.tasks, options=how)
+    return found
+
+
+def _check(run: Prepared) -> None:
+    """Say what a model lacks; a run whose journal could not be kept is no result.
+
+    Raises:
+        StoreError: what it lacks cannot be told.
+    """
+    progress = run.progress
+    if progress.state == "failed" and run.summary is None:
+        raise StoreError(f"{progress.name}: {progress.note or 'the run ended without a result'}")
+    if progress.state != "done":
+        logger.warning("%s: %s: %s", progress.name, progress.state, progress.note)

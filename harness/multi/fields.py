@@ -1,0 +1,72 @@
+"""Tables of named values as callers give them: dicts or dataclasses, with camelCase or snake_case keys. Owns the
+reading of names and the refusal of unknown or repeated ones; what a value may be is said by whoever asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from harness.config.wording import suggestion
+from harness.errors import ConfigError
+from harness.types import JsonDict
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def snake(name: str) -> str:
+    """`modelConcurrency` as `model_concurrency`; a name in snake_case stays as it is."""
+    return _HUMP.sub("_", name).lower()
+
+
+def camel(name: str) -> str:
+    """`model_concurrency` as `modelConcurrency`."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def read_fields(
+    value: object, known: Iterable[str], where: str, *, aliases: Mapping[str, str] | None = None
+) -> JsonDict:
+    """The values of `value` by field name; those that are None are left out, as if they had not been given.
+
+    Args:
+        value: A mapping, or an instance of any dataclass.
+        known: Names of the fields.
+        where: What the table is, for messages.
+        aliases: Further names, in snake_case, with the fields that they mean.
+
+    Raises:
+        ConfigError: it is no table, or a name is unknown or given twice.
+    """
+    names = list(known)
+    spelled = {**{name: name for name in names}, **(aliases or {})}
+    found: JsonDict = {}
+    first: dict[str, str] = {}
+    for name, item in _items(value, where):
+        field = spelled.get(snake(name))
+        if field is None:
+            raise ConfigError(f"{where}: unknown key {name!r}; {suggestion(name, [*map(camel, names), *names])}")
+        if item is None:
+            continue
+        if field in found:
+            raise ConfigError(f"{where}: {name!r} means the same as {first[field]!r}; keep one of them")
+        found[field], first[field] = item, name
+    return found
+
+
+def as_dict(value: object) -> object:
+    """A mapping as a plain dict; anything else as it is."""
+    return dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else value
+
+
+def _items(value: object, where: str) -> list[tuple[str, object]]:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init]
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}: must be a dict or a dataclass, not {type(value).__name__}")
+    table = cast("Mapping[object, object]", value)
+    if (odd := next((name for name in table if not isinstance(name, str)), None)) is not None:
+        raise ConfigError(f"{where}: {odd!r} must be a string, as the name of a key is")
+    return list(cast("Mapping[str, object]", table).items())

@@ -1,0 +1,219 @@
+"""The models of an evaluation as they are given: names, dicts, dataclasses or a file of them. Owns their fields and
+what each model is called; where a model is asked is decided in `settings`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import cast
+
+from harness.config.wording import is_secret_header, shown, suggestion
+from harness.errors import ConfigError, ValidationError
+from harness.multi.fields import as_dict, camel, read_fields
+from harness.types import JsonDict
+
+UNKNOWN = "unknown"
+"""What a model is called that says nothing of itself."""
+
+FILES = (".json", ".jsonl", ".toml")
+"""Endings of files that hold models."""
+
+_ALIASES = {
+    "endpoint": "base_url",
+    "api_base_url": "base_url",
+    "url": "base_url",
+    "model": "model_id",
+    "key": "api_key_var",
+    "extra_headers": "headers",
+    "sampling": "sampling_args",
+}
+"""Names that the registry and the settings of a run have for the same things."""
+
+_TEXTS = ("id", "provider", "model_id", "base_url", "api_key", "api_key_var")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model, and how it is asked.
+
+    Without `provider` and `base_url`, the name may be an alias of the endpoint registry, a `reference/…` model, a
+    `provider/model`, or one of OpenAI's.
+    """
+
+    id: str = ""
+    """What results call it."""
+    provider: str = ""
+    """`openai`, `anthropic`, `gemini`, `ollama`, …, `litellm` or `reference`: picks host and key variable."""
+    model_id: str = ""
+    """The name that is sent; without it `id` is."""
+    base_url: str = ""
+    """Address of an OpenAI-compatible endpoint; gets no key but one that is given here."""
+    api_key: str = field(default="", repr=False)
+    """The key itself. Never written down."""
+    api_key_var: str = ""
+    """The environment variable that holds the key, if not the provider's own."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Further HTTP headers."""
+    sampling_args: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Merged into every request body."""
+    temperature: float | None = None
+    max_tokens: int | None = None
+    rpm: int | None = None
+    """Requests a minute."""
+    tpm: int | None = None
+    """Tokens a minute."""
+    max_concurrent: int | None = None
+    """Requests in flight at its endpoint."""
+    price: Mapping[str, float] | None = None
+    """US dollars a million tokens: `input`, `output`, `cached_input`."""
+    place: str = field(default="models", repr=False, compare=False)
+    """Where it was given, for messages."""
+
+    @property
+    def label(self) -> str:
+        """`modelId` of its results. Two models may have the same."""
+        return self.id or self.model_id or self.provider or UNKNOWN
+
+    @property
+    def name(self) -> str:
+        """What it is asked for by."""
+        return self.model_id or self.id
+
+    @property
+    def sampling(self) -> JsonDict:
+        """All its sampling arguments."""
+        short = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        return {**{name: value for name, value in short.items() if value is not None}, **self.sampling_args}
+
+    def to_config(self) -> JsonDict:
+        """As it is stored: what was given, under the documented names, without key and without secret headers."""
+        config: JsonDict = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in ("api_key", "place") and value not in ("", None, {}):
+                config[camel(each.name)] = as_dict(value)
+        if self.headers:
+            config["headers"] = {name: text for name, text in self.headers.items() if not is_secret_header(name)}
+        return config
+
+
+_FIELDS = tuple(each.name for each in fields(Model) if each.name != "place")
+
+
+def read_model(value: object, place: str) -> Model:
+    """One model.
+
+    Args:
+        value: A name, a `Model`, or a dict or dataclass with its fields in camelCase or snake_case.
+        place: Where it was given, for messages.
+
+    Raises:
+        ConfigError: a field is unknown or of the wrong type, or nothing names a model.
+    """
+    if isinstance(value, str):
+        value = {"id": value.strip()}
+    given = {"id": value} if isinstance(value, str) else value
+    if isinstance(given, Model):
+        given = {name: item for name in _FIELDS if (item := getattr(given, name)) not in ("", None, {})}
+    found = read_fields(given, _FIELDS, place, aliases=_ALIASES)
+    for name, item in found.items():
+        _check(name, item, place)
+    model = Model(**found, place=place)
+    if not model.name:
+        raise ConfigError(f"{place}: names no model; give it a modelId, or an id that is one")
+    if not model.label.isprintable():
+        raise ConfigError(f"{place}: id = {shown(model.label)}: must not hold control characters")
+    return model
+
+
+def _check(name: str, value: object, place: str) -> None:
+    key = camel(name)
+    if name in _TEXTS and not isinstance(value, str):
+        shown_value = "" if name == "api_key" else f" = {shown(value)}"
+        raise ConfigError(f"{place}: {key}{shown_value}: must be a string")
+    if name in ("headers", "sampling_args", "price"):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{place}: {key}: must be a table, not {type(value).__name__}")
+    elif name in ("temperature", "max_tokens") and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise ConfigError(f"{place}: {key} = {shown(value)}: must be a number")
+
+
+def read_models(values: object, place: str = "models") -> tuple[Model, ...]:
+    """The models of an evaluation.
+
+    Args:
+        values: A list of names, dicts or dataclasses, or the path of a file; see `load_models`.
+        place: What the list is called, for messages.
+
+    Raises:
+        ValidationError: it is no list, or an empty one.
+        ConfigError: a model is not as it should be; names it.
+    """
+    if isinstance(values, Path) or (isinstance(values, str) and values.lower().endswith(FILES)):
+        return load_models(Path(values))
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence) or not values:
+        raise ValidationError("Model configs required")
+    each = cast("Sequence[object]", values)
+    return tuple(read_model(value, f"{place}[{index}]") for index, value in enumerate(each))
+
+
+def load_models(path: Path) -> tuple[Model, ...]:
+    """The models of a file: TOML with `[[model]]` tables, JSON with an array or `{"models": […]}`, or JSONL.
+
+    Args:
+        path: The file; its ending says which.
+
+    Raises:
+        ConfigError: it cannot be read, or a model is not as it should be; names file and model.
+        ValidationError: it holds none.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    if path.suffix.lower() not in FILES:
+        raise ConfigError(f"{path}: a file of models ends in {', '.join(FILES)}")
+    key, values = _contents(path, text)
+    if not isinstance(values, list):
+        raise ConfigError(f"{path}: {key}: must be a list of models")
+    return read_models(cast("list[object]", values), f"{path}: {key}")
+
+
+def _contents(path: Path, text: str) -> tuple[str, object]:
+    """What the file calls its models, and what it says of them."""
+    kind = path.suffix.lower()
+    try:
+        if kind == ".jsonl":
+            return "model", [json.loads(line) for line in text.splitlines() if line.strip()]
+        document: object = tomllib.loads(text) if kind == ".toml" else json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{path}: not valid {kind[1:].upper()}: {error}") from None
+    if not isinstance(document, dict):
+        return "models", document
+    tables = cast(JsonDict, document)
+    for name in tables:
+        if name == "endpoint":
+            raise ConfigError(
+                f"{path}: is an endpoint registry; name its aliases as models, and the file as the registry (-e)"
+            )
+        if name not in ("model", "models"):
+            raise ConfigError(f"{path}: {name}: unknown key; {suggestion(name, ['model', 'models'])}")
+    if len(tables) > 1:
+        raise ConfigError(f"{path}: model and models mean the same; keep one of them")
+    return next(iter(tables.items()), ("models", cast("list[object]", [])))
+
+
+def names_of(models: Sequence[Model]) -> list[str]:
+    """What the runs of the models are called: their labels, with a number where two are the same."""
+    taken = {model.label for model in models}
+    names: list[str] = []
+    for model in models:
+        name, number = model.label, 1
+        while name in names or (number > 1 and name in taken):
+            number += 1
+            name = f"{model.label}[{number}]"
+        names.append(name)
+    return names

@@ -1,0 +1,206 @@
+"""The options of an evaluation: the documented ones, with the documented defaults, and ours beside them. Owns their
+names, their checks and what of them is stored with a run; carries none of them out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self, TypeAlias, cast
+
+from harness.config.wording import shown
+from harness.errors import ConfigError
+from harness.multi.fields import as_dict, camel, read_fields, snake
+from harness.types import JsonDict
+
+Listener: TypeAlias = "Callable[[str, JsonDict], Awaitable[object] | object]"
+"""Gets the name of an event and its payload; may be async."""
+
+MODEL_CONCURRENCY = 2
+RECORDS = ".memory/multi-model-eval"
+"""Where records of evaluations go, below the working directory."""
+
+_RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_WHOLE = ("model_concurrency", "task_concurrency")
+_FLAGS = ("abort_on_error", "resume", "retry_failed", "include_inputs", "include_outputs", "include_options")
+_TEXTS = ("run_id", "match_mode", "schema_mode")
+_PATHS = ("output_dir", "persist_dir", "events", "path")
+_TABLES = ("chat_options", "api_keys")
+_NOT_STORED = ("score_output", "persist", "persist_dir", "on_event", "events", "api_keys", "output_dir", "resume",
+               "retry_failed")  # fmt: skip
+"""Options that say nothing of what was measured, cannot be written down, or must not be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """What the record of an evaluation holds, and where it goes."""
+
+    include_inputs: bool = True
+    """Tasks and models. Without them it cannot be replayed."""
+    include_outputs: bool = True
+    """Results of the single tasks."""
+    include_options: bool = True
+    path: str | None = None
+    """The record's file; by default `{persist_dir}/{run id}.json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How an evaluation goes."""
+
+    model_concurrency: int = MODEL_CONCURRENCY
+    """Models under way at once."""
+    match_mode: str = "contains"
+    """`exact` or `contains`, of tasks that do not say."""
+    length_target: float = 400
+    """Characters that earn the whole length bonus."""
+    score_output: Callable[..., object] | str | None = None
+    """Scores in place of the documented formula: a function, or `module:function`. May be async."""
+    timeout_ms: float = 0
+    """Of each task that does not say; 0 is no limit."""
+    abort_on_error: bool = False
+    """A model stops at its first task that fails; the others go on."""
+    persist: bool | Persist = False
+    """Whether a record is kept."""
+    run_id: str | None = None
+    chat_options: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Of tasks that have none: `tools`, and arguments of the request."""
+    task_concurrency: int = 1
+    """Tasks of one model under way at once; 1 runs them in order."""
+    schema_mode: str = "subset"
+    """`subset` is the documented check, `jsonschema` the whole of Draft 2020-12."""
+    persist_dir: str = RECORDS
+    """Where records and their index are."""
+    output_dir: str | None = None
+    """Keep a run folder of each model under this; None keeps none."""
+    resume: bool = False
+    """Go on with the newest runs of the same tasks and models under `output_dir`."""
+    retry_failed: bool = False
+    """With `resume`: make failed tasks again."""
+    on_event: Listener | None = None
+    """Told of the start, of every task and of the end."""
+    events: str | None = None
+    """A file that gets these events, one JSON object a line."""
+    api_keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Keys by the model's id, or by the name of their environment variable. Never written down."""
+    given: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Names of the options that were given, be it with their defaults: a record has these, and in a replay they win."""
+
+    def __new__(cls, *values: object, **named: object) -> Self:
+        """Notes which options are given; `__init__` sets them."""
+        made = object.__new__(cls)
+        names = [each.name for each in fields(cls) if each.init]
+        object.__setattr__(made, "given", (*names[: len(values)], *named))
+        return made
+
+    def stored(self) -> JsonDict:
+        """What of them a record holds: those that were given, under the documented names."""
+        found: JsonDict = {}
+        for name in self.given:
+            value = getattr(self, name)
+            if name not in _NOT_STORED:
+                found[camel(name)] = as_dict(value)
+        return found
+
+
+_NAMES = tuple(each.name for each in fields(Options) if each.name != "given")
+_PERSIST_NAMES = tuple(each.name for each in fields(Persist))
+
+
+def read_options(options: object = None, more: Mapping[str, object] | None = None) -> Options:
+    """The options of one call.
+
+    Args:
+        options: A dict or dataclass, in camelCase or snake_case; None for none.
+        more: Keyword arguments; they win.
+
+    Raises:
+        ConfigError: one is unknown, of the wrong type or out of range.
+    """
+    if isinstance(options, Options):
+        found: JsonDict = {name: getattr(options, name) for name in options.given}
+    else:
+        found = {} if options is None else read_fields(options, _NAMES, "options")
+    found |= read_fields(more or {}, _NAMES, "options")
+    values: dict[str, Any] = {name: _checked(name, value) for name, value in found.items()}
+    read = Options(**{name: value for name, value in values.items() if value is not None})
+    if (read.resume or read.retry_failed) and read.output_dir is None:
+        raise ConfigError("options: resume goes on with run folders: say with outputDir where they are")
+    if read.retry_failed and not read.resume:
+        raise ConfigError("options: retryFailed makes up for what an earlier evaluation lacks: give resume, too")
+    return read
+
+
+def _checked(name: str, value: object) -> object:
+    """The option's value; None where it means the default."""
+    if value is None:
+        return None
+    if name == "persist":
+        return value if isinstance(value, bool | Persist) else read_persist(value)
+    where, kind = f"options: {camel(name)}", type(value).__name__
+    if name in _TABLES:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: must be a dict, not {kind}")
+        return as_dict(cast(object, value))
+    if name == "on_event" and not callable(value):
+        raise ConfigError(f"{where}: must be a function, not {kind}")
+    if name == "score_output" and not (callable(value) or isinstance(value, str)):
+        raise ConfigError(f"{where}: must be a function or 'module:function', not {kind}")
+    return value if name in ("on_event", "score_output") else _scalar(name, value, f"{where} = {shown(value)}")
+
+
+def _scalar(name: str, value: object, where: str) -> object:
+    if name in _WHOLE:
+        return _whole(value, where)
+    if name in ("timeout_ms", "length_target"):
+        return _number(value, where)
+    if name in _FLAGS and not isinstance(value, bool):
+        raise ConfigError(f"{where}: must be true or false")
+    if name in _TEXTS and not isinstance(value, str):
+        raise ConfigError(f"{where}: must be a string")
+    if name == "run_id" and not _RUN_ID.fullmatch(cast(str, value)):
+        raise ConfigError(f"{where}: must be letters, digits, '.', '_' and '-': it names a file")
+    return _path(value, where) if name in _PATHS else value
+
+
+def storable(options: Mapping[str, object]) -> JsonDict:
+    """What of a record's options a replay may take from it: none that names code, a place to write or a run. Those that
+    are unknown here are left out, too: the record may be another system's."""
+    known = [name for name in _NAMES if name not in (*_NOT_STORED, "run_id")]
+    return {name: value for name, value in options.items() if snake(name) in known}
+
+
+def read_persist(value: object) -> Persist:
+    """What a record is to hold.
+
+    Args:
+        value: A dict or dataclass, in camelCase or snake_case.
+
+    Raises:
+        ConfigError: a key is unknown, or its value of the wrong type.
+    """
+    found = read_fields(value, _PERSIST_NAMES, "options: persist")
+    values: dict[str, Any] = {name: _checked(name, item) for name, item in found.items()}
+    return Persist(**values)
+
+
+def _whole(value: object, where: str) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{where}: must be an integer")
+    if value < 0:
+        raise ConfigError(f"{where}: must be at least 1")
+    return value or None  # documented: 0 is the default
+
+
+def _number(value: object, where: str) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigError(f"{where}: must be a finite number")
+    return value
+
+
+def _path(value: object, where: str) -> str:
+    if not isinstance(value, str | Path) or not str(value):
+        raise ConfigError(f"{where}: must be a path")
+    return str(value)

@@ -1,0 +1,247 @@
+"""Records of evaluations on disk: one JSON file each, and an index with a line for each. Owns their layout, which is
+the documented one, and reading them back; a record is an export, and the journals of the runs stay the truth.
+
+No key, token or secret header is in a record: models leave their keys out, and every text goes through the redactor.
+Storing never raises; reading does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+import orjson
+
+from harness.errors import ConfigError, HarnessError, StoreError
+from harness.multi.models import Model
+from harness.multi.options import RECORDS, Options, Persist
+from harness.multi.results import EvaluationResult, ModelSummary, PersistStatus, RunEntry, RunRecord
+from harness.redact import redactor
+from harness.store.atomic import atomic_write, durable_sync, make_folder, sync_folder, translated, write_all
+from harness.store.manifest import without_secrets
+from harness.store.rundir import RunLock
+from harness.tasks import Task
+from harness.types import JsonDict
+
+INDEX = "index.jsonl"
+LATEST = "latest"
+"""Names the newest record."""
+
+NO_FOLDER, NOT_STORED = "Failed to prepare run directory", "Persist failed"
+"""The documented reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What an evaluation was made of."""
+
+    tasks: Sequence[Task]
+    models: Sequence[Model]
+    options: Options
+
+
+def make_record(result: EvaluationResult, inputs: Inputs, persist: Persist) -> RunRecord:
+    """The record of a result, without secrets.
+
+    Args:
+        result: The evaluation.
+        inputs: What it was made of.
+        persist: What is to be in the record.
+    """
+    configs = [cast(JsonDict, without_secrets(model.to_config())) for model in inputs.models]
+    record = RunRecord(
+        runId=result["runId"],
+        startedAt=result["startedAt"],
+        finishedAt=result["finishedAt"],
+        durationMs=result["durationMs"],
+        totals=result["totals"],
+        summary=result["summary"],
+        models=result["models"] if persist.include_outputs else [],
+        tasks=[task.document() for task in inputs.tasks] if persist.include_inputs else [],
+        modelConfigs=configs if persist.include_inputs else [],
+        options=inputs.options.stored() if persist.include_options else {},
+        persistedAt=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        meta=result["meta"],
+    )
+    return cast(RunRecord, _unsaid(record))
+
+
+def save_record(record: RunRecord, persist: Persist, folder: str | Path = RECORDS) -> PersistStatus:
+    """Write a record and its line in the index. Never raises.
+
+    Args:
+        record: The record.
+        persist: Where its file goes, if not into `folder`.
+        folder: Where records and index are; made if it is missing.
+    """
+    where = Path(folder)
+    path = where / f"{record['runId']}.json" if persist.path is None else Path(persist.path).absolute()
+    try:
+        for parent in (where, path.parent):
+            with translated("create", parent):
+                make_folder(parent.absolute())
+    except StoreError as error:
+        return _not_stored(path, NO_FOLDER, error)
+    try:
+        with translated("write", path):
+            if path.is_dir():
+                raise IsADirectoryError(None, "is a folder", str(path))
+        atomic_write(path.absolute(), _pretty(record))
+        _append(where, _line(_entry(record, path)))
+    except (StoreError, TypeError, ValueError, RecursionError) as error:  # of options or errors that are no JSON
+        return _not_stored(path, NOT_STORED, error)
+    return PersistStatus(enabled=True, stored=True, path=str(path), reason=None)
+
+
+def list_records(limit: int = 25, folder: str | Path = RECORDS) -> list[RunEntry]:
+    """The last `limit` lines of the index, the oldest first; lines that cannot be read are left out.
+
+    Args:
+        limit: How many; 0 is all of them.
+        folder: Where the index is.
+
+    Raises:
+        ConfigError: `limit` is negative.
+        StoreError: the index is there and cannot be read.
+    """
+    if limit < 0:
+        raise ConfigError(f"limit = {limit}: must be 0 (all) or more")
+    path = Path(folder) / INDEX
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
+    entries = [entry for line in data.split(b"\n") if (entry := _read_entry(line)) is not None]
+    return entries[-limit:]
+
+
+def find_entry(run_id: str, folder: str | Path = RECORDS) -> RunEntry | None:
+    """The newest line of the index about a run.
+
+    Args:
+        run_id: Its id, the beginning of exactly one id, or `latest`.
+        folder: Where the index is.
+    """
+    entries = list_records(0, folder)
+    if run_id == LATEST:
+        return entries[-1] if entries else None
+    exact = [entry for entry in entries if entry["runId"] == run_id]
+    if exact:
+        return exact[-1]
+    begun = {entry["runId"]: entry for entry in entries if run_id and entry["runId"].startswith(run_id)}
+    return next(iter(begun.values())) if len(begun) == 1 else None
+
+
+def load_record(run_id: str, folder: str | Path = RECORDS) -> RunRecord | None:
+    """A stored evaluation; None if there is none of that id.
+
+    Args:
+        run_id: Its id, the beginning of exactly one id, or `latest`.
+        folder: Where records and index are.
+
+    Raises:
+        StoreError: its file is there and cannot be read.
+    """
+    entry = find_entry(run_id, folder)
+    if entry is not None:
+        return _read_record(_place(entry, Path(folder)))
+    # The index may be gone; the documented place of a record is known without it. An id is no path.
+    if Path(run_id).name != run_id or not run_id:
+        return None
+    return _read_record(Path(folder) / f"{run_id}.json")
+
+
+def _place(entry: RunEntry, folder: Path) -> Path:
+    """The file of an entry. What lies in the folder of records is found there, wherever that was moved."""
+    path, beside = Path(entry["path"]), folder / Path(entry["path"]).name
+    return beside if not path.is_absolute() or (not path.exists() and beside.exists()) else path
+
+
+def _read_record(path: Path) -> RunRecord | None:
+    try:
+        value: object = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"cannot read {path}: not JSON ({error})") from error
+    if not isinstance(value, dict) or not isinstance(cast(JsonDict, value).get("runId"), str):
+        raise StoreError(f"cannot read {path}: it is no record of an evaluation")
+    return cast(RunRecord, value)
+
+
+def _entry(record: RunRecord, path: Path) -> RunEntry:
+    return RunEntry(
+        runId=record["runId"],
+        createdAt=record["finishedAt"],
+        path=str(path),
+        totals=record["totals"],
+        summary=[cast(ModelSummary, {k: v for k, v in each.items() if k != "meta"}) for each in record["summary"]],
+    )
+
+
+def _read_entry(line: bytes) -> RunEntry | None:
+    try:
+        value: object = json.loads(line) if line.strip() else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    entry = cast(JsonDict, value)
+    return cast(RunEntry, value) if all(isinstance(entry.get(name), str) for name in ("runId", "path")) else None
+
+
+def _append(folder: Path, line: bytes) -> None:
+    """Add a line to the index, alone with it: other processes may be adding theirs.
+
+    Raises:
+        StoreError: it is not on disk.
+    """
+    path = folder / INDEX
+    with RunLock.take(folder / ".index.lock", f"the index {path}", wait=True), translated("write", path):
+        is_new = not path.exists()
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            end = os.lseek(fd, 0, os.SEEK_END)
+            torn = end > 0 and os.pread(fd, 1, end - 1) != b"\n"  # of a process that died: its line is lost, ours not
+            write_all(fd, (b"\n" if torn else b"") + line)
+            durable_sync(fd)
+        finally:
+            os.close(fd)
+        if is_new:
+            sync_folder(folder)
+
+
+def _not_stored(path: Path, reason: str, error: Exception) -> PersistStatus:
+    words = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+    return PersistStatus(enabled=True, stored=False, path=str(path), reason=reason, detail=redactor.text(words))
+
+
+def _unsaid(value: object) -> object:
+    """A copy of a JSON value without known secrets. What merely looks like one stays: prompts and replies are data."""
+    if isinstance(value, str):
+        return redactor.text(value, patterns=False)
+    if isinstance(value, Mapping):
+        table = cast("Mapping[object, object]", value)
+        return {redactor.text(str(key), patterns=False): _unsaid(item) for key, item in table.items()}
+    if isinstance(value, list | tuple):
+        return [_unsaid(item) for item in cast("Sequence[object]", value)]
+    return value
+
+
+def _pretty(record: RunRecord) -> bytes:
+    try:
+        return orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # half characters in a reply, or integers beyond 64 bits
+        return json.dumps(record, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+
+
+def _line(entry: RunEntry) -> bytes:
+    return json.dumps(entry, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"

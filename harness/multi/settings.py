@@ -1,0 +1,301 @@
+"""From models to runs: where each one is asked, by which name and with which key, and every setting of its run. Owns
+the translation of a model's fields into settings and endpoints; sends nothing, and hands literal keys back beside the
+settings, which hold only the names of variables."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from harness.config.built_in import MULTI_EVAL
+from harness.config.endpoints import Endpoint, Registered, Registry, load_registry
+from harness.config.flags import parse_set
+from harness.config.layers import Origin
+from harness.config.providers import (
+    BARE_NAMES_GO_TO,
+    LITELLM_PROVIDERS,
+    LITERAL_KEY_VAR,
+    PROVIDERS,
+    require_address,
+    route,
+)
+from harness.config.resolver import Resolution, resolve
+from harness.config.runs import ResolvedRun
+from harness.config.schema import BY_PATH
+from harness.config.sections import Place
+from harness.config.serving import is_reference
+from harness.config.values import check
+from harness.config.wording import is_secret_header, nearest, suggestion
+from harness.errors import ConfigError
+from harness.loopback import LITELLM_SCHEME
+from harness.multi.fields import as_dict
+from harness.multi.models import Model, names_of
+from harness.multi.wording import of_a_model
+from harness.redact import redactor
+from harness.types import JsonDict
+
+LITELLM, REFERENCE = "litellm", "reference"
+"""Providers that are not in the table of hosts."""
+
+_OWN = {
+    "headers": ("model", "extra_headers"),
+    "rpm": ("model", "rpm"),
+    "tpm": ("model", "tpm"),
+    "max_concurrent": ("model", "max_concurrent"),
+}
+"""Fields of a model that are settings of its endpoint."""
+
+_MODEL, _URL, _KEY = ("model", "model"), ("model", "api_base_url"), ("model", "api_key_var")
+_BOUND = ("model", "max_concurrent")
+
+_PRICES = ("input", "output", "cached_input")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRuns:
+    """One run for each model, in their order."""
+
+    models: tuple[Model, ...]
+    resolution: Resolution
+    keys: Mapping[str, str]
+    """Literal keys by the name of their variable: for `Suite(keys=…)`, and never recorded."""
+
+    @property
+    def runs(self) -> tuple[ResolvedRun, ...]:
+        """The settings of each."""
+        return self.resolution.runs
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What all models of an evaluation share."""
+
+    flags: Mapping[str, object]
+    """Settings as `config.resolver.resolve` takes them: `env_args`, `sampling_args`, `output_dir`, …. `max_concurrent`
+    is the number of tasks that one model may have under way."""
+    sets: Sequence[str] = ()
+    """`--set` texts, for all models or for one: `NAME:PATH=VALUE`."""
+    registry: Registry | None = None
+    """What a model's name may mean; None reads `configs/endpoints.toml`, if it is there."""
+    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What settings are called here that `bench run` has other flags for, by dotted path."""
+
+
+def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[str, str] | None = None) -> ModelRuns:
+    """Decide every setting of every model's run.
+
+    Args:
+        models: As they were given.
+        common: What they share.
+        environ: Where key and base URL variables are looked up; the process's environment by default.
+
+    Raises:
+        ConfigError: a model cannot be asked, or a setting is wrong; names the model.
+    """
+    keys: dict[str, str] = {}
+    known = load_registry(None, Path.cwd()) if common.registry is None else common.registry
+    around = ChainMap(keys, cast("MutableMapping[str, str]", os.environ if environ is None else environ))
+    names = names_of(models)
+    runs: list[ResolvedRun] = []
+    notices: list[str] = []
+    for model, name in zip(models, names, strict=True):
+        _remember_secrets(model)
+        alias, entries = _entries(model, known, keys, around)
+        registry = Registry({**known.entries, alias: entries}, known.file) if entries else known
+        flags = _flags(model, name, alias, entries, common.flags)
+        found = resolve(MULTI_EVAL, flags, _sets_for(name, names, common.sets), registry=registry)
+        runs += [_finished(run, model, entries, common.told) for run in found.runs]
+        notices += found.notices
+    return ModelRuns(tuple(models), Resolution(tuple(runs), tuple(dict.fromkeys(notices))), keys)
+
+
+def without_rows(run: ResolvedRun) -> ResolvedRun:
+    """The same run of tasks that are in a program and in no file: its settings name none."""
+    path = "env.env_args.tasks"
+    env = run.settings.env
+    args = {name: value for name, value in env.env_args.items() if name != "tasks"}
+    settings = run.settings.model_copy(update={"env": env.model_copy(update={"env_args": args})})
+    return replace(run, settings=settings, origins={key: at for key, at in run.origins.items() if key != path})
+
+
+def _remember_secrets(model: Model) -> None:
+    redactor.add(model.api_key)
+    for name, text in model.headers.items():
+        if is_secret_header(name):
+            redactor.add(str(text))
+
+
+def _entries(
+    model: Model, registry: Registry, keys: dict[str, str], environ: Mapping[str, str]
+) -> tuple[str, tuple[Registered, ...]]:
+    """The name that the run asks for, and where that leads: entries of a registry; none for a reference model."""
+    key_var = _variable_for(model.api_key, keys) if model.api_key else model.api_key_var or None
+    own = _own_values(model)
+    price = _price(model)
+    if not model.provider and not model.base_url and model.name in registry.entries:
+        if key_var is not None:
+            own[_KEY] = key_var
+        found = registry.entries[model.name]
+        return model.name, tuple(_with(each, own, price) for each in found)
+    name, url = _address(model, environ)
+    if is_reference(name) and not url:
+        return name, ()
+    try:
+        way = route(name, url or None, environ=environ, key_var=key_var, has_key=bool(model.api_key))
+    except ConfigError as error:
+        raise ConfigError(f"{model.place} ({model.label}): {of_a_model(str(error))}") from None
+    values = {**own, _MODEL: way.model, _URL: way.url, _KEY: way.key_var or ""}
+    return model.label, (Registered(model.label, values, price, _place_of(model)),)
+
+
+def _address(model: Model, environ: Mapping[str, str]) -> tuple[str, str]:
+    """The name and base URL by which a model is looked up in the table of providers."""
+    provider, name = model.provider.strip(), model.name
+    if model.base_url or not provider:
+        return name, model.base_url
+    if provider == LITELLM:
+        host, slash, rest = name.partition("/")
+        if not slash:
+            host, rest = BARE_NAMES_GO_TO, name
+        require_address(host, environ)
+        return rest, f"{LITELLM_SCHEME}://{host}"
+    known = [*PROVIDERS, *sorted(LITELLM_PROVIDERS), LITELLM, REFERENCE]
+    if provider not in known:
+        near = nearest(provider, known)
+        hint = f"did you mean {near!r}?" if near else "for a server of your own, give its address as baseUrl"
+        raise ConfigError(f"{model.place} ({model.label}): no provider is called {provider!r}; {hint}")
+    return (name if name.startswith(f"{provider}/") and provider == REFERENCE else f"{provider}/{name}"), ""
+
+
+def _own_values(model: Model) -> dict[tuple[str, str], object]:
+    """Settings of the endpoint that the model itself gives, checked."""
+    values: dict[tuple[str, str], object] = {}
+    for name, path in _OWN.items():
+        value: object = getattr(model, name)
+        if value is not None and value != {}:
+            values[path] = check(BY_PATH[path], as_dict(value), f"{model.place}: {name}")
+    return values
+
+
+def _price(model: Model) -> Mapping[str, float] | None:
+    if model.price is None:
+        return None
+    for name, amount in model.price.items():
+        if name not in _PRICES:
+            raise ConfigError(f"{model.place}: price.{name}: unknown key; {suggestion(name, _PRICES)}")
+        if not _is_number(amount) or not 0 <= amount < float("inf"):
+            raise ConfigError(f"{model.place}: price.{name}: must be a number, 0 or more: US dollars a million tokens")
+    return {name: float(amount) for name, amount in model.price.items()}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _with(entry: Registered, own: Mapping[tuple[str, str], object], price: Mapping[str, float] | None) -> Registered:
+    """A registry's entry with what the model says over it; headers add up."""
+    values = {**entry.values, **own}
+    headers = _OWN["headers"]
+    if headers in own and headers in entry.values:
+        values[headers] = {**cast(JsonDict, entry.values[headers]), **cast(JsonDict, own[headers])}
+    return replace(entry, values=values, price=price or entry.price)
+
+
+def _variable_for(key: str, keys: dict[str, str]) -> str:
+    """What a literal key goes by: settings and run folders name variables only."""
+    known = next((name for name, value in keys.items() if value == key), None)
+    if known is None:
+        known = LITERAL_KEY_VAR if LITERAL_KEY_VAR not in keys else f"{LITERAL_KEY_VAR}_{len(keys) + 1}"
+        keys[known] = key
+    return known
+
+
+def _place_of(model: Model) -> Place:
+    file, _, at = model.place.rpartition(": ")
+    return Place(file, at) if file else Place(model.place)
+
+
+def _flags(
+    model: Model, name: str, alias: str, entries: Sequence[Registered], common: Mapping[str, object]
+) -> dict[str, object]:
+    """Settings of one model's run, its own sampling arguments over those of all."""
+    given = common.get("sampling_args")
+    texts = [json.dumps(given)] if isinstance(given, Mapping) else [given] if isinstance(given, str) else given or []
+    own = [_as_text(model)] if model.sampling else []
+    asked = cast("int | None", common.get("max_concurrent"))
+    args = cast("JsonDict | None", common.get("env_args")) or {}
+    if args.get("score_output"):
+        args = {**args, "model_id": model.label}  # a hook is told of it
+    return {
+        **common,
+        "env_args": args,
+        "name": name,
+        "model": alias,
+        "sampling_args": [*cast("Sequence[str]", texts), *own],
+        "max_concurrent": _bound(1 if asked is None else asked, entries, model),
+        **({"extra_headers": dict(model.headers)} if model.headers and not entries else {}),
+    }
+
+
+def _as_text(model: Model) -> str:
+    try:
+        return json.dumps(model.sampling, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{model.place}: samplingArgs: must be JSON values ({error})") from None
+
+
+def _bound(asked: int, entries: Sequence[Registered], model: Model) -> int:
+    """Tasks under way: no more than the endpoints together take at once."""
+    bounds = [cast("int | None", entry.values.get(_BOUND)) for entry in entries] or [model.max_concurrent]
+    allowed = [bound for bound in bounds if bound is not None and bound > 0]
+    return min(asked, sum(allowed)) if len(allowed) == len(bounds) and asked > 0 else asked
+
+
+def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], told: Mapping[str, str]) -> ResolvedRun:
+    """The run with what no setting says: bounds and price of its endpoints, and origins in the words used here."""
+    bounds = {entry.values.get(_URL): entry.values.get(_BOUND) for entry in entries} or {"": model.max_concurrent}
+    endpoints: list[Endpoint] = []
+    for endpoint in run.endpoints:
+        bound = cast("int | None", bounds.get(endpoint.url))
+        own = replace(endpoint, max_concurrent=bound if bound is None or bound > 0 else None)
+        endpoints.append(own if entries else replace(own, price=_price(model)))
+    where = f"{model.place} ({model.label})"
+    ways = {"model.model": where, "env.name": where}
+    if not model.base_url and model.provider:
+        ways |= {"model.api_base_url": f"provider {model.provider}", "model.api_key_var": f"provider {model.provider}"}
+    words = {**told, **ways}
+    origins = {
+        path: Origin(origin.layer, words[path]) if path in words and origin.layer in ("cli", "registry") else origin
+        for path, origin in run.origins.items()
+    }
+    return replace(run, endpoints=tuple(endpoints), origins=origins)
+
+
+def _sets_for(name: str, names: Sequence[str], sets: Sequence[str]) -> list[str]:
+    """The `--set` texts for one run: `fast:model.rpm=60` is for the model that is called so."""
+    chosen: list[str] = []
+    for text in sets:
+        override = parse_set(text)
+        for path in override.layer:
+            _refuse_own(text.partition("=")[0], path)
+        if override.env_id in (None, MULTI_EVAL):
+            chosen.append(text)
+        elif override.env_id not in names:
+            known = suggestion(str(override.env_id), [*names, MULTI_EVAL])
+            raise ConfigError(f"--set {text}: no run of {override.env_id!r}; {known}")
+        elif override.env_id == name:
+            chosen.append(text.partition(":")[2])
+    return chosen
+
+
+def _refuse_own(name: str, path: Sequence[str]) -> None:
+    """Refuse a `--set` of what is said of a model, or of the tasks."""
+    if tuple(path[:2]) in (_MODEL, _URL, _KEY, ("env", "name")):
+        raise ConfigError(f"--set {name}: a model's name, address and key are said where the model is given")
+    if tuple(path[:2]) == ("env", "env_args"):
+        raise ConfigError(f"--set {name}: the tasks and their scoring have options of their own")

@@ -1,0 +1,70 @@
+"""The way from the engine's runs to results, as a command goes it: models resolved over a file of tasks, environments
+loaded by name, outcomes heard as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from harness.config.endpoints import Registry
+from harness.engine.hosted import hosted
+from harness.engine.prepare import StartOptions
+from harness.engine.suite import Suite
+from harness.multi.document import Started, meta_of, result_document
+from harness.multi.events import Events
+from harness.multi.models import read_models
+from harness.multi.results import ModelResult, TaskResult
+from harness.multi.settings import Common, ModelRuns, resolve_models
+from harness.multi.watch import Watch
+from harness.types import JsonDict
+
+TASKS: list[JsonDict] = [
+    {"id": "a", "prompt": "Say yes", "expected": "yes"},
+    {"id": "b", "prompt": "no", "expected": "x"},
+]
+
+
+def made(found: ModelRuns, heard: list[tuple[int, TaskResult, int]], events: Events) -> list[ModelResult]:
+    async def main() -> list[ModelResult]:
+        watch = Watch(found.models, events)
+        async with hosted(found.runs, StartOptions("bench multi")) as runs:
+            watch.attach(runs, fail_fast=True, heard=lambda *each: heard.append(each))
+            await Suite(runs, at_once=1, keys=found.keys).run()
+            return watch.results(runs)
+
+    return asyncio.run(main())
+
+
+def test_a_commands_way(workplace: Path) -> None:
+    (workplace / "tasks.json").write_text(json.dumps(TASKS))
+    flags = {"env_args": {"tasks": "tasks.json"}, "output_dir": "outputs", "sampling_args": ["top_p=0.5"]}
+    models = read_models(["reference/echo", {"id": "best", "modelId": "reference/oracle"}])
+    found = resolve_models(models, Common(flags, registry=Registry()))
+    heard: list[tuple[int, TaskResult, int]] = []
+    told: list[JsonDict] = []
+    started = Started("r", 2, 2)
+    results = made(found, heard, Events(started, [lambda _, payload: told.append(payload)]))
+
+    assert [(index, each["taskId"], completed) for index, each, completed in heard] == [
+        (0, "a", 1), (0, "b", 2), (1, "a", 3), (1, "b", 4),
+    ]  # fmt: skip
+    assert [each for _, each, _ in heard] == [each for model in results for each in model["results"]]
+    assert [(each["modelId"], each["completed"]) for each in told] == [
+        ("reference/echo", 1), ("reference/echo", 2), ("best", 3), ("best", 4),
+    ]  # fmt: skip
+    assert [(model["modelId"], [each["valid"] for each in model["results"]]) for model in results] == [
+        ("reference/echo", [True, False]), ("best", [True, True]),
+    ]  # fmt: skip
+    folders = [(model["summary"].get("meta") or {})["run"] for model in results]
+    assert [Path(folder, "journal.jsonl").is_file() for folder in folders] == [True, True]
+
+    meta = meta_of(
+        found.models, found.runs, results, {"command": "bench multi --api-key=tk-typed-123", "versions": None}
+    )
+    document = result_document(started, results, meta)
+    assert meta["command"] == "bench multi --api-key=[redacted]"
+    assert "versions" not in meta
+    assert [(each["modelId"], each["model"], each["samplingArgs"]) for each in document["meta"]["models"]] == [
+        ("reference/echo", "reference/echo", {"top_p": 0.5}), ("best", "reference/oracle", {"top_p": 0.5}),
+    ]  # fmt: skip
