@@ -3,17 +3,16 @@ between them. Owns these words and the order of the help; loads nothing, sends n
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields
-from inspect import Parameter
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_type_hints
+from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperCommand
 
+from harness.cli import grouped
+from harness.cli.grouped import option
 from harness.errors import HarnessError, UsageError
 
 REQUIRED = "Required"
@@ -30,10 +29,6 @@ MASK = "***"
 _KEY_OPTIONS = ("--api-key", "--baseline-api-key")
 
 
-def _option(group: str, *names: str, doc: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=doc, metavar=metavar, show_default=False, rich_help_panel=group)
-
-
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions:
     """What both commands take."""
@@ -42,70 +37,68 @@ class AgentOptions:
     """Where traces go unless one says otherwise."""
 
     dataset: Annotated[
-        str, _option(REQUIRED, "-d", "--dataset", metavar="FILE", doc="Rows: .json, .jsonl, .parquet or .csv.")
+        str, option(REQUIRED, "-d", "--dataset", metavar="FILE", doc="Rows: .json, .jsonl, .parquet or .csv.")
     ]
     module: Annotated[
         str | None,
-        _option(
+        option(
             AGENT, "-m", "--module", "--agent", metavar="MODULE:NAME",
             doc="A RolloutAgentLoop class or instance, or anything with name, get_tools and run.",
         ),
     ] = None  # fmt: skip
     mcp: Annotated[
         str | None,
-        _option(AGENT, "--mcp", metavar="DIR", doc="Folder whose main.py has a FastMCP instance: its tools, our loop."),
+        option(AGENT, "--mcp", metavar="DIR", doc="Folder whose main.py has a FastMCP instance: its tools, our loop."),
     ] = None
     base_url: Annotated[
         str | None,
-        _option(
+        option(
             MODEL, "--base-url", metavar="URL",
             doc="OpenAI-compatible endpoint, such as http://localhost:8000/v1; gets the model's name as it stands.",
         ),
     ] = None  # fmt: skip
     api_key: Annotated[
         str | None,
-        _option(
+        option(
             MODEL, "--api-key", metavar="KEY",
             doc="The key itself; never recorded. By default the provider's variable, with --base-url none.",
         ),
     ] = None  # fmt: skip
     api_key_var: Annotated[
-        str | None, _option(MODEL, "--api-key-var", metavar="NAME", doc="Environment variable that holds the key.")
+        str | None, option(MODEL, "--api-key-var", metavar="NAME", doc="Environment variable that holds the key.")
     ] = None
     max_turns: Annotated[
-        int, _option(EXECUTION, "--max-turns", metavar="N", doc="Turns that the agent may take. [10]")
+        int, option(EXECUTION, "--max-turns", metavar="N", doc="Turns that the agent may take. [10]")
     ] = 10
     temperature: Annotated[
         float | None,
-        _option(EXECUTION, "--temperature", metavar="T", doc="Sampling temperature where the agent passes none."),
+        option(EXECUTION, "--temperature", metavar="T", doc="Sampling temperature where the agent passes none."),
     ] = None
     max_tokens: Annotated[
         int | None,
-        _option(EXECUTION, "--max-tokens", metavar="N", doc="Tokens a completion, where the agent passes none."),
+        option(EXECUTION, "--max-tokens", metavar="N", doc="Tokens a completion, where the agent passes none."),
     ] = None
     sampling_args: Annotated[
         list[str] | None,
-        _option(
-            EXECUTION, "-S", "--sampling-args", metavar="JSON|KEY=VALUE", doc="Further request fields; repeatable."
-        ),
+        option(EXECUTION, "-S", "--sampling-args", metavar="JSON|KEY=VALUE", doc="Further request fields; repeatable."),
     ] = None
-    limit: Annotated[int | None, _option(EXECUTION, "--limit", metavar="N", doc="Rows at most. [all]")] = None
-    offset: Annotated[int, _option(EXECUTION, "--offset", metavar="N", doc="Rows to skip. [0]")] = 0
+    limit: Annotated[int | None, option(EXECUTION, "--limit", metavar="N", doc="Rows at most. [all]")] = None
+    offset: Annotated[int, option(EXECUTION, "--offset", metavar="N", doc="Rows to skip. [0]")] = 0
     set: Annotated[
         list[str] | None,
-        _option(EXECUTION, "--set", metavar="PATH=VALUE", doc="Any other setting, such as model.rpm=60; repeatable."),
+        option(EXECUTION, "--set", metavar="PATH=VALUE", doc="Any other setting, such as model.rpm=60; repeatable."),
     ] = None
     output: Annotated[
-        str | None, _option(OUTPUT, "-o", "--output", metavar="FILE", doc="Write the results as JSON; - is stdout.")
+        str | None, option(OUTPUT, "-o", "--output", metavar="FILE", doc="Write the results as JSON; - is stdout.")
     ] = None
-    quiet: Annotated[bool, _option(OUTPUT, "-q", "--quiet", doc="No progress: only the report.")] = False
+    quiet: Annotated[bool, option(OUTPUT, "-q", "--quiet", doc="No progress: only the report.")] = False
     debug: Annotated[
-        bool, _option(OUTPUT, "--debug", doc="Log in detail, and write a trace of every run to --debug-dir.")
+        bool, option(OUTPUT, "--debug", doc="Log in detail, and write a trace of every run to --debug-dir.")
     ] = False
     debug_dir: Annotated[
-        str | None, _option(OUTPUT, "--debug-dir", metavar="DIR", doc="Where traces go; implies --debug.")
+        str | None, option(OUTPUT, "--debug-dir", metavar="DIR", doc="Where traces go; implies --debug.")
     ] = None
-    verbose: Annotated[bool, _option(OUTPUT, "-v", "--verbose", doc="Log in detail, and show tracebacks.")] = False
+    verbose: Annotated[bool, option(OUTPUT, "-v", "--verbose", doc="Log in detail, and show tracebacks.")] = False
 
     @property
     def is_verbose(self) -> bool:
@@ -160,56 +153,56 @@ class EvalOptions(AgentOptions):
     debug_folder: ClassVar[str] = "local_debug"
 
     eval_fn: Annotated[
-        list[str], _option(REQUIRED, "--eval-fn", metavar="MODULE:FN", doc="Function that scores a run; repeatable.")
+        list[str], option(REQUIRED, "--eval-fn", metavar="MODULE:FN", doc="Function that scores a run; repeatable.")
     ]
     model: Annotated[
         str,
-        _option(
+        option(
             REQUIRED, "--model", metavar="MODEL",
             doc="Its name at --base-url, or PROVIDER/NAME such as openai/gpt-5-mini.",
         ),
     ]  # fmt: skip
     baseline_model: Annotated[
-        str | None, _option(BASELINE, "--baseline-model", metavar="MODEL", doc="Compared with, row by row.")
+        str | None, option(BASELINE, "--baseline-model", metavar="MODEL", doc="Compared with, row by row.")
     ] = None
     baseline_base_url: Annotated[
-        str | None, _option(BASELINE, "--baseline-base-url", metavar="URL", doc="Its endpoint.")
+        str | None, option(BASELINE, "--baseline-base-url", metavar="URL", doc="Its endpoint.")
     ] = None
     baseline_api_key: Annotated[
-        str | None, _option(BASELINE, "--baseline-api-key", metavar="KEY", doc="Its key; never recorded.")
+        str | None, option(BASELINE, "--baseline-api-key", metavar="KEY", doc="Its key; never recorded.")
     ] = None
     baseline_api_key_var: Annotated[
-        str | None, _option(BASELINE, "--baseline-api-key-var", metavar="NAME", doc="Variable that holds its key.")
+        str | None, option(BASELINE, "--baseline-api-key-var", metavar="NAME", doc="Variable that holds its key.")
     ] = None
-    n: Annotated[int, _option(EXECUTION, "--n", metavar="N", doc="Runs a row, for pass@k. [1]")] = 1
+    n: Annotated[int, option(EXECUTION, "--n", metavar="N", doc="Runs a row, for pass@k. [1]")] = 1
     pass_threshold: Annotated[
-        float, _option(EXECUTION, "--pass-threshold", metavar="X", doc="Score from which a run passes. [1.0]")
+        float, option(EXECUTION, "--pass-threshold", metavar="X", doc="Score from which a run passes. [1.0]")
     ] = 1.0
     batch_size: Annotated[
-        int, _option(EXECUTION, "--batch-size", "--batch_size", metavar="N", doc="Runs in flight, of both models. [1]")
+        int, option(EXECUTION, "--batch-size", "--batch_size", metavar="N", doc="Runs in flight, of both models. [1]")
     ] = 1
-    dry_run: Annotated[bool, _option(OUTPUT, "--dry-run", doc="Check everything and show it; call no model.")] = False
+    dry_run: Annotated[bool, option(OUTPUT, "--dry-run", doc="Check everything and show it; call no model.")] = False
     resume: Annotated[
-        bool, _option(RESULTS, "--resume", doc="Go on with the newest run of the same settings; --n, --limit may grow.")
+        bool, option(RESULTS, "--resume", doc="Go on with the newest run of the same settings; --n, --limit may grow.")
     ] = False
-    retry_failed: Annotated[bool, _option(RESULTS, "--retry-failed", doc="--resume, and make failed runs again.")] = (
+    retry_failed: Annotated[bool, option(RESULTS, "--retry-failed", doc="--resume, and make failed runs again.")] = (
         False
     )
-    fresh: Annotated[bool, _option(RESULTS, "--fresh", doc="Look at no earlier run.")] = False
+    fresh: Annotated[bool, option(RESULTS, "--fresh", doc="Look at no earlier run.")] = False
     state_columns: Annotated[
         str | None,
-        _option(RESULTS, "-C", "--state-columns", metavar="NAME,NAME…", doc="State values to keep as columns."),
+        option(RESULTS, "-C", "--state-columns", metavar="NAME,NAME…", doc="State values to keep as columns."),
     ] = None
     save_results: Annotated[
-        bool, _option(RESULTS, "--save-results/--no-save", "-s", doc="Keep a run folder with its dataset. [on]")
+        bool, option(RESULTS, "--save-results/--no-save", "-s", doc="Keep a run folder with its dataset. [on]")
     ] = True
-    save_to_hf_hub: Annotated[bool, _option(RESULTS, "-H", "--save-to-hf-hub", doc="Push it to the Hub.")] = False
+    save_to_hf_hub: Annotated[bool, option(RESULTS, "-H", "--save-to-hf-hub", doc="Push it to the Hub.")] = False
     hf_hub_dataset_name: Annotated[
-        str | None, _option(RESULTS, "-D", "--hf-hub-dataset-name", metavar="NAME", doc="Repository to push to.")
+        str | None, option(RESULTS, "-D", "--hf-hub-dataset-name", metavar="NAME", doc="Repository to push to.")
     ] = None
-    hf_public: Annotated[bool, _option(RESULTS, "--hf-public", doc="Create the repository as a public one.")] = False
+    hf_public: Annotated[bool, option(RESULTS, "--hf-public", doc="Create the repository as a public one.")] = False
     output_dir: Annotated[
-        str, _option(RESULTS, "--output-dir", metavar="DIR", doc="Where run folders go. [outputs]")
+        str, option(RESULTS, "--output-dir", metavar="DIR", doc="Where run folders go. [outputs]")
     ] = "outputs"
 
     @property
@@ -253,15 +246,15 @@ class RehearsalOptions(AgentOptions):
 
     model: Annotated[
         str,
-        _option(
+        option(
             MODEL, "--model", metavar="MODEL",
             doc="Its name at --base-url, or PROVIDER/NAME. [gpt-5-mini]",
         ),
     ] = "gpt-5-mini"  # fmt: skip
     interactive: Annotated[
-        bool, _option(STEPPING, "-i", "--interactive", doc="Stop before every model call; ? lists what can be said.")
+        bool, option(STEPPING, "-i", "--interactive", doc="Stop before every model call; ? lists what can be said.")
     ] = False
-    row: Annotated[int | None, _option(STEPPING, "--row", metavar="N", doc="Begin at this row; needs -i.")] = None
+    row: Annotated[int | None, option(STEPPING, "--row", metavar="N", doc="Begin at this row; needs -i.")] = None
 
     def check(self) -> None:
         """As above, and what only this command has."""
@@ -300,24 +293,6 @@ def masked(argv: Sequence[str]) -> list[str]:
     return words
 
 
-class GroupedCommand(TyperCommand):
-    """A command whose help lists its options by group."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write each group under a heading of its own, in the order of the documents."""
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in (*_ORDER, "Other")}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                names, doc = record
-                group = getattr(parameter, "rich_help_panel", None) or "Other"
-                groups[group].append((names, doc.removesuffix("  [required]")))
-        for name, records in groups.items():
-            if records:
-                with formatter.section(name):
-                    formatter.write_dl(records, col_max=28)
-
-
 def command_of(options: type[AgentOptions], run: Callable[[Any, Any], int]) -> typer.Typer:
     """A command whose options are the fields of a dataclass.
 
@@ -326,35 +301,18 @@ def command_of(options: type[AgentOptions], run: Callable[[Any, Any], int]) -> t
         run: Called with the context's object and the checked options; returns the exit code. Its docstring is the help.
     """
 
-    def command(ctx: typer.Context, **values: object) -> None:
-        chosen = options(**values)  # type: ignore[arg-type] typer has made them what the fields say
+    def command(ctx: typer.Context, chosen: AgentOptions) -> int:
         state = ctx.find_root().obj
         state["verbose"] = chosen.verbose
         chosen.check()
         try:
-            code = run(state, chosen)
+            return run(state, chosen)
         except HarnessError as error:
             from harness.cli.eval_wording import in_own_words  # slow to import, and only wrong words need it
 
             error.args = (in_own_words(str(error)), *error.args[1:])
             raise
-        raise typer.Exit(code)
 
     command.__doc__ = run.__doc__
-    parameters = [_parameter("ctx", typer.Context), *_parameters(options)]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] what typer reads
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command(cls=GroupedCommand)(command)
-    return app
-
-
-def _parameters(options: type[AgentOptions]) -> Iterator[Parameter]:
-    hints = get_type_hints(options, include_extras=True)
-    common = {field.name for field in fields(AgentOptions)}
-    for field in sorted(fields(options), key=lambda field: field.name in common):  # a command's own come first
-        yield _parameter(field.name, hints[field.name], Parameter.empty if field.default is MISSING else field.default)
-
-
-def _parameter(name: str, annotation: Any, default: object = Parameter.empty) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    common = frozenset(field.name for field in fields(AgentOptions))  # a command's own come first
+    return grouped.command_of(options, command, _ORDER, last=common)

@@ -20,12 +20,18 @@ INTERRUPTED = 130
 
 COMMANDS = {
     "run": CommandEntry(
-        "harness.cli.run", "run", "Evaluate environments with a model and keep the results as a dataset."
+        "harness.cli.run", "run", "Evaluate environments with a model; keep the results as a dataset."
     ),
     "eval": CommandEntry(
         "harness.cli.eval", "app", "Evaluate an agent over the rows of a dataset, and score every run."
     ),
+    "multi": CommandEntry("harness.cli.multi", "app", "Evaluate several models on one list of tasks, side by side."),
     "test": CommandEntry("harness.cli.test", "app", "Run an agent over rows without scoring it, or step through it."),
+    "runs": CommandEntry("harness.cli.runs", "app", "List the runs that were made, show one, or remove some."),
+    "resume": CommandEntry("harness.cli.resume", "resume", "Go on with a run that did not come to its end."),
+    "replay": CommandEntry("harness.cli.replay", "replay", "Make a run again from its recorded replies or by a model."),
+    "rescore": CommandEntry("harness.cli.rescore", "rescore", "Score a run's recorded rollouts with today's rubric."),
+    "export": CommandEntry("harness.cli.export", "export", "Write a run in the format of another tool."),
     "push": CommandEntry("harness.cli.push", "push", "Push a recorded run to the Hugging Face Hub."),
     "env": CommandEntry("harness.cli.env", "app", "Start, install, list, describe and check environments."),
     "exec": CommandEntry("harness.cli.exec", "app", "Run a script that was written for osmosis_ai."),

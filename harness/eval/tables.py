@@ -14,7 +14,6 @@ from rich.text import Text
 from harness.eval.results import EvalEvalSummary, EvalResult
 from harness.report import numerals
 from harness.report.text import clean, fit
-from harness.stats.intervals import Estimate
 from harness.stats.paired import Paired
 
 LEAST_NAME = 16
@@ -155,7 +154,9 @@ def _differences(result: EvalResult, names: Names) -> Table:
 
 def _difference(pair: Paired) -> list[str]:
     outcomes = [str(number) for number in (pair.wins, pair.losses, pair.ties)]
-    return [_signed(pair.estimate.mean), _signed_interval(pair.estimate), _p_value(pair.p_value), *outcomes]
+    estimate = pair.estimate
+    words = [numerals.signed(estimate.mean), numerals.signed_interval(estimate), numerals.p_value(pair.p_value)]
+    return [*words, *outcomes]
 
 
 def score_cell(value: float | None) -> str:
@@ -163,25 +164,6 @@ def score_cell(value: float | None) -> str:
     if value is None or abs(value) >= MOST_FIXED:
         return numerals.score(value)
     return f"{value + 0.0:.3f}"
-
-
-def _signed(value: float | None, digits: int = 3) -> str:
-    words = numerals.score(value, digits)
-    return f"+{words}" if value is not None and float(words) > 0 else words
-
-
-def _signed_interval(estimate: Estimate) -> str:
-    words = numerals.interval(estimate)
-    if estimate.low is None or estimate.high is None:
-        return words
-    digits = len(words.rpartition(".")[2].rstrip("]"))
-    return f"[{_signed(estimate.low, digits)}, {_signed(estimate.high, digits)}]"
-
-
-def _p_value(value: float | None) -> str:
-    if value is None:
-        return numerals.NONE
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def table_lines(rows: Table, width: int, names: int) -> Iterator[Text]:

@@ -1,5 +1,5 @@
 """Tells people: the live display while a run goes on, the final table, and the JSON for programs. Owns layout and
-words, computes nothing (`stats`) and knows no files (`store`).
+words and computes nothing (`stats`); what looks back at runs reads them through `store`, nothing else knows of files.
 
     text         text that others wrote, made harmless for a terminal
     numerals     numbers, durations and counts as words
@@ -7,6 +7,11 @@ words, computes nothing (`stats`) and knows no files (`store`).
     frame        the live table, fitted into a terminal
     lines        one run as cells of that table and as a plain line
     table        the final table
+    grid         names and figures as lines, in as many tables as the width needs
+    side_by_side several models on the same tasks
     result_json  what `--json` prints
+    runs         the list of runs
+    run_page     one run on a page; `run_facts` gathers what is on it, `run_digest` reads the journal
+    transcript   one rollout, whole
 
 Nothing outside `text` puts foreign text on a screen, and rich markup is off everywhere."""

@@ -42,6 +42,28 @@ def plus_minus(estimate: Estimate, sign: str = "±") -> str:
     return f"{score(estimate.mean, digits)} {sign}{score(half, digits)}"
 
 
+def signed(value: float | None, digits: int = 3) -> str:
+    """A difference: a score with its sign, `+` included."""
+    words = score(value, digits)
+    return f"+{words}" if value is not None and float(words) > 0 else words
+
+
+def signed_interval(estimate: Estimate) -> str:
+    """`interval` of a difference."""
+    words = interval(estimate)
+    if estimate.low is None or estimate.high is None:
+        return words
+    digits = len(words.rpartition(".")[2].rstrip("]"))
+    return f"[{signed(estimate.low, digits)}, {signed(estimate.high, digits)}]"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value."""
+    if value is None:
+        return NONE
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def count(value: int) -> str:
     """A whole number with separators."""
     return f"{value:,}"
@@ -75,6 +97,11 @@ def rate(value: float | None) -> str:
     return f"{value:.1f}/s" if value < 100 else f"{value:,.0f}/s"
 
 
+def dollars(cost: float | None) -> str:
+    """`$1.25`; `$0.0034` where cents do not tell."""
+    return NONE if cost is None else f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.2g}"
+
+
 def duration(seconds: float | None) -> str:
     """0.4 s, 41 s, 3:05, 2:03:41, 3 d 4 h."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
@@ -89,6 +116,13 @@ def duration(seconds: float | None) -> str:
     if hours >= 48:
         return f"{hours // 24} d {hours % 24} h"
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def latency(seconds: float | None) -> str:
+    """The time that one answer took: 8 ms, 350 ms, 1.2 s, 3:05."""
+    if seconds is None or not math.isfinite(seconds) or seconds < 0:
+        return NONE
+    return f"{round(seconds * 1000)} ms" if seconds < 0.9995 else duration(seconds)
 
 
 def percent(part: float) -> str:

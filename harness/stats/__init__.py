@@ -4,6 +4,7 @@
     intervals   mean with its interval, Wilson, bounds for what has no score
     passk       pass@k and pass^k
     paired      two measurements of the same examples: difference, interval, p-value, wins and losses
+    standings   several models on the same tasks: each one's numbers, and every pair's difference
     scores      the compact table that a journal is folded into
     summary     the table's numbers, as `summary.json` and `--json` give them
 

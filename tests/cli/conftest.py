@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from agent_evals import evals
+from multi_evals import multi
 from workplace import here, write
 
 from harness.cli.main import main
 
-__all__ = ["Bench", "Done", "bench", "evals", "here", "write"]
+__all__ = ["Bench", "Done", "bench", "evals", "here", "multi", "write"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,14 @@ def test_duration(seconds: float | None, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cost", "words"),
+    [(None, "–"), (0.0, "$0.00"), (0.01, "$0.01"), (0.00345, "$0.0034"), (1234.5, "$1,234.50")],
+)
+def test_dollars(cost: float | None, words: str) -> None:
+    assert numerals.dollars(cost) == words
+
+
+@pytest.mark.parametrize(
     ("per_second", "words"),
     [(None, "–"), (0.0, "–"), (0.02, "1.2/min"), (3.25, "3.2/s"), (1234.5, "1,234/s")],
 )
@@ -72,6 +80,31 @@ def test_rate(per_second: float | None, words: str) -> None:
 )
 def test_percent_never_rounds_to_all_or_nothing(part: float, words: str) -> None:
     assert numerals.percent(part) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (None, "–"),
+        (0.0, "0 ms"),
+        (0.0084, "8 ms"),
+        (0.9994, "999 ms"),
+        (0.9996, "1.0 s"),
+        (1.23, "1.2 s"),
+        (185, "3:05"),
+    ],
+)
+def test_latency(seconds: float | None, words: str) -> None:
+    assert numerals.latency(seconds) == words
+
+
+def test_differences_have_signs_and_p_values_no_zero() -> None:
+    assert [numerals.signed(value) for value in (0.25, -0.25, 0.0, 0.0001, None)] == [
+        "+0.250", "-0.250", "0.000", "0.000", "–"
+    ]  # fmt: skip
+    assert numerals.signed_interval(Estimate(0.1, 0.1, -0.1, 0.3, "t", 4)) == "[-0.100, +0.300]"
+    assert numerals.signed_interval(Estimate(0.1)) == "–"
+    assert [numerals.p_value(value) for value in (None, 0.0004, 0.05, 1.0)] == ["–", "<0.001", "0.050", "1.000"]
 
 
 def test_tokens_that_are_not_known_are_not_zero() -> None:

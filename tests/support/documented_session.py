@@ -136,7 +136,7 @@ class Session:
     def do(self, step: Step) -> None:
         """Do one step; what is only shown must have been printed before."""
         if step.kind == "file":
-            (self.cwd / step.name).write_text(step.text + "\n")
+            (self.cwd / step.name).write_text(_ADDRESS.sub(self._url, step.text) + "\n")
         elif step.kind == "python":
             self._run(step, [str(self._python), "-c", self._adapt(step.text)])
         elif step.text.startswith("bench serve"):

@@ -1,0 +1,160 @@
+"""`bench multi`: one list of tasks by several models, side by side. Owns the order of these steps and the table of the
+sub-commands; what the steps are is `cli.multi_job`, `cli.multi_door` and `cli.execute`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import typer
+
+from harness.cli.grouped import command_of
+from harness.cli.lazy import CommandEntry, lazy_group
+from harness.cli.multi_options import GROUPS, EvaluationOptions, MultiOptions
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from harness.cli.multi_job import Job
+    from harness.multi.events import EventFile
+    from harness.types import JsonDict
+
+COMMANDS = {
+    "runs": CommandEntry("harness.cli.multi_records", "runs_app", "List the records that --persist has kept."),
+    "show": CommandEntry("harness.cli.multi_records", "show_app", "Show a record as its evaluation ended."),
+    "replay": CommandEntry("harness.cli.multi_records", "replay_app", "Evaluate a record's tasks and models again."),
+}
+
+_ARGUMENT = re.compile(r"env\.env_args\.(match_mode|length_target|score_output|schema_mode|timeout_ms)\b")
+"""What messages of the engine call an option of scoring."""
+
+_EPILOG = (
+    "`bench multi runs`, `bench multi show RUN` and `bench multi replay RUN` are about records. A file of tasks of "
+    "such a name is reached as ./runs."
+)
+
+
+def evaluate(ctx: typer.Context, options: MultiOptions) -> int:
+    """Evaluate several models on one list of tasks, and set them side by side.
+
+    Every model is asked every task; what each scored, how sure that is, what it cost and how it differs from the first
+    stands in one report. Answers are on disk as soon as they are scored: --resume goes on with what was interrupted.
+    """
+    from harness.cli.multi_job import make_job
+
+    state = cast("dict[str, object]", ctx.find_root().obj)
+    state["verbose"] = options.verbose
+    options.check()
+    return carry_out(make_job(options), options, state)
+
+
+def carry_out(job: Job, options: EvaluationOptions, state: dict[str, object], replayed: str | None = None) -> int:
+    """Make every run of a job and tell the user about it, or only show what would be done.
+
+    Args:
+        job: What is to be done.
+        options: What was typed.
+        state: The context's object.
+        replayed: The record that the job is made from.
+
+    Returns:
+        The exit code.
+    """
+    from harness.cli.options import RunOptions
+    from harness.cli.run import command_text
+
+    resolution = job.runs.resolution
+    for notice in resolution.notices:
+        typer.echo(f"note: {notice}", err=True)
+    if options.dry_run:
+        return _dry_run(job, options)
+    argv = cast("list[str]", state["argv"])
+    chosen = RunOptions(
+        resume=options.is_resuming,
+        retry_failed=options.retry_failed,
+        json=options.as_json,
+        quiet=options.quiet,
+        verbose=options.verbose,
+        command=command_text(argv),
+    )
+    try:
+        return _execute(job, options, chosen, argv, replayed)
+    except HarnessError as error:
+        error.args = (_ARGUMENT.sub(lambda match: f"--{match[1].replace('_', '-')}", str(error)), *error.args[1:])
+        raise
+
+
+def _execute(job: Job, options: EvaluationOptions, chosen: Any, argv: Sequence[str], replayed: str | None) -> int:
+    from harness.cli.execute import execute
+    from harness.cli.multi_door import Asked, MultiDoor
+    from harness.cli.stdout import kept_stdout
+    from harness.report.text import make_console
+
+    extra: JsonDict = {} if replayed is None else {"replayOf": replayed}
+    asked = Asked(argv, extra)
+    with ExitStack() as stack:
+        stdout = stack.enter_context(kept_stdout())
+        console = make_console(stderr=True) if options.as_json else make_console(file=stdout)
+        sinks = [] if options.events is None else [stack.enter_context(_event_file(options.events, job)).write]
+        return execute(job.runs.resolution, chosen, MultiDoor(job, asked, console, sinks))
+
+
+def _event_file(path: str, job: Job) -> EventFile:
+    """The file of events, open.
+
+    Raises:
+        UsageError: it cannot be written, or is one that the evaluation reads.
+    """
+    from harness.errors import StoreError, UsageError
+    from harness.multi.events import EventFile
+
+    file = Path(path)
+    if any(file.exists() and each.exists() and file.samefile(each) for each in job.files):
+        raise UsageError(f"--events {path}: is read by this evaluation; name another file")
+    try:
+        return EventFile(path)
+    except StoreError as error:
+        raise UsageError(f"--events {path}: {error}") from error
+
+
+def _dry_run(job: Job, options: EvaluationOptions) -> int:
+    from collections import ChainMap
+
+    from harness.cli.dry_run import as_json, show
+    from harness.config.resolver import missing_keys
+    from harness.errors import ConfigError
+
+    try:
+        missing_keys(job.runs.resolution, ChainMap(dict(job.runs.keys), dict(os.environ)))
+    except ConfigError as error:
+        typer.echo(f"note: a run would stop: {error}", err=True)
+    if options.as_json:
+        typer.echo(as_json(job.runs.resolution))
+    else:
+        show(job.runs.resolution, sys.stdout)
+    return 0
+
+
+_evaluate = command_of(MultiOptions, evaluate, GROUPS, epilog=_EPILOG)
+
+
+class _Multi(lazy_group(COMMANDS)):
+    """The sub-commands, and without one of them the evaluation itself."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Let the evaluation take over, unless the first word is a sub-command."""
+        if args and args[0] in COMMANDS:
+            return super().make_context(info_name, args, parent, **extra)
+        return typer.main.get_command(_evaluate).make_context(info_name, args, parent, **extra)
+
+
+app = typer.Typer(cls=_Multi, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def multi() -> None:
+    """Evaluate several models on one list of tasks, and set them side by side."""

@@ -1,0 +1,221 @@
+"""What `bench multi` adds to the execution of its runs: models in turn, events, the models side by side, record and
+result. Owns when these are said and where they go; what they say is made in `harness.multi` and `report`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias, cast
+
+from harness.cli.execute import Door
+from harness.cli.multi_job import Job
+from harness.cli.multi_screen import counted, show_models
+from harness.cli.options import RunOptions
+from harness.engine.prepare import Failed, Located, Prepared
+from harness.multi.document import Started, meta_of, new_run_id, result_document
+from harness.multi.endpoints import SharedEndpoints
+from harness.multi.events import Events, Sink
+from harness.multi.options import Persist
+from harness.multi.persist import Inputs, make_record, save_record
+from harness.multi.results import EvaluationResult, ModelResult, PersistStatus
+from harness.multi.watch import Watch
+from harness.report import numerals
+from harness.report.live import Display
+from harness.report.table import RunReport
+from harness.report.text import PlainConsole, clean
+from harness.store.outcomes import outcomes
+from harness.store.recorded import Recorded
+from harness.tasks.environment import TaskEnv
+from harness.types import JsonDict
+
+_WAYS = {"--resume", "--retry-failed"}
+
+Listener: TypeAlias = Callable[[Recorded], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How an invocation was typed, as far as that is no matter of tasks and models."""
+
+    argv: Sequence[str]
+    """The command line behind `bench`."""
+    extra: JsonDict = field(default_factory=dict[str, object])
+    """What `meta` says besides."""
+
+
+class MultiDoor(Door):
+    """One invocation of `bench multi`.
+
+    Args:
+        job: What is to be done.
+        asked: How it was typed.
+        console: For the report.
+        sinks: Who is told of events.
+    """
+
+    def __init__(self, job: Job, asked: Asked, console: PlainConsole, sinks: Sequence[Sink] = ()) -> None:
+        options = job.options
+        self.keys = job.runs.keys
+        self.at_once = options.model_concurrency
+        self.loader = job.loader
+        at_once = min(options.model_concurrency, len(job.models))
+        self.pool = SharedEndpoints(at_once, ChainMap(dict(self.keys), cast("dict[str, str]", os.environ)))
+        self._job = job
+        self._asked = asked
+        self._console = console
+        self._sinks = sinks
+        self._started = Started(options.run_id or new_run_id(), 0, len(job.models))
+        self._events = Events(self._started)
+        self._watch = Watch(job.models, self._events)
+        self._reasons = [dict[str, str]() for _ in job.models]
+        """Of each model: task → why it has no score."""
+
+    # Before
+
+    def admit(self, runs: Sequence[Located | Failed], display: Display) -> None:
+        """The last local checks."""
+        for run in runs:
+            if isinstance(run, Failed):
+                raise run.error  # of tasks or scoring, which all models share
+
+    def before(self, runs: Sequence[Prepared], display: Display) -> None:
+        """Say what begins, and listen."""
+        self._started = Started(self._started.run_id, runs[0].plan.total, len(runs))
+        self._events = Events(self._started, self._sinks)
+        self._watch = Watch(self._job.models, self._events)
+        self._watch.attach(runs, fail_fast=self._job.options.abort_on_error)
+        for run, reasons in zip(runs, self._reasons, strict=True):
+            run.on_recorded = _both(run.on_recorded, partial(_find_reasons, run, reasons))
+            if run.recorded is not None:
+                there = f"{len(run.recorded)} of {run.plan.total} tasks are there"
+                display.say(f"{run.progress.name}: going on with {run.folder.path}: {there}")
+        self._events.start()
+
+    # After
+
+    def show(self, runs: Sequence[Prepared | Failed], reports: Sequence[RunReport], options: RunOptions) -> bool:
+        """The models side by side, the record, and where everything is."""
+        ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other pass
+        models = self._watch.results(ready)
+        result = result_document(self._started, models, self._meta(ready, models, options))
+        self._events.complete(result["durationMs"], result["summary"])
+        result["persist"] = self._store(result, ready)
+        if options.json:
+            sys.stdout.write(json.dumps(result, indent=2) + "\n")
+            sys.stdout.flush()
+        self._report(result, ready, reports)
+        is_kept = result["persist"].get("stored", True)
+        return is_kept and all(_is_good(run) for run in ready)
+
+    def _meta(self, runs: Sequence[Prepared], models: Sequence[ModelResult], options: RunOptions) -> JsonDict:
+        extra: JsonDict = {
+            "versions": runs[0].manifest.versions,
+            "command": options.command,
+            "tasks": self._job.tasks,
+            "scoreOutput": self._job.options.score_output,
+            **self._asked.extra,
+        }
+        return meta_of(self._job.models, self._job.runs.runs, models, extra)
+
+    def _store(self, result: EvaluationResult, runs: Sequence[Prepared]) -> PersistStatus:
+        chosen = self._job.options
+        if not chosen.persist:
+            return result["persist"]
+        persist = chosen.persist if isinstance(chosen.persist, Persist) else Persist()
+        environment = runs[0].environment
+        assert isinstance(environment, TaskEnv), environment
+        record = make_record(result, Inputs(environment.tasks, self._job.models, chosen), persist)
+        return save_record(record, persist, chosen.persist_dir)
+
+    def _report(self, result: EvaluationResult, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> None:
+        self._say(_headline(result, runs), "bold")
+        self._console.print()
+        show_models(result["models"], self._console, self._reasons)
+        for report in reports:
+            if report.state == "done" and report.note:  # that of a run that was stopped stands with what was not run
+                self._say(f"note: {clean(report.name, 200)}: {clean(report.note, 2000)}")
+        self._places(runs)
+        self._record(result)
+        steps = [*self._go_on(runs)]
+        steps += [step for report in reports for step in report.next_steps if not step.startswith("go on: ")]
+        if result["persist"].get("stored"):
+            steps.append(f"again: {shlex.join(['bench', 'multi', 'replay', result['runId'], *self._where()])}")
+        if steps:
+            self._console.print()
+            self._say("Next", "bold")
+        for step in dict.fromkeys(steps):
+            self._say(f"  {clean(step, 2000)}")
+
+    def _places(self, runs: Sequence[Prepared]) -> None:
+        kept = [run for run in runs if run.is_saved]
+        if kept:
+            self._console.print()
+            self._say("Run folders" if len(kept) > 1 else "Run folder", "bold")
+        for run in kept:
+            self._say(f"  {clean(run.progress.name, 200)}: {clean(run.folder.path, 2000)}")
+
+    def _record(self, result: EvaluationResult) -> None:
+        status = result["persist"]
+        if not status["enabled"]:
+            return
+        self._console.print()
+        if status.get("stored"):
+            self._say("Record", "bold")
+            self._say(f"  {clean(result['runId'])}: {clean(status.get('path'), 2000)}")
+        else:
+            self._say(f"No record: {clean(status.get('reason'))}: {clean(status.get('detail'), 2000)}", "red")
+
+    def _where(self) -> Iterator[str]:
+        if "persist_dir" in self._job.options.given:
+            yield from ("--persist-dir", self._job.options.persist_dir)
+
+    def _go_on(self, runs: Sequence[Prepared]) -> Iterator[str]:
+        """The commands that make up for what is missing, if anything is."""
+        if not any(run.is_saved for run in runs):
+            return
+        words = [word for word in self._asked.argv if word not in _WAYS]
+        is_cut = any(run.progress.state != "done" for run in runs)
+        if is_cut:
+            yield f"go on: {shlex.join(['bench', *words, '--resume'])}"
+        if any(run.progress.unscored for run in runs):
+            again = shlex.join(["bench", *words, "--retry-failed"])
+            yield f"{'go on, and ' if is_cut else ''}try again what failed: {again}"
+
+    def _say(self, words: str, style: str = "") -> None:
+        self._console.print(words, style=style or None, soft_wrap=True)
+
+
+def _both(first: Listener | None, second: Listener) -> Listener:
+    def tell(recorded: Recorded) -> None:
+        if first is not None:
+            first(recorded)
+        second(recorded)
+
+    return tell
+
+
+def _find_reasons(run: Prepared, reasons: dict[str, str], recorded: Recorded) -> None:
+    """Keep why tasks have no score, in the words that tables count."""
+    if run.progress.unscored.total():  # else nothing is to be found in what may be a long journal
+        found = {str(each.example.example_id): each.reason for each in outcomes(recorded) if not each.is_scored}
+        reasons.update(found)
+
+
+def _is_good(run: Prepared) -> bool:
+    return run.progress.state == "done" and run.progress.scored > 0
+
+
+def _headline(result: EvaluationResult, runs: Sequence[Prepared]) -> str:
+    models, tasks = len(result["models"]), result["totals"]["tasks"]
+    made = sum(summary["total"] for summary in result["summary"])
+    of = "" if made == result["totals"]["totalRuns"] else f" of {numerals.count(result['totals']['totalRuns'])}"
+    there = sum(run.progress.resumed for run in runs)
+    since = f", {numerals.count(there)} of them from before" if there else ""
+    words = f"{counted(models, 'model')} on {counted(tasks, 'task')}: {numerals.count(made)}{of} done{since}"
+    return f"{words}, in {numerals.duration(result['durationMs'] / 1000)}"

@@ -1,0 +1,236 @@
+"""From the options of `bench multi` to runs: models found and routed, settings resolved, tasks and scoring loaded. Owns
+what the options are called among settings, and the order in which faults are found; sends nothing."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.cli.multi_options import EvaluationOptions, MultiOptions, ReplayOptions
+from harness.cli.stdout import own_stdout
+from harness.config.endpoints import Registry, load_registry
+from harness.config.wording import suggestion
+from harness.engine.prepare import Loader
+from harness.errors import ConfigError, EnvironmentLoadError, HarnessError, UsageError
+from harness.multi.evaluation import replayed
+from harness.multi.models import FILES, Model, load_models, read_model, read_models
+from harness.multi.options import Options, Persist, read_options
+from harness.multi.results import RunRecord
+from harness.multi.settings import Common, ModelRuns, resolve_models
+from harness.types import JsonDict
+
+_SCORING = ("match_mode", "length_target", "score_output", "schema_mode", "timeout_ms")
+"""Options that are arguments of the environment."""
+
+NAMED = "-m"
+"""Where a model was given that no file holds."""
+
+_OF_NAMED = (
+    ("give the model an apiKey", "name the variable that holds the key with -k"),
+    ("as baseUrl", "with -b"),
+    ("as modelId", "with -m"),
+    ("apiKeyVar", "-k"),
+    ("baseUrl", "-b"),
+)
+
+_TOLD = {
+    "env.env_id": "the command",
+    "env.env_args": "TASKS and the options of scoring",
+    "env.env_args.tasks": "TASKS",
+    **{f"env.env_args.{name}": f"--{name.replace('_', '-')}" for name in _SCORING},
+    "env.env_args.model_id": "the model's id",
+    "model.max_concurrent": "--task-concurrency",
+    "model.max_concurrent_generation": "--task-concurrency",
+    "model.max_concurrent_scoring": "--task-concurrency",
+}
+"""What settings are called here that `bench run` has other flags for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One invocation, ready to be executed: all that can be checked here has been."""
+
+    runs: ModelRuns
+    options: Options
+    """The documented options, as a record keeps them."""
+    loader: Loader
+    """Has the environment of every run."""
+    tasks: str
+    """The file of tasks."""
+    files: tuple[Path, ...]
+    """What the evaluation reads besides code."""
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """As they were given."""
+        return self.runs.models
+
+
+def make_job(options: MultiOptions) -> Job:
+    """Find, route, resolve and load.
+
+    Args:
+        options: Checked.
+
+    Raises:
+        HarnessError: what is wrong, and where; nothing was sent.
+    """
+    registry = load_registry(Path(options.endpoints_path) if options.endpoints_path else None, Path.cwd())
+    models, registry = _models(options, registry)
+    job = job_of(options, options.tasks, models, registry, documented(options))
+    return job if options.models is None else replace(job, files=(*job.files, Path(options.models)))
+
+
+def job_of(options: EvaluationOptions, tasks: str, models: Sequence[Model], registry: Registry, chosen: Options) -> Job:
+    """The job of these tasks and models.
+
+    Args:
+        options: What was typed.
+        tasks: The file of tasks.
+        models: The models, in the order of the result.
+        registry: What their names may mean.
+        chosen: The documented options.
+
+    Raises:
+        HarnessError: what is wrong, and where; nothing was sent.
+    """
+    common = Common(flags_of(options, tasks, chosen), options.set or (), registry, _TOLD)
+    try:
+        runs = resolve_models(models, common)
+    except ConfigError as error:
+        error.args = (_in_own_words(str(error)),)
+        raise
+    if any(run.settings.env.rollouts_per_example != 1 for run in runs.runs):
+        raise UsageError(
+            "--set env.rollouts_per_example: a model is asked each task once; list the task again to ask more"
+        )
+    loader = Loader()
+    with own_stdout():  # what the module of a scoring function prints is not ours
+        for run in runs.runs:
+            try:
+                loader.load(run)
+            except EnvironmentLoadError as error:
+                if isinstance(error.__cause__, HarnessError):
+                    raise error.__cause__ from None  # says all; that the environment is a built-in one helps nobody
+                raise
+    return Job(runs, chosen, loader, tasks, (Path(tasks),))
+
+
+def _in_own_words(words: str) -> str:
+    """What is said about a model that `-m` names: it has options where one of a file has fields."""
+    if words.startswith(f"{NAMED} ("):
+        for field, option in _OF_NAMED:
+            words = words.replace(field, option)
+    return words
+
+
+def documented(options: EvaluationOptions) -> Options:
+    """The documented options that were given.
+
+    Raises:
+        ConfigError: one of them is out of range.
+    """
+    return read_options(None, documented_values(options))
+
+
+def documented_values(options: EvaluationOptions) -> dict[str, object]:
+    """The same as keyword arguments of the Python API; what was not given is left out."""
+    given: dict[str, object] = {name: getattr(options, name) for name in _SCORING}
+    given |= {"model_concurrency": options.model_concurrency, "task_concurrency": options.task_concurrency}
+    if options.abort_on_error:
+        given["abort_on_error"] = True
+    if options.is_persisting:
+        given["persist"] = Persist(
+            include_inputs=not options.no_include_inputs,
+            include_outputs=not options.no_include_outputs,
+            include_options=not options.no_include_options,
+        )
+        given["persist_dir"] = options.persist_dir
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def flags_of(options: EvaluationOptions, tasks: str, chosen: Options) -> dict[str, object]:
+    """Settings that all models share, by setting key; None where the built-in is meant."""
+    args: JsonDict = {name: getattr(chosen, name) for name in _SCORING if name in chosen.given}
+    if chosen.chat_options:
+        args["chat_options"] = dict(chosen.chat_options)
+    sampling = {"temperature": options.temperature, "max_tokens": options.max_tokens}
+    return {
+        "env_args": {"tasks": tasks, **args},
+        "sampling_args": options.sampling_args,
+        **sampling,
+        "max_concurrent": chosen.task_concurrency,
+        "save_results": None if options.save_results else False,
+        "save_to_hf_hub": options.save_to_hf_hub or None,
+        "hf_hub_dataset_name": options.hf_hub_dataset_name,
+        "hf_public": options.hf_public or None,
+        "output_dir": None if options.output_dir == "outputs" else options.output_dir,
+    }
+
+
+def named_models(options: EvaluationOptions) -> list[Model]:
+    """The models that `-m` names."""
+    way: dict[str, object] = {"base_url": options.api_base_url, "api_key_var": options.api_key_var}
+    given = {name: value for name, value in way.items() if value is not None}
+    return [read_model({"id": name.strip(), **given}, NAMED) for name in options.model or ()]
+
+
+def _models(options: MultiOptions, registry: Registry) -> tuple[list[Model], Registry]:
+    """Those of the file, then those of `-m`; with what their names mean."""
+    found: list[Model] = []
+    if options.models is not None:
+        path = Path(options.models)
+        _refuse_name(options.models, path, registry)
+        if _is_registry(path):
+            own = load_registry(path, Path.cwd())
+            registry = own.over(registry)
+            found = [read_model(alias, f"{own.file}: {alias}") for alias in own.entries]
+        else:
+            found = list(load_models(path))
+    return [*found, *named_models(options)], registry
+
+
+def _refuse_name(text: str, path: Path, registry: Registry) -> None:
+    """Refuse a model's name where a file is meant, with the way to name a model."""
+    if path.is_file():
+        return
+    if path.is_dir():
+        raise UsageError(f"{text}: is a folder; MODELS is a file of models")
+    if path.suffix.lower() not in (*FILES, ".py") or text in registry.entries:
+        raise UsageError(f"{text}: there is no such file of models; a model is named with -m {text}")
+    beside = (
+        [each.name for each in path.parent.iterdir() if each.suffix.lower() in FILES] if path.parent.is_dir() else []
+    )
+    near = f"; {suggestion(path.name, sorted(beside))}" if beside else ""
+    raise ConfigError(f"{text}: there is no such file of models{near}")
+
+
+def _is_registry(path: Path) -> bool:
+    """Whether a file is a registry of endpoints, and not a list of models."""
+    if path.suffix.lower() == ".py":
+        return True
+    if path.suffix.lower() != ".toml":
+        return False
+    try:
+        return "endpoint" in tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError):
+        return False  # refused in its words by whoever reads the models
+
+
+def replay_job(options: ReplayOptions, record: RunRecord, file: Path) -> Job:
+    """The job of a record's tasks and models, or of other models, with the record's options under the typed ones.
+
+    Args:
+        options: Checked.
+        record: What is stored.
+        file: Where it is stored: the tasks are read from there.
+
+    Raises:
+        HarnessError: what is wrong, and where; nothing was sent.
+    """
+    registry = load_registry(Path(options.endpoints_path) if options.endpoints_path else None, Path.cwd())
+    _tasks, configs, chosen = replayed(record["runId"], record, documented(options))
+    models = named_models(options) or list(read_models(configs, f"{file}: modelConfigs"))
+    return job_of(options, str(file), models, registry, chosen)

@@ -1,0 +1,182 @@
+"""`bench multi runs | show | replay`: evaluations that --persist has stored. Owns what is printed of them; how they are
+stored is `harness.multi.persist`, and a replay is carried out as any evaluation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import typer
+
+from harness.cli.grouped import command_of
+from harness.cli.multi_options import GROUPS, RECORDS, ListOptions, ReplayOptions, ShowOptions
+
+if TYPE_CHECKING:
+    from harness.multi.results import ModelSummary, RunEntry, RunRecord
+    from harness.report.text import PlainConsole
+
+NONE_YET = "no records in {folder}: `bench multi TASKS MODELS --persist` keeps one"
+
+
+def list_records(ctx: typer.Context, options: ListOptions) -> int:
+    """List the records that --persist has kept, the newest last."""
+    from harness.multi.persist import list_records
+    from harness.report.text import make_console
+
+    options.check()
+    entries = list_records(options.limit, options.persist_dir)
+    if options.as_json:
+        typer.echo(json.dumps(entries, indent=2))
+    elif not entries:
+        typer.echo(NONE_YET.format(folder=options.persist_dir), err=True)
+    else:
+        _print_entries(entries, make_console())
+    return 0
+
+
+def show_record(ctx: typer.Context, options: ShowOptions) -> int:
+    """Show a record as its evaluation ended."""
+    from harness.report.text import make_console
+
+    record = _record(options.run, options.persist_dir)
+    if options.as_json:
+        sys.stdout.write(json.dumps(record, indent=2) + "\n")
+    else:
+        _print_record(record, make_console())
+    return 0
+
+
+def replay_record(ctx: typer.Context, options: ReplayOptions) -> int:
+    """Evaluate the tasks and models of a record again.
+
+    Models are asked anew, with the record's options under those that are typed. Keys are not in a record: they come
+    from their variables. A scoring function is not in it either: --score-output names it again. -m asks other models.
+    Nothing is stored but run folders, unless --persist says so.
+    """
+    from harness.cli.multi import carry_out
+    from harness.cli.multi_job import replay_job
+
+    state = cast("dict[str, object]", ctx.find_root().obj)
+    state["verbose"] = options.verbose
+    options.check()
+    folder = options.persist_dir or RECORDS
+    record = _record(options.run, folder)
+    return carry_out(replay_job(options, record, _file_of(record, folder)), options, state, record["runId"])
+
+
+def _record(run: str, folder: str) -> RunRecord:
+    """The record of that name.
+
+    Raises:
+        StateError: there is none.
+    """
+    from harness.config.wording import suggestion
+    from harness.errors import StateError
+    from harness.multi.persist import LATEST, list_records, load_record
+
+    record = load_record(run, folder)
+    if record is not None:
+        return record
+    known = [entry["runId"] for entry in list_records(0, folder)]
+    begun = [each for each in known if each.startswith(run)]
+    if not known:
+        raise StateError(f"MultiModelEvaluator run not found: {run}; {NONE_YET.format(folder=folder)}")
+    if len(set(begun)) > 1:
+        hint = f"{len(set(begun))} ids begin so; type more of it"
+    else:
+        hint = f"{suggestion(run, [*known[-20:], LATEST])} (`bench multi runs` lists them)"
+    raise StateError(f"MultiModelEvaluator run not found: {run}; {hint}")
+
+
+def _file_of(record: RunRecord, folder: str) -> Path:
+    """Where a record lies."""
+    from harness.multi.persist import find_entry
+
+    beside = Path(folder) / f"{record['runId']}.json"
+    entry = find_entry(record["runId"], folder)
+    return beside if beside.is_file() or entry is None else Path(entry["path"])
+
+
+def _print_entries(entries: Sequence[RunEntry], console: PlainConsole) -> None:
+    from harness.report import numerals
+    from harness.report.grid import Column, Group, grid, plain
+    from harness.report.text import clean
+
+    groups: list[Group] = [
+        [Column("when", [_moment(each["createdAt"]) for each in entries])],
+        [
+            Column("tasks", [numerals.count(each["totals"]["tasks"]) for each in entries]),
+            Column("models", [numerals.count(each["totals"]["models"]) for each in entries]),
+        ],
+        [Column("best", [_best(each) for each in entries])],
+    ]
+    for line in grid([clean(each["runId"], 200) for each in entries], "record", groups, console.width):
+        console.print(plain(line) if console.options.ascii_only else line, soft_wrap=True)
+
+
+def _best(entry: RunEntry) -> str:
+    """The model with the highest average, with it."""
+    from harness.report import numerals
+    from harness.report.text import clean, fit
+
+    if not entry["summary"]:
+        return numerals.NONE
+    best = max(entry["summary"], key=lambda summary: summary["avgScore"])
+    name = clean(best["modelId"], 200)
+    return f"{fit(name, min(24, len(name))).rstrip()} {numerals.score(best['avgScore'])}"
+
+
+def _moment(milliseconds: float) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _print_record(record: RunRecord, console: PlainConsole) -> None:
+    from harness.cli.multi_screen import counted, show_models
+    from harness.report import numerals
+    from harness.report.text import clean
+
+    totals = record["totals"]
+    words = f"{clean(record['runId'], 200)}: {counted(totals['models'], 'model')} on "
+    words += f"{counted(totals['tasks'], 'task')}, {_moment(record['finishedAt'])} UTC, "
+    console.print(words + f"in {numerals.duration(record['durationMs'] / 1000)}", style="bold", soft_wrap=True)
+    console.print()
+    models = record["models"]
+    if not models:
+        console.print("note: stored without outputs: only the averages are known", soft_wrap=True)
+        _print_averages(record["summary"], console)
+        return
+    show_models(models, console)
+    folders = [folder for each in record["summary"] if (folder := (each.get("meta") or {}).get("run"))]
+    if folders:
+        console.print()
+        console.print("Run folders", style="bold")
+    for folder in folders:
+        console.print(f"  {clean(folder, 2000)}", soft_wrap=True)
+
+
+def _print_averages(summaries: Sequence[ModelSummary], console: PlainConsole) -> None:
+    """What a record without outputs knows: the documented averages."""
+    from harness.report import numerals
+    from harness.report.grid import Column, grid, plain
+    from harness.report.text import clean
+
+    group = [
+        Column("score", [numerals.score(each["avgScore"]) for each in summaries]),
+        Column("success", [numerals.percent(each["successRate"]) for each in summaries]),
+        Column("latency", [numerals.latency(each["avgLatencyMs"] / 1000) for each in summaries]),
+        Column("errors", [numerals.count(each["errorCount"]) for each in summaries]),
+        Column("tasks", [numerals.count(each["total"]) for each in summaries]),
+    ]
+    names = [clean(each["modelId"], 200) for each in summaries]
+    for line in grid(names, "model", [group], console.width):
+        console.print(plain(line) if console.options.ascii_only else line, soft_wrap=True)
+
+
+runs_app = command_of(ListOptions, list_records, GROUPS)
+show_app = command_of(ShowOptions, show_record, GROUPS)
+replay_app = command_of(ReplayOptions, replay_record, GROUPS)

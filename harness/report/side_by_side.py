@@ -1,0 +1,307 @@
+"""Several models side by side: what each scored, how sure that is, what it cost, how the models differ task by task,
+and what is missing. Owns columns and words; the numbers are `stats.standings`', the layout is `report.grid`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from harness.report import numerals
+from harness.report.grid import LEAST_NAME, Column, Group, grid, head, plain, prose
+from harness.report.text import clean, fit
+from harness.stats.intervals import Estimate
+from harness.stats.standings import ALPHA, Difference, Standing, Standings
+
+MOST_FAILURES = 4
+"""Reasons of one model that are told with an example."""
+
+MOST_TASKS = 5
+"""Tasks shown of those on which the models differ."""
+
+MOST_HEAD = 16
+"""Cells of a model's name at the head of a column."""
+
+LEAST_SPREAD = 1e-9
+"""Scores that are no further apart are equal, up to rounding."""
+
+LONGEST_ERROR = 160
+"""Characters of an example."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the run of one model ended."""
+
+    state: str = "done"
+    note: str = ""
+    """Why it ended early."""
+
+
+def side_by_side(
+    found: Standings, width: int = 80, *, endings: Sequence[Ending] = (), ascii_only: bool = False
+) -> list[Text]:
+    """The whole of it as lines; bold marks heads where the terminal can.
+
+    Args:
+        found: The models' numbers.
+        width: Of the terminal, in cells. Below 60, lines may grow longer than it.
+        endings: How each model's run ended, in the same order; all are done if there are none.
+        ascii_only: Whether the terminal has no other characters.
+    """
+    ends = list(endings) or [Ending()] * len(found.models)
+    lines = [*_scores(found, width), *_answered(found, width), *_differences(found, width), *_verdict(found, width)]
+    lines += [*_by_task(found, width), *_failures(found, width), *_not_run(found, ends, width)]
+    return [plain(line) for line in lines] if ascii_only else lines
+
+
+# The models
+
+
+def _scores(found: Standings, width: int) -> Iterator[Text]:
+    models = found.models
+    quality = [Column("score", [numerals.score(each.mean) for each in models])]
+    if _is_whole(found):
+        quality.append(Column("95 % interval", [numerals.interval(each.scored) for each in models]))
+    right = [Column("success", [_share(each.success) for each in models])]
+    if any(each.schema_answers for each in models):
+        right.append(Column("schema", [_of(each.schema_valid, each.schema_answers) for each in models]))
+    if not _is_whole(found):
+        right.append(Column("run", [_of(each.made, each.planned) for each in models]))
+    speed = [
+        Column("p50", [numerals.latency(each.p50) for each in models]),
+        Column("p95", [numerals.latency(each.p95) for each in models]),
+    ]
+    spent = [
+        Column("tokens in", [_tokens(each, each.usage.input_tokens) for each in models]),
+        Column("tokens out", [_tokens(each, each.usage.output_tokens) for each in models]),
+    ]
+    if any(each.usage.cost is not None for each in models):
+        spent.append(Column("cost", [_cost(each) for each in models]))
+    yield from grid([_label(each) for each in models], "model", [quality, right, speed, spent], width)
+    for line in _legend(found):
+        yield from prose(line, width)
+
+
+def _legend(found: Standings) -> Iterator[str]:
+    words = "score: mean over the tasks"
+    if any(each.unscored for each in found.models):
+        words += "; one without a score counts 0"
+    yield f"{words}. success: tasks whose answer is valid."
+    if any(each.schema_answers for each in found.models):
+        yield "schema: answers valid against the schema of their task."
+    yield "p50, p95: half, and 95 %, of the tasks took no longer."
+    if all(each.usage.cost is None for each in found.models) and any(each.usage.requests for each in found.models):
+        yield "cost: unknown; give a model its `price` to see it."
+
+
+def _answered(found: Standings, width: int) -> Iterator[Text]:
+    """The means of the tasks that have a score, with their intervals, where those are not the numbers above."""
+    models = found.models
+    if not _is_whole(found) and any(each.scores for each in models):
+        columns = [
+            Column("score", [numerals.score(each.scored.mean) for each in models]),
+            Column("95 % interval", [numerals.interval(each.scored) for each in models]),
+            Column("scored", [_of(each.made - each.unscored, each.planned) for each in models]),
+        ]
+        yield Text()
+        yield head("Tasks with a score alone:")
+        yield from grid([_label(each) for each in models], "model", [columns], width)
+    yield from prose(_method(found), width)
+
+
+def _method(found: Standings) -> str:
+    estimates = [each.scored for each in found.models if each.scored.examples]
+    methods = {estimate.method for estimate in estimates if estimate.method is not None}
+    if not methods:
+        return f"95 % interval: {numerals.NONE} where there is too little to tell."
+    how = {"t": "Student's t", "wilson": "Wilson's"}
+    words = " or ".join(how[method] for method in sorted(methods))
+    none = any(estimate.low is None for estimate in estimates)
+    return f"95 % interval: {words}{f'; {numerals.NONE} where there is too little to tell' if none else ''}."
+
+
+def _is_whole(found: Standings) -> bool:
+    """Whether the documented means are those that the intervals belong to."""
+    return all(each.is_whole for each in found.models)
+
+
+# How they differ
+
+
+def _differences(found: Standings, width: int) -> Iterator[Text]:
+    """Every model minus the first, and minus the best if that is another one and says more."""
+    if len(found.models) < 2 or not any(each.scores for each in found.models):
+        return
+    best = found.best
+    yield from _minus(found, 0, "", width)
+    if best not in (None, 0) and len(found.models) > 2:
+        yield from _minus(found, best, ", the best", width)
+
+
+def _minus(found: Standings, base: int, what: str, width: int) -> Iterator[Text]:
+    names: list[str] = []
+    rows: list[list[str]] = []
+    for index, model in enumerate(found.models):
+        difference = found.difference(index, base) if index != base else None
+        if difference is None or not difference.counted.pairs:
+            continue
+        names.append(_label(model))
+        rows.append(_difference(difference.scored.estimate, difference, counted=False))
+        if difference.is_partial:
+            names.append("  unscored as 0")
+            rows.append(_difference(difference.counted.estimate, difference, counted=True))
+    if not rows:
+        return
+    heads = ["difference", "95 % interval", "p", "wins", "losses", "ties"]
+    columns = [Column(head, [row[place] for row in rows]) for place, head in enumerate(heads)]
+    yield Text()
+    rest = f"{what or ', task by task'}; + is better:"
+    room = max(LEAST_NAME, width - len("Difference from ") - len(rest))
+    yield head(f"Difference from {fit(_label(found.models[base]), room).rstrip()}{rest}")
+    yield from grid(names, "model", [columns[:3], columns[3:]], width)
+
+
+def _difference(estimate: Estimate, difference: Difference, *, counted: bool) -> list[str]:
+    pair = difference.counted if counted else difference.scored
+    outcomes = [numerals.count(number) for number in (pair.wins, pair.losses, pair.ties)]
+    return [
+        numerals.signed(estimate.mean),
+        numerals.signed_interval(estimate),
+        numerals.p_value(pair.p_value),
+        *outcomes,
+    ]
+
+
+def _verdict(found: Standings, width: int) -> Iterator[Text]:
+    """In words: which model is better, and whether that is more than noise."""
+    best, pairs = found.best, len(found.differences)
+    few = [model for index, model in enumerate(found.models) if model.scores and index not in found.ranked]
+    if best is not None or few:
+        yield Text()
+    if best is not None:
+        against = [found.difference(best, index) for index in found.ranked if index != best]
+        for line in _verdict_words(_label(found.models[best]), against):
+            yield from prose(line, width, "bold")
+    for model in few:
+        yield from prose(f"{_label(model)} has a score on too few tasks to be ranked.", width, "bold")
+    if best is not None:
+        bound = f"{ALPHA / pairs:.2g}, which is {ALPHA} / {pairs} pairs of models" if pairs > 1 else f"{ALPHA}"
+        yield from prose(f"More than noise is p < {bound}, in a sign-flip test over the tasks.", width)
+
+
+def _verdict_words(name: str, against: Sequence[Difference]) -> Iterator[str]:
+    level = [each for each in against if not each.scored.wins and not each.scored.losses and each.scored.pairs]
+    beaten = [each for each in against if each.is_signal]
+    close = [each for each in against if each not in beaten and each not in level]
+    if len(level) == len(against):
+        yield f"No difference: {name} and {_names(level)} have the same score on every task."
+        return
+    if beaten:
+        partial = " on the tasks that have a score" if any(each.is_partial for each in beaten) else ""
+        yield f"{name} is better than {_names(beaten)}{partial}: more than noise."
+    if close:
+        lead = "" if beaten else f"{name} has the highest score. "
+        yield f"{lead}Against {_names(close)} that may be noise{_too_few(close)}."
+    if level:
+        yield f"{_names(level)} {'has' if len(level) == 1 else 'have'} the same score on every task."
+
+
+def _too_few(close: Sequence[Difference]) -> str:
+    """Whether it is for want of tasks that nothing can be said."""
+    if any(each.can_tell for each in close):
+        return ""
+    most = max(each.scored.pairs for each in close)
+    return f": {'one task' if most == 1 else f'{most} tasks'} cannot tell" if most else ": no task has a score of both"
+
+
+def _by_task(found: Standings, width: int) -> Iterator[Text]:
+    """The tasks on which the models are furthest apart, if they are on any."""
+    apart: dict[str, float] = {}
+    for task in dict.fromkeys(task for model in found.models for task in model.scores):
+        scores = [model.scores[task] for model in found.models if task in model.scores]
+        if max(scores) - min(scores) > LEAST_SPREAD:
+            apart[task] = max(scores) - min(scores)
+    if not apart:
+        return
+    tasks = sorted(apart, key=lambda task: -apart[task])[:MOST_TASKS]
+    yield Text()
+    yield head("Where they differ most:" if len(apart) > len(tasks) else "Where they differ:")
+    groups: list[Group] = []
+    for model in found.models:
+        cells = [numerals.score(model.scores.get(task)) for task in tasks]
+        if any(task in model.scores for task in tasks):
+            groups.append([Column(fit(_label(model), min(MOST_HEAD, cell_len(_label(model)))).rstrip(), cells)])
+    yield from grid([clean(task, 200) for task in tasks], "task", groups, width)
+
+
+def _names(differences: Sequence[Difference]) -> str:
+    names = [clean(each.second, 80) for each in differences]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _tasks(number: int) -> str:
+    return "one task" if number == 1 else f"{numerals.count(number)} tasks"
+
+
+# What is missing
+
+
+def _failures(found: Standings, width: int) -> Iterator[Text]:
+    if not any(each.unscored for each in found.models):
+        return
+    yield Text()
+    yield head("Tasks without a score:")
+    for model in found.models:
+        reasons = list(model.failures.items())
+        for reason, number in reasons[:MOST_FAILURES]:
+            first = next(each for each in model.attempts if each.score is None and (each.reason or "unknown") == reason)
+            words = f"{clean(model.name, 80)}: {clean(reason, 60)} {number} of {model.made}"
+            said = clean(first.error, LONGEST_ERROR)
+            words += f"; e.g. {clean(first.task, 80)}{f': {said}' if said else ''}"
+            yield from prose(words, width, "red", indent=2)
+        if len(reasons) > MOST_FAILURES:
+            rest = sum(number for _, number in reasons[MOST_FAILURES:])
+            words = f"{clean(model.name, 80)}: {rest} for {len(reasons) - MOST_FAILURES} more reasons"
+            yield from prose(words, width, "red", indent=2)
+
+
+def _not_run(found: Standings, endings: Sequence[Ending], width: int) -> Iterator[Text]:
+    short = [(model, end) for model, end in zip(found.models, endings, strict=True) if model.not_run]
+    if not short:
+        return
+    yield Text()
+    yield head("Not run:")
+    for model, end in short:
+        why = clean(end.note, 2000) or ("" if end.state == "done" else end.state)
+        words = f"{clean(model.name, 80)}: {model.not_run} of {_tasks(model.planned)}"
+        yield from prose(f"{words}{f': {why}' if why else ''}", width, "yellow", indent=2)
+
+
+# Cells
+
+
+def _share(part: float | None) -> str:
+    return numerals.NONE if part is None else numerals.percent(part)
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{numerals.count(part)} of {numerals.count(whole)}" if whole else numerals.NONE
+
+
+def _tokens(model: Standing, part: int) -> str:
+    return numerals.tokens(model.usage, part) if model.usage.requests else numerals.NONE
+
+
+def _cost(model: Standing) -> str:
+    cost = model.usage.cost
+    if cost is None:
+        return "unknown" if model.usage.requests else numerals.NONE
+    words = f"${cost:,.2f}" if cost >= 0.1 or cost == 0 else f"${cost:.2g}"
+    return f"≥ {words}" if model.unpriced else words
+
+
+def _label(model: Standing) -> str:
+    return clean(model.name, 200)

@@ -1,0 +1,156 @@
+"""What `bench multi` refuses, in which words, before anything is sent or made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from multi_evals import Multi
+
+WRONG: list[tuple[tuple[str, ...], str]] = [
+    (("sums.json",), "Model configs required: name a file of models behind the tasks, or models with -m"),
+    (("sums.json", "models.toml", "--model-concurrency", "0"), "--model-concurrency must be >= 1."),
+    (("sums.json", "models.toml", "--task-concurrency", "-1"), "--task-concurrency must be >= 1."),
+    (("sums.json", "models.toml", "-t", "0"), "--max-tokens must be >= 1."),
+    (("sums.json", "models.toml", "-T", "nan"), "--temperature must be a number, not nan."),
+    (("sums.json", "models.toml", "--timeout-ms", "inf"), "--timeout-ms must be a number, not inf."),
+    (("sums.json", "models.toml", "--match-mode", "fuzzy"), "--match-mode fuzzy: there are contains and exact"),
+    (("sums.json", "models.toml", "--schema-mode", "x"), "--schema-mode x: there are subset and jsonschema"),
+    (("sums.json", "models.toml", "--events", ""), "--events is empty: is the variable set that it was"),
+    (("sums.json", "-m", " "), "--model is empty: is the variable set"),
+    (("sums.json", "models.toml", "--no-include-inputs"), "--no-include-inputs says what a record leaves out: add --p"),
+    (("sums.json", "models.toml", "-b", "http://x/v1"), "--api-base-url is about models that -m names, and none is"),
+    (("sums.json", "models.toml", "-k", "KEY"), "--api-key-var is about models that -m names, and none is"),
+    (("sums.json", "models.toml", "--no-save", "--resume"), "--no-save keeps nothing that --resume could go on with"),
+    (("sums.json", "models.toml", "--dry-run", "--retry-failed"), "--dry-run looks at no recorded run"),
+    (("sums.json", "models.toml", "-H", "--no-save"), "pushes what --no-save does not keep"),
+    (
+        ("sums.json", "gpt-4.1-mini"),
+        "gpt-4.1-mini: there is no such file of models; a model is named with -m gpt-4.1-m",
+    ),
+    (("sums.json", "model.toml"), 'model.toml: there is no such file of models; did you mean "models.toml"?'),
+    (("sums.json", "."), ".: is a folder; MODELS is a file of models"),
+    (("sum.json", "models.toml"), 'sum.json: there is no such file; did you mean "sums.json"?'),
+    (("sums.json", "-m", "zzz/gpt-5"), "give its address with -b"),
+    (("sums.json", "-m", "opnai/gpt-5"), "did you mean 'openai/gpt-5'?"),
+    (
+        ("sums.json", "-m", "openai/gpt-5"),
+        "Missing API key for provider 'openai'. Set OPENAI_API_KEY or LITELLM_API_KEY",
+    ),
+    (("sums.json", "-m", "openai/gpt-5"), "or name the variable that holds the key with -k."),
+    (("sums.json", "-m", "x", "-b", "nonsense"), '-m (x): -b = "nonsense": must be an http or https URL'),
+    (("sums.json", "-m", "reference/orakle"), "did you mean reference/oracle?"),
+    (("sums.json", "-m", "x", "-e", "nosuch.toml"), "nosuch.toml: no such endpoint registry"),
+    (("sums.json", "models.toml", "--score-output", "nosuch:fn"), "Cannot import module 'nosuch'"),
+    (("sums.json", "models.toml", "--score-output", "scoring:wrods"), "wrods"),
+    (("sums.json", "models.toml", "--set", "model.model=x"), "--set model.model: a model's name, address and key are"),
+    (("sums.json", "models.toml", "--set", "strnog:model.rpm=1"), "no run of 'strnog'; did you mean"),
+    (("sums.json", "models.toml", "--set", "env.rollouts_per_example=3"), "a model is asked each task once"),
+    (("sums.json", "models.toml", "--events", "sums.json/x"), "--events sums.json/x: cannot open"),
+    (("sums.json", "models.toml", "--events", "./sums.json"), "--events ./sums.json: is read by this evaluation"),
+    (("sums.json", "models.toml", "--events", "models.toml"), "--events models.toml: is read by this evaluation"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(words[1:])[:60] for words, _ in WRONG])
+def test_wrong_words_are_refused_before_anything_is_sent(multi: Multi, words: tuple[str, ...], said: str) -> None:
+    done = multi.bench("multi", *words)
+    assert (done.code, done.out) == (2, ""), done.err
+    assert said in done.err and "Traceback" not in done.err
+    assert done.err.splitlines()[-1].startswith("error: ")
+    assert multi.model.requests == [] and not (multi.cwd / "outputs").exists()
+
+
+FILES: list[tuple[str, str, str]] = [
+    ("models.toml", '[[model]]\nid = "a"\nmodelld = "b"\n', "unknown key 'modelld'; did you mean \"modelId\"?"),
+    ("models.toml", "[[model]]\n", "names no model; give it a modelId, or an id that is one"),
+    ("models.toml", "[[model]\n", "models.toml: not valid TOML"),
+    ("models.toml", "", "Model configs required"),
+    ("models.toml", '[[models]]\nid="a"\n[[endpiont]]\n', "endpiont: unknown key"),
+    ("models.toml", '[[endpoint]]\nendpoint_idd = "a"\n', "endpoint_id: must be a string"),
+    ("sums.json", "[]", "Task list required"),
+    ("sums.json", "{", "is no JSON"),
+    ("sums.json", '[{"prompt": "a", "expcted": 1}]', "'expcted'"),
+    ("sums.json", '[{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}]', "are both called 'a'"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "said"), FILES, ids=[f"{name}-{said[:30]}" for name, _, said in FILES])
+def test_a_file_that_is_wrong_is_refused_by_name(multi: Multi, name: str, text: str, said: str) -> None:
+    (multi.cwd / name).write_text(text)
+    done = multi.multi()
+    assert (done.code, done.out) == (2, ""), done.err
+    assert said in done.err and "Traceback" not in done.err
+    assert multi.model.requests == [] and not (multi.cwd / "outputs").exists()
+
+
+def test_a_key_that_is_not_set_stops_before_the_first_model_is_asked(multi: Multi) -> None:
+    multi.models("strong")
+    table = '\n[[model]]\nid = "far"\nbaseUrl = "https://models.example/v1"\napiKeyVar = "NOT_SET_HERE"\n'
+    with (multi.cwd / "models.toml").open("a") as file:
+        file.write(table)
+    done = multi.multi()
+    assert done.code == 2 and "NOT_SET_HERE" in done.err and "far" in done.err
+    assert multi.model.requests == []
+
+
+def test_a_literal_key_is_in_no_file_and_on_no_screen(multi: Multi) -> None:
+    multi.models("strong", apiKey="sk-canary-123456")
+    done = multi.multi("--persist", "--events", "events.jsonl", "--json", "-v")
+    assert done.code == 0, done.err
+    assert set(multi.model.keys) == {"Bearer sk-canary-123456"}
+    assert "canary" not in done.out + done.err
+    kept = [path for path in multi.cwd.rglob("*") if path.is_file() and path.name != "models.toml"]
+    assert len(kept) > 5 and not [path for path in kept if b"canary" in path.read_bytes()]
+    record = json.loads(next(path for path in kept if path.name.startswith("mmeval_")).read_text())
+    assert record["modelConfigs"] == [{"id": "strong", "modelId": "strong", "baseUrl": multi.model.url}]
+
+
+def test_a_record_that_cannot_be_written_is_told_and_loses_nothing_else(multi: Multi) -> None:
+    (multi.cwd / "taken").write_text("a file")
+    done = multi.multi("--persist-dir", "taken/deeper", "--json")
+    assert done.code == 1
+    persist = json.loads(done.out)["persist"]
+    assert (persist["enabled"], persist["stored"]) == (True, False)
+    assert persist["reason"] == "Failed to prepare run directory"
+    assert "No record: Failed to prepare run directory: " in done.err
+    assert len(multi.runs()) == 2
+
+
+def test_nothing_is_hidden_if_nobody_answers_at_all(multi: Multi, unused_port: int) -> None:
+    table = '[[model]]\nid = "{0}"\nbaseUrl = "http://127.0.0.1:{1}/v1"\n'
+    (multi.cwd / "models.toml").write_text("".join(table.format(name, unused_port) for name in "ab"))
+    done = multi.multi("--json", "--set", "model.request_retries=0")
+    assert done.code == 1
+    result = json.loads(done.out)
+    assert [each["total"] for each in result["summary"]] == [0, 0]
+    assert [each["avgScore"] for each in result["summary"]] == [0.0, 0.0]
+    assert all("connection refused" in each["stopReason"] for each in result["summary"])
+    assert "2 models on 6 tasks: 0 of 12 done" in done.err
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A port that nobody listens on."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_a_stdout_that_is_full_is_said_after_all_is_kept(multi: Multi) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no full disk to write to")
+    import subprocess
+    import sys
+
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.cli.main", "multi", "sums.json", "models.toml", "--persist"],
+            cwd=multi.cwd, stdout=full, stderr=subprocess.PIPE, text=True, timeout=90, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: cannot write to the terminal or file that shows the results")
+    assert len(multi.runs()) == 2 and list((multi.cwd / ".memory" / "multi-model-eval").glob("mmeval_*.json"))

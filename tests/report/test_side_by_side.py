@@ -1,0 +1,229 @@
+"""Several models side by side, as a terminal shows them: every line at several widths."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from harness.report.side_by_side import Ending, side_by_side
+from harness.stats.standings import Attempt, standings
+from harness.types import Usage
+
+FAST = (0.3, 0.5, 0.3, 0.7, 0.3, 0.5, 0.3, 0.3)
+DEEP = (0.9, 0.9, 0.7, 0.9, 0.9, 0.5, 0.9, 0.9)
+
+NONE_SHARED = "no task has a score of both"
+
+Model = tuple[str, list[Attempt], int]
+
+
+def model(name: str, scores: tuple[float | None, ...], *, planned: int = 0, cost: float | None = None) -> Model:
+    """Its tasks; None failed, and every second task has a schema, which a score of 0.7 or more satisfies."""
+    attempts: list[Attempt] = []
+    for number, score in enumerate(scores):
+        task = f"task-{number}"
+        if score is None:
+            attempts.append(Attempt(task, None, reason="timeout", error="MultiModelEvaluator timeout after 50ms"))
+            continue
+        usage = Usage(120, 300, requests=1, cost=cost)
+        checked = score >= 0.7 if number % 2 else None
+        attempts.append(
+            Attempt(task, score, score >= 0.5, schema_valid=checked, seconds=0.1 * (number + 1), usage=usage)
+        )
+    return name, attempts, planned or len(scores)
+
+
+def shown(*models: Model, width: int = 80, ascii_only: bool = False, endings: tuple[Ending, ...] = ()) -> list[str]:
+    lines = side_by_side(standings(models), width, endings=endings, ascii_only=ascii_only)
+    return [line.plain for line in lines]
+
+
+def test_everything_a_newcomer_asks_for_at_eighty_columns() -> None:
+    fast, deep = model("fast", FAST, cost=0.0001), model("deep", DEEP, cost=0.002)
+    assert (
+        shown(fast, deep)
+        == """\
+model  score   95 % interval  success  schema     p50     p95
+─────────────────────────────────────────────────────────────
+fast   0.400  [0.274, 0.526]     38 %  1 of 4  400 ms  800 ms
+deep   0.825  [0.701, 0.949]    100 %  3 of 4  400 ms  800 ms
+
+model  tokens in  tokens out     cost
+─────────────────────────────────────
+fast         960       2,400  $0.0008
+deep         960       2,400   $0.016
+score: mean over the tasks. success: tasks whose answer is valid.
+schema: answers valid against the schema of their task.
+p50, p95: half, and 95 %, of the tasks took no longer.
+95 % interval: Student's t.
+
+Difference from fast, task by task; + is better:
+model  difference     95 % interval      p  wins  losses  ties
+──────────────────────────────────────────────────────────────
+deep       +0.425  [+0.237, +0.613]  0.016     7       0     1
+
+deep is better than fast: more than noise.
+More than noise is p < 0.05, in a sign-flip test over the tasks.
+
+Where they differ most:
+task     fast   deep
+────────────────────
+task-0  0.300  0.900
+task-4  0.300  0.900
+task-6  0.300  0.900
+task-7  0.300  0.900
+task-1  0.500  0.900""".splitlines()
+    )
+
+
+def test_a_wide_terminal_has_the_models_in_one_table() -> None:
+    lines = shown(model("fast", FAST, cost=0.0001), model("deep", DEEP), width=120)
+    head = "model  score   95 % interval  success  schema     p50     p95  tokens in  tokens out     cost"
+    assert lines[0] == head
+    assert lines[2].split()[-3:] == ["960", "2,400", "$0.0008"]
+    assert lines[3].split()[-1] == "unknown", "an unknown cost is not 0"
+
+
+MIXED = (
+    model("openai/gpt-4.1-mini", FAST),
+    model("anthropic/claude-3-7-sonnet", (None, None, *DEEP[2:])),
+    model("qwen/qwen3-235b-a22b-instruct-2507", FAST[:3], planned=8),
+)
+ENDS = (Ending(), Ending(), Ending("stopped", "stopped at its first error: the endpoint is gone"))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_no_line_is_longer_than_the_terminal_and_no_figure_is_cut(width: int, ascii_only: bool) -> None:
+    for models, ends in ((MIXED, ENDS), (MIXED[:2], ENDS[:2]), ((model("a", FAST), model("b", DEEP)), ())):
+        lines = shown(*models, width=width, ascii_only=ascii_only, endings=ends)
+        assert max(map(cell_len, lines)) <= width
+        assert all(line == line.rstrip() for line in lines)
+        assert not ascii_only or "".join(lines).isascii()
+        figures = re.findall(r"\[[^\]]*", "\n".join(lines))
+        assert figures and not any("…" in figure or "~" in figure for figure in figures)
+
+
+def test_what_has_no_score_is_told_apart_from_what_scored_low() -> None:
+    text = "\n".join(shown(*MIXED, width=100, endings=ENDS))
+    assert "score: mean over the tasks; one without a score counts 0." in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["anthropic/claude-3-7-sonnet", "0.600", "75", "%", "2", "of", "3", "8", "of", "8"] in [r[:10] for r in rows]
+    assert ["anthropic/claude-3-7-sonnet", "0.800", "[0.624,", "0.976]", "6", "of", "8"] in rows
+    assert ["qwen/qwen3-235b-a22b-instruct-2507", "0.367", "[0.080,", "0.654]", "3", "of", "8"] in rows
+    assert ["unscored", "as", "0"] in [row[:3] for row in rows]
+    assert text.endswith("""
+Tasks without a score:
+  anthropic/claude-3-7-sonnet: timeout 2 of 8; e.g. task-0: MultiModelEvaluator timeout after 50ms
+
+Not run:
+  qwen/qwen3-235b-a22b-instruct-2507: 5 of 8 tasks: stopped at its first error: the endpoint is gone""")
+
+
+def test_a_verdict_on_part_of_the_tasks_says_so() -> None:
+    first, second = model("a", FAST), model("b", (*[0.9] * 7, None))
+    assert "b is better than a on the tasks that have a score: more than noise." in shown(first, second)
+
+
+def test_three_models_are_held_against_the_first_and_the_best() -> None:
+    lines = shown(model("fast", FAST), model("deep", DEEP), model("mid", tuple(s + 0.05 for s in FAST)))
+    heads = [line for line in lines if line.startswith("Difference")]
+    assert heads == ["Difference from fast, task by task; + is better:", "Difference from deep, the best; + is better:"]
+    verdict = lines.index("deep is better than fast and mid: more than noise.")
+    bound = "More than noise is p < 0.017, which is 0.05 / 3 pairs of models, in a sign-flip"
+    assert lines[verdict + 1 : verdict + 3] == [bound, "test over the tasks."]
+
+
+def test_the_first_is_not_held_against_itself_as_the_best() -> None:
+    lines = shown(model("deep", DEEP), model("fast", FAST), model("mid", FAST))
+    assert len([line for line in lines if line.startswith("Difference")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ((0.5, 0.5), (0.5, 0.5), "No difference: a and b have the same score on every task."),
+        ((0.9,), (0.1,), "a has the highest score. Against b that may be noise: one task cannot tell."),
+        ((0.9,) * 3, (0.1,) * 3, "a has the highest score. Against b that may be noise: 3 tasks cannot tell."),
+        ((0.1, 0.9) * 5, (0.9, 0.2) * 5, "b has the highest score. Against a that may be noise."),
+        ((0.1,) * 6, (0.9,) * 6, "b is better than a: more than noise."),
+        ((0.1, None), (None, 0.9), f"b has the highest score. Against a that may be noise: {NONE_SHARED}."),
+    ],
+)  # fmt: skip
+def test_the_verdict_never_says_more_than_the_tasks_do(
+    first: tuple[float | None, ...], second: tuple[float | None, ...], words: str
+) -> None:
+    assert words in shown(model("a", first), model("b", second), width=120)
+
+
+def test_beaten_close_and_level_models_stand_in_one_verdict() -> None:
+    best = (0.9,) * 8
+    close = (*[0.9] * 7, 0.8)
+    lines = shown(model("best", best), model("weak", (0.1,) * 8), model("close", close), model("same", best))
+    at = lines.index("best is better than weak: more than noise.")
+    assert lines[at + 1 : at + 3] == ["Against close that may be noise.", "same has the same score on every task."]
+
+
+def test_one_model_is_not_compared() -> None:
+    text = "\n".join(shown(model("only", FAST)))
+    assert "0.400" in text and "Difference" not in text and "noise" not in text and "Where they differ" not in text
+
+
+def test_a_model_that_came_to_nothing() -> None:
+    dead = ("dead", list[Attempt](), 3)
+    lines = shown(dead, ("gone", [], 3), endings=(Ending("failed", "no such model"), Ending("interrupted")))
+    assert lines[2].split() == ["dead", "–", "–", "0", "of", "3", "–", "–", "–", "–"]
+    assert lines[-2:] == ["  dead: 3 of 3 tasks: no such model", "  gone: 3 of 3 tasks: interrupted"]
+    assert "95 % interval: – where there is too little to tell." in lines
+
+
+def test_a_cost_of_some_replies_is_a_lower_bound() -> None:
+    name, attempts, planned = model("m", FAST, cost=1.5)
+    attempts[0] = Attempt("task-0", 0.5, True, seconds=1.0, usage=Usage(1, 1, requests=1))
+    assert shown((name, attempts, planned), width=120)[2].split()[-2:] == ["≥", "$10.50"]
+    assert shown((name, attempts, planned), width=120, ascii_only=True)[2].split()[-2:] == [">", "$10.50"]
+
+
+def test_without_a_price_the_cost_is_said_to_be_unknown() -> None:
+    lines = shown(model("m", FAST), model("n", DEEP))
+    assert "cost: unknown; give a model its `price` to see it." in lines
+    assert not any("cost" in line for line in lines if line.startswith("model"))
+
+
+def test_names_and_errors_of_others_cannot_steer_the_terminal() -> None:
+    attempts = [Attempt("t\x1b[2J", None, reason="x\x1b[31m", error="gone\x1b]0;title\x07 \x9b2J" + "y" * 500)]
+    text = "\n".join(shown(("evil\x1b[31m\nname", attempts, 2), endings=(Ending("stopped", "\x1b[2Jnote"),)))
+    assert "\x1b" not in text and "\x9b" not in text and "\x07" not in text
+    assert "  evil name: x 1 of 1; e.g. t: gone " in text
+    assert "  evil name: 1 of 2 tasks: note" in text
+    assert "y" * 200 not in text.replace("\n    ", "")
+
+
+def test_a_model_that_was_stopped_early_is_not_ranked() -> None:
+    lucky = model("lucky", (0.99,), planned=8)
+    lines = shown(lucky, model("weak", (0.1,) * 8), model("fine", (0.5,) * 8))
+    at = lines.index("fine is better than weak: more than noise.")
+    assert lines[at + 1] == "lucky has a score on too few tasks to be ranked."
+    alone = shown(lucky, model("weak", (0.1,) * 8))
+    assert "lucky has a score on too few tasks to be ranked." in alone
+    assert not any("noise" in line for line in alone)
+
+
+def test_a_model_without_any_task_has_no_row_among_the_differences() -> None:
+    lines = shown(model("a", FAST), ("gone", [], 8))
+    assert not any(line.startswith("Difference") for line in lines)
+
+
+def test_many_reasons_are_cut_short() -> None:
+    attempts = [Attempt(f"t{n}", None, reason=f"reason {n}") for n in range(6)]
+    lines = shown(("m", attempts, 6))
+    assert lines[-1] == "  m: 2 for 2 more reasons"
+    assert lines[-5:-1] == [f"  m: reason {n} 1 of 6; e.g. t{n}" for n in range(4)]
+
+
+def test_wide_characters_are_counted_by_cells() -> None:
+    lines = shown(model("模型一", FAST), model("b", DEEP), width=60)
+    table = lines[:4]
+    assert len({cell_len(line) for line in table}) == 1
