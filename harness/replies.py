@@ -5,6 +5,7 @@ assistant messages itself, ask questions on the side, or keep a reply in other w
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from harness.types import JsonDict, Message, ModelResponse, Prompt
 
@@ -58,10 +59,13 @@ def from_record(recorded: Iterable[JsonDict]) -> list[ModelResponse]:
     return [ModelResponse(dict(each["message"]), each.get("finish_reason")) for each in recorded]
 
 
-def _said(completion: Prompt) -> list[Message]:
+def _said(completion: object) -> list[Message]:
     if isinstance(completion, str):
         return [{"role": "assistant", "content": completion}] if completion else []
-    return [message for message in completion if message.get("role") == "assistant"]
+    # Code of an environment may leave anything there.
+    found = cast("Iterable[object]", completion) if isinstance(completion, list | tuple) else ()
+    messages = [cast(Message, message) for message in found if isinstance(message, dict)]
+    return [message for message in messages if message.get("role") == "assistant"]
 
 
 def _alike(one: Message, other: Message) -> bool:

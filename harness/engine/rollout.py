@@ -142,15 +142,16 @@ async def _attempt(
             raise
         told = error if isinstance(error, EnvironmentFault) else EnvironmentFault()
         return failed(told.reason, describe(error), retryable=told.retryable)
+    return Attempt(state, _generated(item, state, meter, timing(), number))
+
+
+def _generated(item: Item, state: State, meter: MeteredChat, timing: Timing, number: int) -> Generated:
     exported, lost = state.export()
-    is_truncated = bool(state.get("is_truncated"))
-    return Attempt(
-        state,
-        Generated(
-            item.key, item.example.key, item.rollout_index, state["completion"], state.get("stop_condition"),
-            is_truncated, meter.usage, timing(), number, exported, lost,
-            to_record(meter.replies, state["completion"], is_truncated=is_truncated),
-        ),
+    completion, is_truncated = state["completion"], bool(state.get("is_truncated"))
+    replies = to_record(meter.replies, completion, is_truncated=is_truncated)
+    return Generated(
+        item.key, item.example.key, item.rollout_index, completion, state.get("stop_condition"), is_truncated,
+        meter.usage, timing, number, exported, lost, replies,
     )  # fmt: skip
 
 

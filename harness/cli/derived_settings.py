@@ -1,0 +1,197 @@
+"""From a recorded run to the settings of a run that is made of it, or goes on with it. Owns the options of the commands
+that do so, which of the recorded settings do not hold then, and what is said of a run that cannot be loaded again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeAlias, cast
+
+import typer
+
+from harness.config.built_in import BUILT_INS
+from harness.config.flags import parse_set
+from harness.config.resolver import Resolution, resolve
+from harness.config.wording import shown_path
+from harness.errors import EnvironmentNotFound, RunLocked, UsageError
+from harness.store.manifest import Manifest
+from harness.store.rundir import RunDir, find_run
+
+RunName: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="The run: its folder, its id, the beginning of exactly one id, or `latest`."),
+]
+Concurrent: TypeAlias = Annotated[
+    int | None, typer.Option("--max-concurrent", "-c", metavar="N", min=-1, help="Rollouts in flight; -1 is unlimited.")
+]
+Registry: TypeAlias = Annotated[
+    str | None, typer.Option("--endpoints-path", "-e", metavar="PATH", help="Endpoint registry, for what aliases mean.")
+]
+KeyVar: TypeAlias = Annotated[
+    str | None, typer.Option("--api-key-var", "-k", metavar="NAME", help="Environment variable that holds the key.")
+]
+Sets: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Any other setting of the new run; repeatable.")
+]
+OutputDir: TypeAlias = Annotated[str, typer.Option("--output-dir", "-o", metavar="DIR", help="Where the runs are.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No live display.")]
+Verbose: TypeAlias = Annotated[bool, typer.Option("--verbose", "-v", help="Log in detail, and show tracebacks.")]
+
+_BOUNDS = ("max_concurrent", "max_concurrent_generation", "max_concurrent_scoring")
+_RECORDED = ("num_examples", "rollouts_per_example", "shuffle", "shuffle_seed")
+"""Settings of `env` that say which rollouts there are: for a run that is made of a recorded one, those of that."""
+
+_OF_JUDGES = (*_BOUNDS, "request_timeout", "request_retries")
+"""Settings of `model` that count where no model is asked, too."""
+
+_PATHS = "relative paths begin in the folder where the command is typed, so type it where the run was made"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command was told of the settings of its run."""
+
+    model: str | None = None
+    base_url: str | None = None
+    key_var: str | None = None
+    registry: str | None = None
+    max_concurrent: int | None = None
+    sets: Sequence[str] = ()
+
+    def overrides(self) -> list[str]:
+        """As `--set` takes them: a recorded run has a value for every setting, and only these beat it."""
+        named = (
+            ("model.model", self.model),
+            ("model.api_base_url", self.base_url),
+            ("model.api_key_var", self.key_var),
+        )
+        texts = [f"{path}={_text(value)}" for path, value in named if value is not None]
+        if self.max_concurrent is not None:
+            if self.max_concurrent == 0:
+                raise UsageError("-c 0: must be 1 or more, or -1 for no bound")
+            texts += [f"model.{bound}={self.max_concurrent}" for bound in _BOUNDS]
+        return [*texts, *self.sets]
+
+
+def check_derived(sets: Sequence[str], *, asks_model: bool) -> None:
+    """Refuse settings that would have no effect on a run that is made of a recorded one.
+
+    Args:
+        sets: As the user typed them.
+        asks_model: Whether a model is asked, or the recorded replies are taken.
+
+    Raises:
+        UsageError: names the setting and says why.
+    """
+    for text in sets:
+        for group, key, *_ in parse_set(text).layer:
+            if group == "env" and key in _RECORDED:
+                raise UsageError(f"--set {text}: the examples and rollouts are those of the recorded run")
+            if (group, key) == ("model", "model"):
+                raise UsageError(f"--set {text}: another model is asked with `bench replay RUN --model`")
+            if group == "model" and not asks_model and key not in _OF_JUDGES:
+                raise UsageError(f"--set {text}: no model is asked; the replies are the recorded ones")
+
+
+def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
+    """The run that a command names, with its manifest. It can be loaded from its folder, and nobody writes it.
+
+    Args:
+        output_dir: The output folder.
+        name: As it was typed.
+
+    Raises:
+        UsageError: there is no such run, more than one, or one whose rows are in a Python program.
+        RunLocked: a process writes it.
+    """
+    folder = RunDir(find_run(output_dir, name))
+    manifest = folder.read_manifest()
+    _check_free(folder)
+    _check_rows(folder, manifest)
+    if not folder.config_path.is_file():
+        raise UsageError(f"{folder.path} has no config.toml, which says how to load it; restore it from a copy")
+    return folder, manifest
+
+
+def settings_of(folder: RunDir, asked: Asked, overrides: Sequence[str] = ()) -> Resolution:
+    """The recorded settings of a run, with what was asked for over them.
+
+    Args:
+        folder: The run's.
+        asked: What the command was told.
+        overrides: Further `--set` texts, below those that the user typed.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        EnvironmentNotFound: the environment is gone.
+    """
+    flags = {"endpoints_path": asked.registry} if asked.registry is not None else {}
+    try:
+        return resolve(str(folder.config_path), flags, [*overrides, *asked.overrides()])
+    except EnvironmentNotFound as error:
+        raise EnvironmentNotFound(placed(str(error))) from None
+
+
+def notices_of(folder: RunDir, resolution: Resolution) -> list[str]:
+    """What a user should be told of these settings. That another model takes the place of the recorded one is what was
+    asked for: it needs no word that the recorded url and headers are not used.
+
+    Args:
+        folder: The run's.
+        resolution: From `settings_of`.
+    """
+    recorded = f"{shown_path(folder.config_path, Path.cwd())}: "
+    return [notice for notice in resolution.notices if not notice.startswith(recorded)]
+
+
+def placed(words: str) -> str:
+    """What is said of something that a recorded run needs; where a file is missing, with where it was looked for."""
+    return f"{words} ({_PATHS})" if "no such file" in words.lower() else words
+
+
+def of_new_run(folder: RunDir, output_dir: str) -> list[str]:
+    """What does not hold for a run that is made of a recorded one: it stands beside that, wherever that lies now, it is
+    kept, and it is published by nobody who did not say so.
+
+    Args:
+        folder: The recorded run's.
+        output_dir: Where it was looked for.
+    """
+    return [*in_place(folder, output_dir), "save.save_to_hf_hub=false", "save.save_results=true"]
+
+
+def in_place(folder: RunDir, output_dir: str) -> list[str]:
+    """What keeps a run where it lies: the recorded output folder began in another working directory, perhaps."""
+    return [f"save.output_dir={_text(home_of(folder, output_dir))}"]
+
+
+def home_of(folder: RunDir, output_dir: str) -> str:
+    """The output folder that a run lies in; for one that lies elsewhere, where it was looked for."""
+    parents = folder.path.parents
+    if len(parents) > 2 and parents[1].name == "evals":
+        return str(parents[2])
+    whole = folder.path.resolve().parents
+    return str(whole[2]) if len(whole) > 2 and whole[1].name == "evals" else output_dir
+
+
+def _check_free(folder: RunDir) -> None:
+    if folder.is_in_use():
+        raise RunLocked(f"run {folder.path} is being written by another process; wait until it ends")
+
+
+def _check_rows(folder: RunDir, manifest: Manifest) -> None:
+    ours = BUILT_INS.get(str(manifest.settings.get("env.env_id", "")))
+    arguments = cast("dict[str, object]", manifest.settings.get("env.env_args") or {})
+    if ours is not None and not ours.has_rows(arguments):
+        raise UsageError(
+            f"{folder.path} was made by a Python program, and what it evaluates is in that program: no command can "
+            "load it. Run the program again; with resume=True it goes on with this run"
+        )
+
+
+def _text(value: str) -> str:
+    """A text as `--set` reads it: quoted where it would pass for something else."""
+    return json.dumps(value, ensure_ascii=False) if value[:1] in ("[", "{", '"', "'", "") else value

@@ -1,0 +1,75 @@
+"""`bench replay RUN`: a recorded run once more, with its recorded replies or with those of another model. Owns the
+command's words; what a replay is made of is `engine.derived`'s."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+import typer
+
+from harness.cli.derived_settings import (
+    AsJson,
+    Asked,
+    Concurrent,
+    KeyVar,
+    OutputDir,
+    Quiet,
+    Registry,
+    RunName,
+    Sets,
+    Verbose,
+    check_derived,
+    found_run,
+    notices_of,
+    of_new_run,
+    settings_of,
+)
+
+
+def replay(  # noqa: PLR0913 - a command's options are its parameters
+    ctx: typer.Context,
+    run: RunName,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="MODEL", help="Send the same prompts to this model.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option("--api-base-url", "-b", metavar="URL", help="Where that model is asked.")
+    ] = None,
+    key_var: KeyVar = None,
+    registry: Registry = None,
+    max_concurrent: Concurrent = None,
+    sets: Sets = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    output_dir: OutputDir = "outputs",
+) -> None:
+    """Make a recorded run again, and compare the two.
+
+    Without --model its recorded replies are played: no model is asked, and no key is needed. With --model the same
+    examples are put to another model, as often as was planned. Either is a new run beside the old one.
+    """
+    from harness.cli.derived_door import DerivedDoor
+    from harness.cli.execute import execute
+    from harness.cli.options import RunOptions
+    from harness.cli.run import command_text
+    from harness.engine.derived import Derivation
+    from harness.errors import UsageError
+    from harness.store.outcomes import read_journal
+
+    state = cast("dict[str, object]", ctx.find_root().obj)
+    state["verbose"] = verbose
+    for flag, value in (("-b", base_url), ("-k", key_var)):
+        if value is not None and model is None:
+            raise UsageError(f"{flag} goes with --model: without it no model is asked")
+    check_derived(sets or (), asks_model=model is not None)
+    parent, _ = found_run(output_dir, run)
+    asked = Asked(model, base_url, key_var, registry, max_concurrent, tuple(sets or ()))
+    resolution = settings_of(parent, asked, of_new_run(parent, output_dir))
+    for notice in notices_of(parent, resolution) if model is not None else ():
+        typer.echo(f"note: {notice}", err=True)
+    derivation = Derivation("replay", parent, read_journal(parent), model=model)
+    options = RunOptions(
+        json=as_json, quiet=quiet, verbose=verbose, command=command_text(cast("list[str]", state["argv"]))
+    )
+    raise typer.Exit(execute(resolution, options, DerivedDoor(derivation)))

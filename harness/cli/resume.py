@@ -1,0 +1,163 @@
+"""`bench resume RUN`: go on with a run that did not come to its end, whatever made it. Owns the choice of the way back
+in; what is left to do is the engine's to know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from harness.cli.derived_settings import (
+    AsJson,
+    Asked,
+    Concurrent,
+    KeyVar,
+    OutputDir,
+    Quiet,
+    Registry,
+    RunName,
+    Sets,
+    Verbose,
+    check_derived,
+    found_run,
+    home_of,
+    in_place,
+    settings_of,
+)
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.cli.execute import Door
+    from harness.engine.derived import Derivation
+    from harness.store.manifest import Manifest
+    from harness.store.rundir import RunDir
+
+
+def resume(  # noqa: PLR0913 - a command's options are its parameters
+    ctx: typer.Context,
+    run: RunName,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Make failed rollouts again, and score unscored ones again.")
+    ] = False,
+    key_var: KeyVar = None,
+    registry: Registry = None,
+    max_concurrent: Concurrent = None,
+    sets: Sets = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    output_dir: OutputDir = "outputs",
+) -> None:
+    """Go on with a run: of an environment, an agent or a list of tasks, a replay or a rescore.
+
+    It is as `bench run RUN/config.toml --resume-from RUN`. A replay or rescore goes on as what it is.
+    """
+    from harness.cli.execute import execute
+    from harness.cli.options import RunOptions
+    from harness.cli.run import command_text
+
+    state = cast("dict[str, object]", ctx.find_root().obj)
+    state["verbose"] = verbose
+    folder, manifest = found_run(output_dir, run)
+    _check_derived(folder, manifest, sets or (), key_var)
+    unscored = _unscored(folder)
+    if manifest.status == "done" and not sets and not (retry_failed and unscored):
+        _say_done(folder, manifest, unscored, as_json=as_json)
+        return
+    asked = Asked(None, None, key_var, registry, max_concurrent, tuple(sets or ()))
+    resolution = settings_of(folder, asked, in_place(folder, output_dir))
+    for notice in resolution.notices:
+        typer.echo(f"note: {notice}", err=True)
+    options = RunOptions(
+        resume_from=str(folder.path),
+        retry_failed=retry_failed,
+        json=as_json,
+        quiet=quiet,
+        verbose=verbose,
+        command=command_text(cast("list[str]", state["argv"])),
+    )
+    raise typer.Exit(execute(resolution, options, _door(folder, manifest, output_dir)))
+
+
+def _check_derived(folder: RunDir, manifest: Manifest, sets: Sequence[str], key_var: str | None) -> None:
+    """Refuse what would have no effect on a replay or rescore.
+
+    Raises:
+        UsageError: names it.
+    """
+    if not manifest.derived:
+        return
+    asks_model = manifest.derived.get("model") is not None
+    check_derived(sets, asks_model=asks_model)
+    if key_var is not None and not asks_model:
+        raise UsageError(f"-k {key_var}: {folder.path} asks no model, so it needs no key")
+
+
+def _door(folder: RunDir, manifest: Manifest, output_dir: str) -> Door:
+    from harness.cli.execute import Door
+
+    if not manifest.derived:
+        return Door()
+    from harness.cli.derived_door import DerivedDoor
+
+    return DerivedDoor(_derivation(folder, manifest, output_dir))
+
+
+def _unscored(folder: RunDir) -> int:
+    """Rollouts that ended without a score, as the summary counts them."""
+    summary = folder.read_summary() or {}
+    return sum(cast("dict[str, int]", summary.get("unscored") or {}).values())
+
+
+def _say_done(folder: RunDir, manifest: Manifest, unscored: int, *, as_json: bool) -> None:
+    """That nothing is left, and what might be wanted all the same."""
+    import shlex
+
+    from harness.report.text import clean
+
+    summary = folder.read_summary() or {}
+    if as_json:
+        report = {
+            "env_id": clean(manifest.env_id),
+            "name": clean(manifest.name),
+            "model": clean(manifest.model),
+            "path": str(folder.path),
+            "state": "done",
+            "note": "nothing is left to do",
+            "summary": summary,
+        }
+        typer.echo(json.dumps({"runs": [report]}, indent=2))
+        return
+    typer.echo(
+        f"{clean(folder.path, 2000)} is done: {summary.get('num_rollouts', 0):,} of {summary.get('planned', 0):,} "
+        "rollouts have an outcome, and nothing is left to do"
+    )
+    if unscored:
+        again = f"bench resume {shlex.quote(str(folder.path))} --retry-failed"
+        typer.echo(f"{unscored:,} of them {'is' if unscored == 1 else 'are'} unscored; to try again: {again}")
+
+
+def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivation:
+    """How a derived run was made, so that it goes on in the same way.
+
+    Raises:
+        UsageError: its parent is gone.
+    """
+    from harness.engine.derived import Derivation
+    from harness.store.outcomes import read_journal
+    from harness.store.rundir import RunDir, find_run
+
+    derived = manifest.derived
+    identifier = str(derived["parent"])
+    parent = RunDir(Path(str(derived["path"])))
+    if parent.id != identifier or not parent.manifest_path.is_file():
+        try:
+            parent = RunDir(find_run(home_of(folder, output_dir), identifier))
+        except UsageError as error:
+            raise UsageError(
+                f"{folder.path} is a {derived['how']} of {identifier}, which is gone, so it cannot go on: {error}"
+            ) from None
+    return Derivation(derived["how"], parent, read_journal(parent), derived.get("only"), derived.get("model"))

@@ -1,0 +1,152 @@
+"""What `bench resume` goes on with, says and refuses; kills are in tests/e2e/test_life_of_a_run.py."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from agent_evals import Evals
+from recorded_runs import HALF_RIGHT, Bench, Write, all_runs, change, make_run
+
+
+def cut(run: Path, keep: int) -> list[str]:
+    """Leave a run as a kill would: with so many lines of its journal; returns them."""
+    journal = run / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)[:keep]
+    journal.write_text("".join(lines))
+    (run / "summary.json").unlink()
+    shutil.rmtree(run / "data")
+    change(run / "run.json", status="running")
+    return lines
+
+
+def steady(summary: dict[str, Any]) -> dict[str, Any]:
+    by_the_clock = ("wall_s", "resumed", "rollouts_per_s", "rollout_seconds")
+    return {name: value for name, value in summary.items() if name not in by_the_clock}
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+def test_a_run_goes_on_with_its_own_settings(bench: Bench, write: Write) -> None:
+    run = make_run(bench, write, "-T", "0.5", "-C", "trace")
+    whole = steady(read(run / "summary.json"))
+    kept = cut(run, 5)
+    done = bench("resume", run.name[:18], "-q", "--json")
+    assert done.code == 0, done.err
+    [report] = json.loads(done.out)["runs"]
+    assert (report["path"], report["state"], "changes" in json.loads(done.out)) == (str(run), "done", False)
+    assert steady(report["summary"]) == whole
+    assert (run / "journal.jsonl").read_text().startswith("".join(kept))
+    assert read(run / "run.json")["settings"]["model.sampling_args.temperature"] == 0.5
+    assert all_runs() == [run]
+
+
+def test_a_run_that_is_done_says_so_and_loads_nothing(bench: Bench, write: Write) -> None:
+    run = make_run(bench, write)
+    Path("by_file.py").unlink()
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    done = bench("resume", "latest")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"{run} is done: 4 of 4 rollouts have an outcome, and nothing is left to do\n"
+    [report] = json.loads(bench("resume", "latest", "--json").out)["runs"]
+    assert report == {
+        "env_id": "by_file", "name": "by_file", "model": HALF_RIGHT, "path": str(run),
+        "state": "done", "note": "nothing is left to do", "summary": read(run / "summary.json"),
+    }  # fmt: skip
+    assert bench("resume", "latest", "--retry-failed").out == done.out, "nothing failed"
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_what_failed_is_tried_again_when_it_is_asked_for(bench: Bench, write: Write) -> None:
+    write("broken", "a1 a3")
+    run = make_run(bench, write)
+    again = f"bench resume {run} --retry-failed"
+    assert bench("resume", "latest").out.splitlines()[1:] == [f"2 of them are unscored; to try again: {again}"]
+    Path("broken").unlink()
+    done = bench(*again.split()[1:], "-q", "--json")
+    assert done.code == 0, done.err
+    summary = json.loads(done.out)["runs"][0]["summary"]
+    assert (summary["scored"], summary["unscored"]) == (4, {})
+
+
+def test_a_run_may_grow_and_may_change_its_pace(bench: Bench, write: Write) -> None:
+    run = make_run(bench, write)
+    done = bench("resume", "latest", "--set", "env.rollouts_per_example=2", "-c", "2", "-q", "--json")
+    assert done.code == 0, done.err
+    [report] = json.loads(done.out)["runs"]
+    assert (report["path"], report["summary"]["scored"], report["summary"]["resumed"]) == (str(run), 8, 4)
+    assert read(run / "run.json")["settings"]["model.max_concurrent_generation"] == 2
+
+
+def test_what_changes_results_is_refused(bench: Bench, write: Write) -> None:
+    run = make_run(bench, write)
+    cut(run, 3)
+    done = bench("resume", "latest", "--set", "model.sampling_args.temperature=1")
+    assert (done.code, done.out) == (2, "")
+    assert "model.sampling_args.temperature was not set, now 1" in done.err
+
+
+def test_a_derived_run_asks_for_nothing_that_it_does_not_use(bench: Bench, write: Write) -> None:
+    make_run(bench, write)
+    child = Path(json.loads(bench("replay", "latest", "-q", "--json").out)["runs"][0]["path"])
+    for arguments, words in (
+        (("-k", "SOME_KEY"), "asks no model, so it needs no key"),
+        (("--set", "env.num_examples=2"), "the examples and rollouts are those of the recorded run"),
+    ):
+        done = bench("resume", str(child), *arguments)
+        assert (done.code, done.out) == (2, "") and words in done.err
+
+
+def test_a_derived_run_finds_its_parent_where_it_lies_now_or_says_that_it_is_gone(bench: Bench, write: Write) -> None:
+    parent = make_run(bench, write)
+    for command in ("replay", "rescore"):
+        child = Path(json.loads(bench(command, str(parent), "-q", "--json").out)["runs"][0]["path"])
+        whole = steady(read(child / "summary.json"))
+        cut(child, 8)
+        Path("outputs").rename("archive")
+        moved = Path("archive", *child.parts[1:])
+        done = bench("resume", str(moved), "-q", "--json")
+        assert done.code == 0, done.err
+        assert steady(json.loads(done.out)["runs"][0]["summary"]) == whole
+        assert json.loads(done.out)["parent"]["path"] == str(Path("archive", *parent.parts[1:]))
+        Path("archive").rename("outputs")
+    cut(child, 8)
+    shutil.rmtree(parent)
+    done = bench("resume", str(child))
+    assert (done.code, done.out) == (2, "")
+    assert f"{child} is a rescore of {parent.name}, which is gone, so it cannot go on" in done.err
+
+
+def test_an_evaluation_of_an_agent_goes_on_and_is_played_again(evals: Evals) -> None:
+    evals.rows("2 + 2", "13 + 13", "4 + 4", "5 + 5", "6 + 6")
+    stopped = evals.eval(model="turning")
+    [run] = evals.runs()
+    assert (stopped.code, read(run / "run.json")["status"]) == (1, "stopped"), "the third refusal in a row is believed"
+    replayed = evals.bench("replay", "latest", "-q", "--json")
+    assert replayed.code == 0, replayed.err
+    changes = json.loads(replayed.out)["changes"]
+    assert (changes["same"], changes["still_unscored"], changes["only_before"]) == (1, 2, 0)
+    evals.model.forgive()
+    done = evals.bench("resume", str(run), "-q", "--json")
+    assert done.code == 0, done.err
+    [report] = json.loads(done.out)["runs"]
+    assert (report["summary"]["scored"], report["summary"]["unscored"], report["summary"]["resumed"]) == (
+        3, {"auth": 2}, 3,
+    )  # fmt: skip
+    assert read(run / "run.json")["kind"] == "eval"
+    other = evals.bench("replay", str(run), "--model", "weak", "-b", evals.model.url, "-q", "--json")
+    assert other.code == 0, other.err
+    changes = json.loads(other.out)["changes"]
+    assert (changes["scored"], changes["down"], changes["same"]) == (2, 1, 2), "weak is wrong about one sum"
+
+
+def test_words_without_a_run_are_refused(bench: Bench, write: Write) -> None:
+    run = make_run(bench, write)
+    for command in ("resume", "replay", "rescore"):
+        missed = bench(command, "20010101T")
+        assert (missed.code, missed.out) == (2, "")
+        assert f"no run '20010101T' under outputs/evals; the newest are {run.name} (" in missed.err
