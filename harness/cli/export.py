@@ -1,0 +1,131 @@
+"""`bench export RUN`: a run in the format of another tool. Owns the command's words, what it prints, and what of a text
+for a pipe may reach a terminal; `export.formats` does the rest."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.push import RUN_HELP
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+    from harness.export.formats import Exported, Format
+    from harness.store.rundir import RunDir
+
+FORMAT_HELP = (
+    "csv, jsonl, parquet, verifiers, every-eval-ever or inspect. Without it, the ending of -o says it: .csv, .jsonl, "
+    ".parquet or .eval."
+)
+
+STDOUT = Path("-")
+
+
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP)],
+    form: Annotated[str | None, typer.Option("--format", "-f", metavar="FORMAT", help=FORMAT_HELP)] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            help="The file to write; of verifiers and every-eval-ever, the folder. `-` is stdout, for csv and jsonl. "
+            "By default a name made of environment, model and run, in this directory.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    output_dir: Annotated[Path, typer.Option("--output-dir", metavar="DIR", help="Where the runs are.")] = Path(
+        "outputs"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON on stdout.")] = False,
+) -> None:
+    """Write a run in the format of another tool.
+
+    The run is only read. A file appears whole or not at all, and replaces another only with --force. A run that still
+    goes on is exported as far as it has come.
+    """
+    from harness.store.rundir import RunDir, find_run
+
+    to_stdout = target == STDOUT
+    chosen = _chosen(form, None if to_stdout else target)
+    if to_stdout and as_json:
+        raise UsageError("--json prints on stdout, where -o - writes the rollouts: leave one of them out")
+    folder = RunDir(find_run(output_dir, run))
+    if to_stdout:
+        _tell(_stream(folder, chosen))
+    else:
+        _write(folder, chosen, target, force=force, as_json=as_json)
+
+
+def _chosen(form: str | None, target: Path | None) -> Format:
+    from harness.export.formats import FORMATS, format_named, format_of
+
+    if form is not None:
+        return format_named(form)
+    if target is None:
+        raise UsageError(f"--format is missing: one of {', '.join(FORMATS)}")
+    return format_of(target)
+
+
+def _write(run: RunDir, form: Format, target: Path | None, *, force: bool, as_json: bool) -> None:
+    from harness.export.formats import export_run
+
+    exported = export_run(run, form, target, force=force)
+    if as_json:
+        import json
+
+        paths = [str(path) for path in exported.paths]
+        content = {"format": form.name, "paths": paths, "rollouts": exported.rows, "notes": exported.notes}
+        typer.echo(json.dumps(content))
+        return
+    for path in exported.paths:
+        typer.echo(str(path))
+    _tell(exported)
+    if exported.paths and (opening := form.opening(exported)):
+        typer.echo(f"Open it: {opening}", err=True)
+
+
+def _tell(exported: Exported) -> None:
+    from harness.report.text import clean
+
+    typer.echo(f"{exported.rows} rollout{'' if exported.rows == 1 else 's'}", err=True)
+    for note in exported.notes:
+        typer.echo(f"note: {clean(note)}", err=True)
+
+
+def _stream(run: RunDir, form: Format) -> Exported:
+    from harness.export.formats import stream_run
+
+    sys.stdout.flush()
+    stream: IO[bytes] = sys.stdout.buffer
+    return stream_run(run, form, io.BufferedWriter(_ForTerminal(stream)) if sys.stdout.isatty() else stream)
+
+
+class _ForTerminal(io.RawIOBase):
+    """Shows lines of foreign text on a terminal, without anything that it would obey."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._rest = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        from harness.report.text import clean_block
+
+        new = bytes(data)
+        *lines, self._rest = (self._rest + new).split(b"\n")
+        for line in lines:
+            self._stream.write(clean_block(line.decode("utf-8", "replace")).encode() + b"\n")
+        return len(new)
+
+    def flush(self) -> None:
+        self._stream.flush()
