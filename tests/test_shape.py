@@ -15,14 +15,14 @@ MODULES = sorted(HOUSE.rglob("*.py"))
 
 RANKS = {
     "errors": 0.0, "types": 0.0, "deadline": 0.0, "loopback": 0.0,
-    "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1, "keys": 0.2, "state": 0.2,
+    "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1, "keys": 0.2, "state": 0.2, "replies": 0.2,
     "config": 1, "stats": 1, "tools": 1,
     "parsers": 2, "rubrics": 2, "envs": 2, "clients": 2, "reference": 2, "sandbox": 2, "store": 2,
-    "agents": 2.2,
+    "agents": 2.2, "tasks": 2.3,
     "compat": 2.4, "loader": 2.5,
     "engine": 3,
-    "report": 4, "authoring": 4,
-    "eval": 4.5,
+    "report": 4, "authoring": 4, "export": 4, "results": 4,
+    "eval": 4.5, "multi": 4.5,
     "cli": 5, "__init__": 5,
 }  # fmt: skip
 """Rank 0 is the ground that all stand on; its decimals say that even there the arrows point one way."""
@@ -48,8 +48,13 @@ LONG_SIGNATURES = {
     "harness/compat/verifiers/text_arena_env.py:__init__",
     # A command's parameters are its options.
     "harness/cli/serve.py:serve",
+    "harness/cli/replay.py:replay",
+    "harness/cli/rescore.py:rescore",
+    "harness/cli/resume.py:resume",
+    "harness/cli/runs_list.py:list_runs",
     # The parameters of an environment are the keys of its table.
     "harness/agents/environment.py:load_environment",
+    "harness/tasks/environment.py:load_environment",
     # The documented API's own arguments, which callers also pass by position.
     "harness/eval/runner.py:__init__",
     "harness/eval/runner.py:run_eval",
@@ -71,6 +76,9 @@ HEAVY = {
     "math_verify",
     "sympy",
     "httpx",
+    "jsonschema",
+    "polars",
+    "referencing",
 }
 
 DOORS = {

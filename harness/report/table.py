@@ -114,7 +114,7 @@ def _groups(results: Sequence[RunReport]) -> list[list[_Column]]:
     ]
     summaries = [result.summary for result in results if result.summary is not None]
     if any(summary.usage.cost is not None for summary in summaries):
-        cost.insert(2, column("cost", lambda s: _dollars(s.usage.cost)))
+        cost.insert(2, column("cost", lambda s: numerals.dollars(s.usage.cost)))
     powers = sorted({k for summary in summaries for k in summary.pass_at_k})
     at_k = [column(f"pass@{k}", lambda s, k=k: _pass(s.pass_at_k.get(k))) for k in powers]
     # pass^1 is pass@1.
@@ -133,10 +133,6 @@ def _pass(rate: PassRate | None) -> str:
 
 def _coverage(summary: Summary) -> str:
     return f"{numerals.count(summary.scored)} of {numerals.count(max(summary.planned, summary.num_rollouts))}"
-
-
-def _dollars(cost: float | None) -> str:
-    return numerals.NONE if cost is None else f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.2g}"
 
 
 def _pack(groups: list[list[_Column]], names: _Column, width: int) -> list[list[_Column]]:
@@ -262,7 +258,7 @@ def _judges(summary: Summary) -> list[str]:
     if usage is None:
         return []
     tokens = f"{numerals.tokens(usage, usage.input_tokens)} + {numerals.tokens(usage, usage.output_tokens)} tokens"
-    cost = "cost unknown" if usage.cost is None else _dollars(usage.cost)
+    cost = "cost unknown" if usage.cost is None else numerals.dollars(usage.cost)
     if usage.cost is not None and summary.judge_unpriced:
         cost = f"at least {cost} ({_replies(summary.judge_unpriced)} of unknown cost)"
     return [f"judge: {_replies(usage.requests)}, {tokens}, {cost}"]

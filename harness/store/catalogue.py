@@ -63,6 +63,11 @@ class Entry:
         return (self.manifest.name if self.manifest else "") or self.env_id
 
     @property
+    def title(self) -> str:
+        """The environment, with the run's label if that is another name."""
+        return self.env_id if self.name == self.env_id else f"{self.env_id} · {self.name}"
+
+    @property
     def model(self) -> str:
         """The model; unknown ("") of a damaged run."""
         return self.manifest.model if self.manifest else ""

@@ -58,7 +58,7 @@ def find_run(output_dir: Path | str, name: str) -> Path:
     root = Path(output_dir) / "evals"
     runs = _under(output_dir)
     if not runs:
-        raise UsageError(f"no runs under {root}; name the output folder with -o")
+        raise UsageError(f"no runs under {root}; name the output folder with --output-dir")
     if name == "latest":
         return _newest(runs, 1)[-1]
     matches = [run for run in runs if run.name == name] or [run for run in runs if name and run.name.startswith(name)]

@@ -1,5 +1,5 @@
-"""Folds a journal into the table that statistics are made of. Owns what counts as a rollout's outcome; computes
-nothing."""
+"""Folds a journal into the table that statistics are made of. Owns what counts as a rollout's outcome, and which of a
+run's settings statistics are about; computes nothing itself."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any, cast
 
 from harness.records import JUDGEMENTS, Failed, Generated, Scored
 from harness.stats.scores import Details, ScoreTable
+from harness.stats.summary import Summary, summarize
 from harness.store.journal import JournalReader
+from harness.store.manifest import Manifest
 from harness.store.recorded import NOWHERE, Recorded
+from harness.store.rundir import RunDir
 from harness.types import Usage
 
 NOT_SCORED = "not scored"
@@ -28,6 +31,8 @@ def tally(recorded: Recorded) -> ScoreTable:
         StoreError: the file cannot be read.
     """
     table = ScoreTable()
+    if not len(recorded):
+        return table  # of a run that came to nothing there may be no journal
     with JournalReader(recorded.path) as reader:
         for number in range(len(recorded)):
             lines = recorded.lines(number)
@@ -42,6 +47,30 @@ def tally(recorded: Recorded) -> ScoreTable:
                 _judge(details, score.extra.get(JUDGEMENTS, _said_before(base)))
                 table.add(*place, score.reward, score.metrics, score.reason or None, **details)
     return table
+
+
+def summary_of(run: RunDir, manifest: Manifest, recorded: Recorded) -> Summary:
+    """A run's numbers by its journal as it is now: `summary.json` may be older, or not there yet.
+
+    Args:
+        run: Its folder, for the times that only `summary.json` knows.
+        manifest: Its manifest.
+        recorded: Its journal, read to its end.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    before = run.read_summary() or {}
+    rollouts = manifest.planned.get("rollouts_per_example", 1)
+    return summarize(
+        tally(recorded),
+        pass_threshold=float(manifest.settings.get("env.pass_threshold", 1.0)),
+        rollouts_per_example=rollouts,
+        planned=manifest.planned.get("num_examples", 0) * rollouts,
+        reward_range=manifest.reward_range,
+        wall_s=float(before.get("wall_s") or 0.0),
+        resumed=int(before.get("resumed") or 0),
+    )
 
 
 def judged(judgements: object) -> Usage | None:

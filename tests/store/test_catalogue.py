@@ -53,6 +53,7 @@ def test_an_entry_says_what_manifest_and_summary_say(tmp_path: Path) -> None:
     run = finished(tmp_path, name="sums-hot", parent="20260101T000000Z-pppp", derived={"how": "rescore"}, suite="S1")
     entry = read_entry(run.path)
     assert (entry.id, entry.name, entry.env_id, entry.model) == ("20261121T091503Z-aaaa", "sums-hot", "sums", "lab/m-1")
+    assert entry.title == "sums · sums-hot" and read_entry(run_at(tmp_path, minute=1).path).title == "sums"
     assert (entry.kind, entry.state, entry.planned, entry.problems) == ("run", "done", 4, ())
     assert entry.created == datetime(2026, 11, 21, 9, 15, 3, 250_000, UTC)
     written = entry.to_json()

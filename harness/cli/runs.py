@@ -1,0 +1,54 @@
+"""`bench runs`: the group of the commands about runs that were made. Owns the table, and that the group alone lists
+them; each command is a module of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from harness.cli.lazy import CommandEntry, lazy_group
+from harness.errors import UsageError
+
+COMMANDS = {
+    "list": CommandEntry("harness.cli.runs_list", "list_runs", "List runs, newest first. `bench runs` does the same."),
+    "show": CommandEntry("harness.cli.runs_show", "show", "Show a run: results, failures, examples, settings."),
+    "rm": CommandEntry("harness.cli.runs_rm", "remove", "Remove runs from the disk."),
+}
+
+
+class RunsGroup(lazy_group(COMMANDS)):
+    """The group; without a command it lists."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put in the command that is left out.
+
+        Raises:
+            UsageError: the first word is no command.
+        """
+        first = args[0] if args else ""
+        if not first or (first.startswith("-") and first not in ctx.help_option_names):
+            args = ["list", *args]
+        elif not first.startswith("-") and first not in COMMANDS:
+            raise UsageError(
+                f"bench runs has no command {first!r}: {', '.join(COMMANDS)}. To show a run: bench runs show {first}"
+            )
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=RunsGroup,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+@app.callback()
+def runs() -> None:
+    """List the runs that were made, show one, or remove some.
+
+    A run is named by its id, its path, the beginning of exactly one id, or `latest`. Without a command the runs are
+    listed: `bench runs --help` is this page, `bench runs list --help` has the filters.
+    """

@@ -1,0 +1,120 @@
+"""`bench runs list`: which runs there are. Owns the command's words; `store.catalogue` finds the runs, `report.runs`
+lays them out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.env_words import width_of, write
+from harness.config.wording import listed, nearest
+from harness.report.runs import runs_lines
+from harness.report.text import clean, make_console
+from harness.store.catalogue import Catalogue, Entry, Filter, moment
+
+SHOWN = 20
+"""Runs that the list shows unless told otherwise: a screen of them. JSON has them all."""
+
+OUTPUT_DIR_HELP = "Where the runs are."
+OUTPUTS = Path("outputs")
+
+
+def list_runs(  # noqa: PLR0913 - a command's options are its parameters
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="TEXT", help="Part of the environment's or run's name.")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", metavar="TEXT", help="Part of the model's name.")
+    ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="running, done, stopped, interrupted, failed, died or damaged."),
+    ] = None,
+    kind: Annotated[list[str] | None, typer.Option("--kind", metavar="KIND", help="run, eval or multi.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="WHEN", help="Begun then or later: 2026-11-21 (UTC), 12h, 7d.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Begun before, or on that day.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", metavar="N", help="The N newest; -1 is all. [20; all with --json, -q]"),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Ids only, one a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the runs as JSON on stdout.")] = False,
+    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", metavar="DIR", help=OUTPUT_DIR_HELP)] = OUTPUTS,
+) -> None:
+    """List the runs in the output folder, newest first.
+
+    Filters that are given several times mean any of their values; a text with a `*` is a whole name. Only run.json and
+    summary.json of each run are read. `died` is a run whose process is gone although it had not ended.
+    """
+    wanted = Filter(
+        env or (), model or (), state or (), kind or (),
+        None if since is None else moment(since, "--since"),
+        None if until is None else moment(until, "--until", end=True),
+    )  # fmt: skip
+    catalogue = Catalogue(output_dir)
+    most = limit if limit is not None else -1 if as_json or quiet else SHOWN
+    shown, count = _chosen(catalogue, wanted, most)
+    if as_json:
+        whole = {"output_dir": str(output_dir), "runs": [entry.to_json() for entry in shown]}
+        typer.echo(json.dumps(whole, indent=2))
+    elif quiet:
+        write(clean(entry.id) for entry in shown)
+        return
+    else:
+        console = make_console()
+        write(runs_lines(shown, width_of(console), name_of=naming(output_dir)), console)
+    write(_notes(catalogue, wanted, count, len(shown)), make_console(file=sys.stderr))
+
+
+def _chosen(catalogue: Catalogue, wanted: Filter, most: int) -> tuple[list[Entry], int]:
+    """The newest `most` runs that are wanted, and how many there are."""
+    if wanted == Filter():
+        return list(catalogue.newest(most)), len(catalogue)  # no others need be read
+    found = [entry for entry in catalogue if wanted.keeps(entry)]
+    return found if most < 0 else found[:most], len(found)
+
+
+def naming(output_dir: Path) -> Callable[[Entry], str]:
+    """What commands may call a run: its id, or its path where they would not look for it."""
+    usual = (OUTPUTS / "evals").resolve()
+    by_id = output_dir == OUTPUTS
+    return lambda entry: entry.id if by_id and entry.run.parent.parent.resolve() == usual else str(entry.run.path)
+
+
+def _notes(catalogue: Catalogue, wanted: Filter, found: int, shown: int) -> Sequence[str]:
+    """What the list does not show."""
+    if not len(catalogue):
+        root = clean(catalogue.output_dir / "evals")
+        return [
+            f"no runs under {root}: make one (bench run gsm8k -n 5 -m reference/oracle), or name the folder with -o"
+        ]
+    if not found:
+        return [f"none of {len(catalogue):,} runs is like that{_meant(catalogue, wanted)}"]
+    if shown < found:
+        return [f"{shown:,} of {found:,} runs; -n -1 shows all"]
+    return []
+
+
+def _meant(catalogue: Catalogue, wanted: Filter) -> str:
+    """What a filter that kept nothing was perhaps meant to say."""
+    entries = list(catalogue)
+    for flag, patterns, names in (
+        ("--env", wanted.envs, [entry.env_id for entry in entries]),
+        ("--model", wanted.models, [entry.model for entry in entries if entry.model]),
+    ):
+        for pattern in patterns:
+            if any(Filter(envs=[pattern] if flag == "--env" else (), models=[pattern] if flag == "--model" else ())
+                   .keeps(entry) for entry in entries):  # fmt: skip
+                continue
+            near = nearest(pattern, names)
+            said = f"did you mean {shlex.quote(near)}?" if near else f"there are {listed(names)}"
+            return f": {flag} {clean(pattern, 100)} is no part of a name; {clean(said, 500)}"
+    return ""

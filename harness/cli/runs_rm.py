@@ -1,0 +1,88 @@
+"""`bench runs rm RUN…`: remove runs from the disk. Owns what is said before, and the question; `store.removal` does the
+rest."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.env_words import write
+from harness.cli.push import RUN_HELP
+from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS, naming
+from harness.errors import RunLocked, UsageError
+from harness.report.text import clean, make_console
+from harness.store.catalogue import Catalogue, Entry, read_entry
+from harness.store.rundir import find_run
+
+
+def remove(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN…", help=RUN_HELP, show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", metavar="DIR", help=OUTPUT_DIR_HELP)] = OUTPUTS,
+) -> None:
+    """Remove runs from the disk, for good. What was pushed to the Hub stays there.
+
+    Says first what would go, and asks. A run that a process writes is refused, and then nothing is removed at all.
+    """
+    from harness.store.removal import remove_runs
+
+    found = {path.resolve(): path for path in (find_run(output_dir, name) for name in runs)}
+    entries = [read_entry(path) for path in found.values()]
+    busy = next((entry for entry in entries if entry.run.is_in_use()), None)
+    if busy is not None:
+        raise RunLocked(
+            f"run {busy.run.path} is being written by another process; stop that first. Nothing was removed"
+        )
+    screen = make_console(file=sys.stderr)
+    write(_what_goes(entries, screen.width), screen)
+    if not yes and not _is_sure(entries, naming(output_dir)):
+        typer.echo("nothing was removed", err=True)
+        raise typer.Exit(1)
+    remove_runs([entry.run for entry in entries])
+    write(f"removed {clean(entry.id, 200)}" for entry in entries)
+
+
+def _is_sure(entries: Sequence[Entry], name_of: Callable[[Entry], str]) -> bool:
+    """Ask.
+
+    Raises:
+        UsageError: there is nobody to ask.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        again = shlex.join(["bench", "runs", "rm", "--yes", *map(name_of, entries)])
+        raise UsageError(f"nobody can be asked here, so nothing was removed; without a question: {again}")
+    what = "this run" if len(entries) == 1 else f"these {len(entries)} runs"
+    # Not typer's question: it would put a space on stdout.
+    typer.echo(f"Remove {what} for good? [y/N]: ", nl=False, err=True)
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+
+
+def _what_goes(entries: Sequence[Entry], width: int) -> Iterator[str]:
+    from harness.report import numerals
+    from harness.report.lines import token_words
+    from harness.report.run_facts import home_of, size_words, sizes_of, spent_on
+
+    homes = {home: Catalogue(home) for home in {home_of(entry.run) for entry in entries} if home is not None}
+    going = {entry.run.path.resolve() for entry in entries}
+    for entry in entries:
+        rollouts, usage = spent_on(entry)
+        held = [
+            "rollouts unknown" if rollouts is None else f"{rollouts:,} {'rollout' if rollouts == 1 else 'rollouts'}"
+        ]
+        if usage is not None and usage.requests:
+            held.append(token_words(usage))
+        if usage is not None and usage.cost is not None:
+            held.append(numerals.dollars(usage.cost))
+        held.append(size_words(sum(sizes_of(entry.run).values())))
+        what = " · ".join(clean(word, 80) for word in (entry.title, entry.model) if word)
+        yield f"{clean(entry.id, 200)}  {what}, {entry.state}: {', '.join(held)}"
+        home = home_of(entry.run)
+        children = [] if home is None else homes[home].children(entry.id)
+        staying = [clean(child.id, 100) for child in children if child.run.path.resolve() not in going]
+        if staying:
+            yield f"  made from it, and staying: {', '.join(staying)}"

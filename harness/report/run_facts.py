@@ -1,0 +1,208 @@
+"""Everything that is shown of one run, gathered: its entry, its journal's digest, its relatives, its settings, what to
+do next. Owns the gathering and its JSON; `report.run_page` lays it out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from harness.errors import StoreError
+from harness.report.advice import next_steps
+from harness.report.run_digest import Digest, digest
+from harness.report.runs import has_rows, how_to_go_on
+from harness.report.text import clean
+from harness.store.catalogue import UNFINISHED, Catalogue, Entry, read_entry
+from harness.store.codec import to_text
+from harness.store.manifest import Manifest
+from harness.store.outcomes import read_journal
+from harness.store.rundir import RunDir
+from harness.store.tally import tally
+from harness.types import JsonDict, Usage
+
+BUILT_IN = "builtin"
+"""Layer of the settings that nobody chose."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of a run."""
+
+    entry: Entry
+    name: str
+    """What commands call the run."""
+    digest: Digest | None
+    """None if the journal cannot be read; `problems` then says why."""
+    problems: tuple[str, ...] = ()
+    parent: Entry | None = None
+    """The run that it was made from, if that is still there."""
+    children: Sequence[Entry] = ()
+    siblings: Sequence[Entry] = ()
+    """The other runs of its invocation that are still there."""
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Bytes of its files, by what they are."""
+
+
+def facts_of(path: Path, name: str) -> RunFacts:
+    """Read a run and what it has to do with.
+
+    Args:
+        path: Its folder.
+        name: What commands call it.
+    """
+    entry = read_entry(path)
+    found, problems = None, list[str]()
+    if entry.manifest is not None:
+        try:
+            found = digest(entry.run, entry.manifest, entry.summary)
+        except StoreError as error:
+            problems.append(str(error))
+    parent, children, siblings = _relatives(entry)
+    return RunFacts(entry, name, found, tuple(problems), parent, children, siblings, sizes_of(entry.run))
+
+
+def _relatives(entry: Entry) -> tuple[Entry | None, list[Entry], list[Entry]]:
+    """The run's parent, its children, and the other runs of its invocation, as far as they are there."""
+    manifest, home = entry.manifest, home_of(entry.run)
+    if manifest is None or home is None:
+        return None, [], []
+    try:
+        others = [each for each in Catalogue(home) if each.manifest is not None and each.id != entry.id]
+    except StoreError:
+        return None, [], []
+    known = [(each, each.manifest) for each in others if each.manifest is not None]
+    parent = next((each for each, _ in known if each.id == manifest.parent), None)
+    children = [each for each, theirs in known if theirs.parent == entry.id]
+    together = [each for each, theirs in known if manifest.suite and theirs.suite == manifest.suite]
+    return parent, children, together
+
+
+def home_of(run: RunDir) -> Path | None:
+    """The output folder that a run lies in; None if it lies elsewhere."""
+    root = run.path.absolute().parent.parent
+    return root.parent if root.name == "evals" else None
+
+
+def spent_on(entry: Entry) -> tuple[int | None, Usage | None]:
+    """How many rollouts a run holds, and what its model and judges used for them. None is unknown."""
+    if (summary := entry.final) is not None:
+        rollouts = summary.get("num_rollouts")
+        parts = [read_usage(summary.get(name)) for name in ("usage", "judge_usage")]
+        known = [part for part in parts if part is not None]
+        return rollouts if isinstance(rollouts, int) else None, sum(known, start=Usage()) if known else None
+    try:
+        table = tally(read_journal(entry.run))
+    except StoreError:
+        return None, None
+    return len(table), table.usage() + (table.judged() or Usage())
+
+
+def read_usage(table: object) -> Usage | None:
+    """Usage as `summary.json` has it, where null is unknown."""
+    if not isinstance(table, dict):
+        return None
+    names = {each.name for each in dataclasses.fields(Usage)}
+    known = {name: value for name, value in cast(JsonDict, table).items() if name in names and value is not None}
+    try:
+        return Usage(**known)
+    except TypeError:
+        return None
+
+
+def sizes_of(run: RunDir) -> dict[str, int]:
+    """Bytes of a run's files, by what they are."""
+    sizes = {"journal.jsonl": 0, "data/": 0, "others": 0}
+    for folder, _, names in os.walk(run.path):
+        for name in names:
+            place = "data/" if Path(folder) == run.data_path else name if name in sizes else "others"
+            try:
+                sizes[place] += os.lstat(os.path.join(folder, name)).st_size
+            except OSError:
+                continue  # replaced at this very moment, as files of a run under way are
+    return {name: size for name, size in sizes.items() if size}
+
+
+def settings_of(manifest: Manifest) -> list[tuple[str, str, str, str]]:
+    """(path, value, layer, source) of each setting; of a table its entries, and not the whole again."""
+    settings = manifest.settings
+    above = {path.rpartition(".")[0] for path in settings}
+    rows: list[tuple[str, str, str, str]] = []
+    for path, value in settings.items():
+        if path in above and isinstance(value, dict) and value:
+            continue
+        told: object = manifest.origins.get(path)
+        origin = cast(JsonDict, told) if isinstance(told, dict) else {}
+        shown = "none" if value is None else value if isinstance(value, str) else to_text(cast(object, value))
+        rows.append((path, shown or "–", str(origin.get("origin", "")), str(origin.get("source", "unknown"))))
+    return rows
+
+
+def settings_json(manifest: Manifest) -> JsonDict:
+    """`{path: {value, origin, source}}`: every setting, and where it came from."""
+    rows: JsonDict = {}
+    for path, value in manifest.settings.items():
+        told: object = manifest.origins.get(path)
+        origin = cast(JsonDict, told) if isinstance(told, dict) else {}
+        rows[path] = {"value": value, "origin": origin.get("origin"), "source": origin.get("source")}
+    return rows
+
+
+def facts_json(facts: RunFacts) -> JsonDict:
+    """All of it for programs; keys are documented in docs/guides/runs.md."""
+    found, manifest = facts.digest, facts.entry.manifest
+    return {
+        "run": facts.entry.to_json(),
+        "settings": {} if manifest is None else settings_json(manifest),
+        "versions": {} if manifest is None else manifest.versions,
+        "git": {} if manifest is None else manifest.git,
+        "summary": None if found is None or found.summary is None else found.summary.to_json(),
+        "waiting": None if found is None else found.waiting,
+        "troubles": [] if found is None else [trouble.to_json() for trouble in found.troubles],
+        "worst": [] if found is None else [ranked.to_json() for ranked in found.worst],
+        "best": [] if found is None else [ranked.to_json() for ranked in found.best],
+        "children": [child.id for child in facts.children],
+        "siblings": [sibling.id for sibling in facts.siblings],
+        "sizes": dict(facts.sizes),
+        "problems": [*facts.entry.problems, *facts.problems],
+        "next": list(steps_of(facts)),
+    }
+
+
+def steps_of(facts: RunFacts) -> tuple[str, ...]:
+    """What to do with the run: commands, each with its purpose in front."""
+    entry, name = facts.entry, shlex.quote(facts.name)
+    manifest, found = entry.manifest, facts.digest
+    if manifest is None:
+        return (f"remove: bench runs rm {name}",)
+    steps: list[str] = []
+    resumable = has_rows(manifest)
+    unscored = sum(found.summary.unscored.values()) if found is not None and found.summary is not None else 0
+    if entry.state in UNFINISHED:
+        steps.append(f"go on: {how_to_go_on(entry, facts.name)}")
+    elif entry.state == "done" and unscored and resumable:
+        steps.append(f"try the unscored again: bench resume {name} --retry-failed")
+    if found is not None and (seen := next((r.shown for r in found.worst), None)) is not None:
+        steps.append(f"read one: bench runs show {name} --example {shlex.quote(clean(seen.example.example_id, 200))}")
+    elif found is not None and found.troubles:
+        example = shlex.quote(clean(found.troubles[0].places[0][0], 200))
+        steps.append(f"read one: bench runs show {name} --example {example}")
+    if entry.state != "running" and found is not None and found.summary is not None:
+        if entry.state == "done" and resumable:
+            steps.append(f"score it again, with today's rubric: bench rescore {name}")
+            steps.append(f"put the same prompts to another model: bench replay {name} --model MODEL")
+        steps.append(f"take it along: bench export {name} --format csv")
+        steps += next_steps(str(entry.run.path), has_data=entry.run.has_data())
+    return tuple(steps)
+
+
+def size_words(size: float) -> str:
+    """Bytes as people read them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit == "B" or size >= 99.95 else f"{size:.1f} {unit}"

@@ -1,0 +1,208 @@
+"""The list of runs: one line a run, newest first, with a remark below where there is something to say. Owns the columns
+and which of them go where the terminal is narrow; the entries are `store.catalogue`'s."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from rich.cells import cell_len
+
+from harness.config.built_in import BUILT_INS
+from harness.report import numerals
+from harness.report.text import clean, fit
+from harness.stats.intervals import Estimate
+from harness.store.catalogue import Entry, reward_of
+from harness.store.manifest import Manifest
+from harness.types import JsonDict
+
+GAP = "  "
+
+_COMFORT, _LEAST = {"environment": 12, "model": 14}, {"environment": 6, "model": 8}
+"""Cells that the columns of names keep while others still may go, and those that they keep in any case."""
+
+_FIRST_TO_GO = ("cost", "95 % interval", "kind")
+_NEXT_TO_GO = ("scored",)
+
+_HOW = {"rescore": "rescored", "replay": "replayed"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    head: str
+    cells: list[str]
+    is_figure: bool = False
+
+    @property
+    def width(self) -> int:
+        return max(map(cell_len, (self.head, *self.cells)))
+
+
+def runs_lines(entries: Sequence[Entry], width: int, *, name_of: Callable[[Entry], str]) -> Iterator[str]:
+    """The list.
+
+    Args:
+        entries: The runs.
+        width: Cells of a line. Names are cut to fit, ids and figures never.
+        name_of: What commands call a run.
+
+    Yields:
+        Lines without a trailing newline; none at all if there are no runs.
+    """
+    if not entries:
+        return
+    columns = _fitted(_columns(entries), width)
+    widths = [column.width for column in columns]
+    yield _line([column.head for column in columns], columns, widths)
+    yield "─" * (sum(widths) + len(GAP) * (len(widths) - 1))
+    for row, entry in enumerate(entries):
+        yield _line([column.cells[row] for column in columns], columns, widths)
+        for remark in remarks(entry, name_of(entry)):
+            yield from textwrap.wrap(
+                remark, max(40, width), initial_indent=GAP, subsequent_indent=GAP * 2,
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
+
+
+def remarks(entry: Entry, name: str) -> list[str]:
+    """What a line of figures cannot say of a run.
+
+    Args:
+        entry: The run.
+        name: What commands call it.
+    """
+    said = [clean(problem, 1000) for problem in entry.problems]
+    if entry.manifest is not None and entry.manifest.parent:
+        said.append(origin_words(entry.manifest.derived, entry.manifest.parent))
+    if entry.state == "died":
+        said.append(f"go on: {how_to_go_on(entry, name)}")
+    return said
+
+
+def how_to_go_on(entry: Entry, name: str) -> str:
+    """The command that goes on with a run; of one of the Python API, whose rows are in a program, what does."""
+    if entry.manifest is not None and not has_rows(entry.manifest):
+        return "run the program that made it again, with resume=True"
+    return f"bench resume {shlex.quote(name)}"
+
+
+def has_rows(manifest: Manifest) -> bool:
+    """Whether its settings alone can make the run again."""
+    ours = BUILT_INS.get(str(manifest.settings.get("env.env_id")))
+    args: object = manifest.settings.get("env.env_args")
+    return ours is None or ours.has_rows(cast(JsonDict, args) if isinstance(args, dict) else {})
+
+
+def origin_words(derived: Mapping[str, object], parent: str) -> str:
+    """How a run was made from another: `rescored from ID (unscored only)`."""
+    how = _HOW.get(str(derived.get("how")), "made")
+    only = derived.get("only")
+    return f"{how} from {clean(parent, 100)}" + (f" ({clean(only, 60)} only)" if only else "")
+
+
+def figure(table: Mapping[str, object], key: str) -> float | None:
+    """A number of a summary; None if it is none. Files can be edited, and damaged."""
+    value = table.get(key)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def recorded_estimate(summary: JsonDict | None) -> Estimate:
+    """The mean reward of a `summary.json`, with its interval."""
+    reward = reward_of(summary)
+    ends: object = reward.get("ci95")
+    pair = cast("list[object]", ends) if isinstance(ends, list) else []
+    low, high = (figure({"end": end}, "end") for end in (pair if len(pair) == 2 else (None, None)))
+    return Estimate(figure(reward, "mean"), figure(reward, "stderr"), low, high)
+
+
+def recorded_coverage(summary: JsonDict | None, planned: int | None) -> str:
+    """`9 of 10`: scored rollouts of a `summary.json` among the planned ones."""
+    known = summary or {}
+    scored, asked, made = (figure(known, key) for key in ("scored", "planned", "num_rollouts"))
+    total = max((int(number) for number in (asked, made, planned) if number is not None), default=None)
+    parts = (numerals.NONE if scored is None else numerals.count(int(scored)),
+             "?" if total is None else numerals.count(total))  # fmt: skip
+    return " of ".join(parts)
+
+
+def _columns(entries: Sequence[Entry]) -> list[_Column]:
+    columns = [_Column("run", [clean(entry.id, 100) for entry in entries])]
+    if any(entry.kind not in ("run", "") for entry in entries):
+        columns.append(_Column("kind", [clean(entry.kind, 20) or numerals.NONE for entry in entries]))
+    columns += [
+        _Column("environment", [clean(entry.title, 120) for entry in entries]),
+        _Column("model", [clean(entry.model, 80) or numerals.NONE for entry in entries]),
+        _Column("state", [entry.state for entry in entries]),
+    ]
+    estimates = [recorded_estimate(entry.final) for entry in entries]
+    columns += [
+        _Column("mean", [numerals.score(estimate.mean) for estimate in estimates], True),
+        _Column("95 % interval", [numerals.interval(estimate) for estimate in estimates], True),
+        _Column("scored", [recorded_coverage(entry.final, entry.planned) for entry in entries], True),
+    ]
+    costs = [figure(_usage(entry.final), "cost") for entry in entries]
+    if any(cost is not None for cost in costs):
+        columns.append(_Column("cost", [numerals.dollars(cost) for cost in costs], True))
+    return columns
+
+
+def _usage(summary: JsonDict | None) -> JsonDict:
+    usage = (summary or {}).get("usage")
+    return cast(JsonDict, usage) if isinstance(usage, dict) else {}
+
+
+def _fitted(columns: list[_Column], width: int) -> list[_Column]:
+    """As many columns as fit, names cut to what is left."""
+    columns, most = list(columns), dict(_COMFORT)
+    for going in (*_FIRST_TO_GO, "", *_NEXT_TO_GO, ""):
+        if _least(columns, most) <= width:
+            break
+        if going:
+            columns = [column for column in columns if column.head != going]
+        else:
+            most = dict(_LEAST)
+    return _shared(columns, most, width)
+
+
+def _least(columns: Sequence[_Column], most: Mapping[str, int]) -> int:
+    widths = [min(column.width, most.get(column.head, column.width)) for column in columns]
+    return sum(widths) + len(GAP) * (len(columns) - 1)
+
+
+def _shared(columns: Sequence[_Column], least: Mapping[str, int], width: int) -> list[_Column]:
+    """`columns` with those of names as wide as there is room for: first the shorter one gets what it needs."""
+    room = {column.head: min(column.width, least[column.head]) for column in columns if column.head in least}
+    spare = width - _least(columns, least)
+    elastic = sorted((column for column in columns if column.head in room), key=lambda column: column.width)
+    for left, column in zip(range(len(elastic), 0, -1), elastic, strict=True):
+        more = max(0, min(column.width - room[column.head], spare // left))
+        room[column.head] += more
+        spare -= more
+    if elastic:  # what the shorter one left over
+        last = elastic[-1]
+        room[last.head] = min(last.width, room[last.head] + max(0, spare))
+    return [
+        _Column(_head(column.head, room[column.head]), [_cut(cell, room[column.head]) for cell in column.cells])
+        if column.head in room
+        else column
+        for column in columns
+    ]
+
+
+def _head(head: str, width: int) -> str:
+    return head if cell_len(head) <= width else "env"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else fit(text, width).rstrip()
+
+
+def _line(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]) -> str:
+    padded: list[str] = []
+    for cell, column, width in zip(cells, columns, widths, strict=True):
+        space = " " * (width - cell_len(cell))
+        padded.append(space + cell if column.is_figure else cell + space)
+    return GAP.join(padded).rstrip()
