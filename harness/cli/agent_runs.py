@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from harness.cli.eval_options import AgentOptions, EvalOptions
 from harness.cli.stdout import own_stdout
+from harness.config.budget import Limits
 from harness.config.built_in import AGENT_EVAL
 from harness.config.endpoints import Registry, load_registry
 from harness.config.flags import parse_set
@@ -168,14 +169,16 @@ def make_job(options: AgentOptions, mode: str, flags: Mapping[str, object]) -> J
     registry = load_registry(None, Path.cwd())
     runs: list[ResolvedRun] = []
     notices: list[str] = []
+    limits = Limits()
     for side, environment in zip(sides, environments, strict=True):
         # More than there are is all of them: the documents ask for 10 of what may be 3.
         rows = None if options.limit is None else min(options.limit, environment.row_count)
         given = {**flags, "env_args": environment.env_args, "num_examples": rows}
         found = _resolve(options, side, given, environ, registry)
         runs += found.runs
+        limits = found.limits  # of the invocation: the same for each side
         notices += [*found.notices, *_keyless(side, found.runs[0])]
-    resolution = Resolution(tuple(runs), tuple(dict.fromkeys(notices)))
+    resolution = Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits)
     _refuse_too_many(resolution, environments[0].row_count)
     return Job(sides, tuple(environments), resolution, options.literal_keys)
 

@@ -197,7 +197,7 @@ class DerivedDoor(Door):
         if self._after is not None:
             changes = compare(marks_of(self._from.recorded), self._after, paired=self._from.asks_model)
         if options.json:
-            whole: JsonDict = json.loads(result_json(reports))
+            whole: JsonDict = json.loads(result_json(reports, self.budget_json()))
             whole["parent"] = self._parent_json()
             whole["changes"] = None if changes is None else changes.to_json()
             sys.stdout.write(json.dumps(whole, indent=2) + "\n")

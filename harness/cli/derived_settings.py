@@ -4,8 +4,8 @@ that do so, which of the recorded settings do not hold then, and what is said of
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeAlias, cast
 
@@ -37,6 +37,15 @@ Sets: TypeAlias = Annotated[
 ]
 OutputDir: TypeAlias = Annotated[str, typer.Option("--output-dir", "-o", metavar="DIR", help="Where the runs are.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+MaxCost: TypeAlias = Annotated[
+    str | None, typer.Option("--max-cost", metavar="USD", help="Dollars to spend; what earlier attempts spent counts.")
+]
+MaxTokensTotal: TypeAlias = Annotated[
+    str | None, typer.Option("--max-tokens-total", metavar="N", help="Tokens to use, with those of earlier attempts.")
+]
+MaxTime: TypeAlias = Annotated[
+    str | None, typer.Option("--max-time", metavar="DURATION", help="Time to take from now, such as 90s or 1h30m.")
+]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No live display.")]
 Verbose: TypeAlias = Annotated[bool, typer.Option("--verbose", "-v", help="Log in detail, and show tracebacks.")]
 
@@ -60,6 +69,8 @@ class Asked:
     registry: str | None = None
     max_concurrent: int | None = None
     sets: Sequence[str] = ()
+    budget: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
+    """The flags that bound what is spent, by their keys."""
 
     def overrides(self) -> list[str]:
         """As `--set` takes them: a recorded run has a value for every setting, and only these beat it."""
@@ -128,7 +139,7 @@ def settings_of(folder: RunDir, asked: Asked, overrides: Sequence[str] = ()) -> 
         ConfigError: a setting is wrong.
         EnvironmentNotFound: the environment is gone.
     """
-    flags = {"endpoints_path": asked.registry} if asked.registry is not None else {}
+    flags = {"endpoints_path": asked.registry, **asked.budget}
     try:
         return resolve(str(folder.config_path), flags, [*overrides, *asked.overrides()])
     except EnvironmentNotFound as error:

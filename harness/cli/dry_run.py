@@ -19,7 +19,10 @@ def as_json(resolution: Resolution) -> str:
     runs = [
         {"env_id": run.env_id, "name": run.settings.env.name, "settings": run.described()} for run in resolution.runs
     ]
-    return json.dumps({"runs": runs}, indent=2, ensure_ascii=False)
+    limits = resolution.limits
+    bounds = {bound: {"value": limits.of(bound), "source": source} for bound, source in limits.sources.items()}
+    whole: JsonDict = {"runs": runs, **({"budget": bounds} if limits else {})}
+    return json.dumps(whole, indent=2, ensure_ascii=False)
 
 
 def show(resolution: Resolution, out: TextIO) -> None:
@@ -29,6 +32,8 @@ def show(resolution: Resolution, out: TextIO) -> None:
     console = Console(file=out, highlight=False, width=None if out.isatty() else _PIPED_WIDTH)
     for run in resolution.runs:
         console.print(_table(run))
+    if resolution.limits:
+        console.print(f"budget of the whole invocation: {', '.join(resolution.limits.sources.values())}", markup=False)
     count = len(resolution.runs)
     console.print(f"{count} run{'s' if count != 1 else ''}; nothing was called.")
 

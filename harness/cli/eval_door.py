@@ -20,6 +20,7 @@ from harness.cli.eval_wording import in_own_words
 from harness.cli.execute import Door
 from harness.cli.options import RunOptions
 from harness.cli.progress import Progress
+from harness.engine.budget import Budget
 from harness.engine.prepare import Failed, Loaded, Located, Prepared
 from harness.errors import RunLocked, StoreError, UsageError
 from harness.eval.collect import collect, to_run
@@ -210,6 +211,7 @@ class EvalDoor(Door):
             batch_size=asked.batch_size,
             command=options.command,
             versions=runs[0].manifest.versions,
+            budget=self.budget_json(),
         )
 
     def _places(self, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> None:
@@ -235,9 +237,10 @@ class EvalDoor(Door):
         """The commands that make up for what is missing, if anything is."""
         is_cut = any(run.progress.state != "done" for run in runs)
         if is_cut:
-            yield f"go on: {_again(self._argv, '--resume')}"
+            yield f"go on: {_again(self._argv, '--resume', self.budget)}"
         if any(run.progress.unscored for run in runs):
-            yield f"{'go on, and ' if is_cut else ''}try again what failed: {_again(self._argv, '--retry-failed')}"
+            again = _again(self._argv, "--retry-failed", self.budget)
+            yield f"{'go on, and ' if is_cut else ''}try again what failed: {again}"
 
 
 def is_empty(model: EvalModelSummary) -> bool:
@@ -345,7 +348,7 @@ def _resumed(run: Prepared) -> int:
     return run.progress.resumed if run.summary is None else run.summary.resumed
 
 
-def _again(argv: Sequence[str], option: str) -> str:
-    """The command line with another way to begin."""
+def _again(argv: Sequence[str], option: str, budget: Budget) -> str:
+    """The command line with another way to begin, and with a larger bound in place of one that was met."""
     ways = {"--resume", "--retry-failed", "--fresh"}
-    return shlex.join(["bench", *(word for word in argv if word not in ways), option])
+    return shlex.join(["bench", *budget.enlarged([word for word in argv if word not in ways]), option])

@@ -181,6 +181,18 @@ class EvalOptions(AgentOptions):
     batch_size: Annotated[
         int, option(EXECUTION, "--batch-size", "--batch_size", metavar="N", doc="Runs in flight, of both models. [1]")
     ] = 1
+    max_cost: Annotated[
+        str | None,
+        option(EXECUTION, "--max-cost", metavar="USD", doc="Dollars to spend at most, judges included. [no bound]"),
+    ] = None
+    max_tokens_total: Annotated[
+        str | None,
+        option(EXECUTION, "--max-tokens-total", metavar="N", doc="Tokens to use at most, in and out. [no bound]"),
+    ] = None
+    max_time: Annotated[
+        str | None,
+        option(EXECUTION, "--max-time", metavar="DURATION", doc="Time to take, such as 90s or 1h30m. [no bound]"),
+    ] = None
     dry_run: Annotated[bool, option(OUTPUT, "--dry-run", doc="Check everything and show it; call no model.")] = False
     resume: Annotated[
         bool, option(RESULTS, "--resume", doc="Go on with the newest run of the same settings; --n, --limit may grow.")

@@ -22,6 +22,7 @@ from harness.cli.options import RunOptions
 from harness.cli.stdout import own_stdout
 from harness.clients.pool import Clients
 from harness.config.resolver import Resolution, missing_keys
+from harness.engine.budget import Asking, Budget, price_notices
 from harness.engine.derived import Derivation
 from harness.engine.judges import stand_in_note
 from harness.engine.prepare import Failed, Loader, Located, Prepared, StartOptions, prepare, progress_of
@@ -34,6 +35,7 @@ from harness.report.result_json import result_json
 from harness.report.table import RunReport, final_table
 from harness.report.text import make_console
 from harness.store.rundir import new_run_id, write_suite
+from harness.types import JsonDict
 
 INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -57,6 +59,8 @@ class Door:
     """Where runs get their clients; by default a pool of the invocation's own. Closed at the end."""
     plain_lines: bool = True
     """Whether the display says how runs get on where it has no table."""
+    budget: Budget = Budget()
+    """What the runs spend, and the bounds on that. Set before anything else happens."""
 
     def admit(self, runs: Sequence[Located | Failed], display: Display) -> None:
         """Every local check has passed, nothing was sent and no folder made: the last moment to refuse, by raising."""
@@ -67,10 +71,14 @@ class Door:
     def show(self, runs: Sequence[Prepared | Failed], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print how they ended; returns whether all is well."""
         if options.json:
-            sys.stdout.buffer.write(result_json(reports))
+            sys.stdout.buffer.write(result_json(reports, self.budget_json()))
             sys.stdout.flush()
         final_table(reports, make_console(stderr=options.json))
         return all(map(_is_good, reports))
+
+    def budget_json(self) -> JsonDict | None:
+        """The bounds and what was spent, for programs; None if there is no bound."""
+        return self.budget.to_json() if self.budget.limits else None
 
 
 def execute(resolution: Resolution, options: RunOptions, door: Door | None = None) -> int:
@@ -91,18 +99,21 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _allow_connections()
     door = door or Door()
+    door.budget = budget = Budget(resolution.limits)  # its time counts from here: loading takes some of it
     if door.derive is None or door.derive.asks_model:
         missing_keys(resolution, ChainMap(dict(door.keys), os.environ))
     _check_hub(resolution)
     suite_id = new_run_id()
     start = StartOptions(
-        options.command, suite_id, options.resume, options.resume_from, options.retry_failed, door.derive
-    )
+        options.command, suite_id, options.resume, options.resume_from, options.retry_failed, door.derive,
+        door.budget_json() or {},
+    )  # fmt: skip
     progress = [progress_of(resolved) for resolved in resolution.runs]
     # Looks at stdout, so before that is led elsewhere.
-    display = open_display(progress, quiet=options.quiet, plain=door.plain_lines)
+    display = open_display(progress, quiet=options.quiet, plain=door.plain_lines, budget=budget.words)
+    budget.on_reached = partial(_say_reached, budget, display)
     with own_stdout(), display, _logging_to(display, verbose=options.verbose):
-        admit = partial(door.admit, display=display)
+        admit = partial(_admit, door, display)
         runs = prepare(resolution.runs, progress, start, door.loader, admit)
         ready = [run for run in runs if isinstance(run, Prepared)]
         _say_what_differs(ready, display)
@@ -111,7 +122,7 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
         interrupted = _drive(ready, display, door)
         failures = _left_unpublished(ready) if interrupted else _push(ready, display)
     example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
-    reports = [_report(run, failures, example) for run in runs]
+    reports = [_report(run, failures, example, budget) for run in runs]
     try:
         is_well = door.show(runs, reports, options)
     except OSError as error:  # a full disk behind stdout, say: the results themselves are kept
@@ -119,6 +130,31 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
     if interrupted:
         return INTERRUPTED
     return 1 if failures or not is_well else 0
+
+
+def _admit(door: Door, display: Display, runs: Sequence[Located | Failed]) -> None:
+    """The last moment to refuse: first a budget that could not be kept, then whatever the command looks at."""
+    asks_model = door.derive is None or door.derive.asks_model
+    asking = [_asking(run, asks_model=asks_model) for run in runs if isinstance(run, Located)]
+    door.budget.begin(asking)
+    for notice in price_notices(asking):
+        display.say(f"note: {notice}")
+    door.admit(runs, display)
+
+
+def _asking(run: Located, *, asks_model: bool) -> Asking:
+    loaded = run.loaded
+    return Asking(
+        loaded.progress.name,
+        loaded.resolved.endpoints if asks_model else None,
+        [seat.endpoints for seat in loaded.judges],
+        None if run.recorded is None else run.recorded.path,
+    )
+
+
+def _say_reached(budget: Budget, display: Display) -> None:
+    rest = f"gets {DRAIN_SECONDS:g} s" if budget.reached == "max_time" else "is finished"
+    display.say(f"stopping: {budget.words()} spent; nothing new begins, and what is in flight {rest}")
 
 
 def _allow_connections() -> None:
@@ -156,7 +192,9 @@ def _drive(runs: Sequence[Prepared], display: Display, door: Door) -> bool:
     """Run the event loop until everything has ended; returns whether the user ended it."""
     if not runs:
         return False
-    suite = Suite(runs, in_flight=door.in_flight, at_once=door.at_once, pool=door.pool, keys=door.keys)
+    suite = Suite(
+        runs, in_flight=door.in_flight, at_once=door.at_once, pool=door.pool, keys=door.keys, budget=door.budget
+    )
     signals = 0
 
     async def main() -> None:
@@ -239,7 +277,10 @@ def _push(runs: Sequence[Prepared], display: Display) -> list[tuple[Prepared, Pu
 
 
 def _report(
-    run: Prepared | Failed, failures: Sequence[tuple[Prepared, PublishError]], example: Prepared | None
+    run: Prepared | Failed,
+    failures: Sequence[tuple[Prepared, PublishError]],
+    example: Prepared | None,
+    budget: Budget,
 ) -> RunReport:
     # Loading and publishing is shown for one run of a suite: the others differ in nothing but their folder.
     progress = run.progress
@@ -253,7 +294,7 @@ def _report(
             path,
             has_data=run is example,
             is_pushed=run.resolved.settings.save.save_to_hf_hub,  # by now, below, or when it has gone on to its end
-            resume=_resume_command(run),
+            resume=_resume_command(run, budget),
         )
         if unpublished:
             steps += (f"publish: {_push_command(run)}",)
@@ -263,14 +304,15 @@ def _report(
     )  # fmt: skip
 
 
-def _resume_command(run: Prepared) -> str | None:
+def _resume_command(run: Prepared, budget: Budget) -> str | None:
     """What makes up for what is missing; None if nothing is."""
     is_done = run.progress.state == "done"
     if is_done and not run.progress.unscored:
         return None
     again = " --retry-failed" if is_done else ""
     config = shlex.quote(str(run.folder.config_path))
-    return f"bench run {config} --resume-from {shlex.quote(str(run.folder.path))}{again}"
+    bounds = " ".join(["", *budget.flags()])
+    return f"bench run {config} --resume-from {shlex.quote(str(run.folder.path))}{again}{bounds}"
 
 
 def _push_command(run: Prepared) -> str:

@@ -119,6 +119,7 @@ class MultiDoor(Door):
             "command": options.command,
             "tasks": self._job.tasks,
             "scoreOutput": self._job.options.score_output,
+            "budget": self.budget_json(),
             **self._asked.extra,
         }
         return meta_of(self._job.models, self._job.runs.runs, models, extra)
@@ -179,7 +180,7 @@ class MultiDoor(Door):
         """The commands that make up for what is missing, if anything is."""
         if not any(run.is_saved for run in runs):
             return
-        words = [word for word in self._asked.argv if word not in _WAYS]
+        words = self.budget.enlarged([word for word in self._asked.argv if word not in _WAYS])
         is_cut = any(run.progress.state != "done" for run in runs)
         if is_cut:
             yield f"go on: {shlex.join(['bench', *words, '--resume'])}"

@@ -93,6 +93,18 @@ class EvaluationOptions:
     max_tokens: Annotated[int | None, option(EXECUTION, "-t", "--max-tokens", metavar="N", doc="Tokens an answer.")] = (
         None
     )
+    max_cost: Annotated[
+        str | None,
+        option(EXECUTION, "--max-cost", metavar="USD", doc="Dollars to spend at most, judges included. [no bound]"),
+    ] = None
+    max_tokens_total: Annotated[
+        str | None,
+        option(EXECUTION, "--max-tokens-total", metavar="N", doc="Tokens to use at most, in and out. [no bound]"),
+    ] = None
+    max_time: Annotated[
+        str | None,
+        option(EXECUTION, "--max-time", metavar="DURATION", doc="Time to take, such as 90s or 1h30m. [no bound]"),
+    ] = None
     set: Annotated[
         list[str] | None,
         option(

@@ -21,6 +21,7 @@ _TYPES: Mapping[Kind, Any] = {
     "list": str,
     "table": list[str],
     "headers": list[str],
+    "duration": str,
 }
 """What the command line hands on: text, which `config.flags` reads, so that every door refuses in the same words."""
 
@@ -32,6 +33,7 @@ _METAVARS: Mapping[Kind, str] = {
     "list": "NAME,NAME…",
     "table": "JSON|KEY=VALUE",
     "headers": "'NAME: VALUE'",
+    "duration": "DURATION",
 }
 
 

@@ -15,6 +15,9 @@ from harness.cli.derived_settings import (
     Asked,
     Concurrent,
     KeyVar,
+    MaxCost,
+    MaxTime,
+    MaxTokensTotal,
     OutputDir,
     Quiet,
     Registry,
@@ -45,6 +48,9 @@ def resume(  # noqa: PLR0913 - a command's options are its parameters
     key_var: KeyVar = None,
     registry: Registry = None,
     max_concurrent: Concurrent = None,
+    max_cost: MaxCost = None,
+    max_tokens_total: MaxTokensTotal = None,
+    max_time: MaxTime = None,
     sets: Sets = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -67,7 +73,8 @@ def resume(  # noqa: PLR0913 - a command's options are its parameters
     if manifest.status == "done" and not sets and not (retry_failed and unscored):
         _say_done(folder, manifest, unscored, as_json=as_json)
         return
-    asked = Asked(None, None, key_var, registry, max_concurrent, tuple(sets or ()))
+    budget = {"max_cost": max_cost, "max_tokens_total": max_tokens_total, "max_time": max_time}
+    asked = Asked(None, None, key_var, registry, max_concurrent, tuple(sets or ()), budget)
     resolution = settings_of(folder, asked, in_place(folder, output_dir))
     for notice in resolution.notices:
         typer.echo(f"note: {notice}", err=True)

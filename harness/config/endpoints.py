@@ -21,6 +21,9 @@ DEFAULT_FILES = ("configs/endpoints.toml", "configs/endpoints.py")
 _KEYS = ("model", "url", "key", "headers", "rpm", "tpm", "max_concurrent", "price")
 _PRICES = ("input", "output", "cached_input")
 
+REPORTED = "reported"
+"""As a price: the endpoint says itself what each reply cost."""
+
 _SETTING_OF: Mapping[str, Setting] = {
     "model": BY_PATH["model", "model"],
     "url": BY_PATH["model", "api_base_url"],
@@ -50,7 +53,8 @@ class Endpoint:
     max_concurrent: int | None = None
     """Requests in flight at this endpoint; None is the run's own bound."""
     price: Mapping[str, float] | None = None
-    """US dollars a million tokens, by `input`, `output` and `cached_input`."""
+    """US dollars a million tokens, by `input`, `output` and `cached_input`; empty if the endpoint says itself what each
+    reply cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +200,12 @@ def _entry(alias: str, table: Mapping[str, object], place: Place) -> Registered:
 def _price(value: object, place: Place) -> Mapping[str, float] | None:
     if value is None:
         return None
-    if not isinstance(value, dict):
+    if value == REPORTED:
+        return {}
+    if not isinstance(value, dict) or not value:
         raise ConfigError(
-            f"{place.of('price')}: must be a table of US dollars a million tokens: {{input = …, output = …}}"
+            f"{place.of('price')}: must be a table of US dollars a million tokens: {{input = …, output = …}}, or "
+            f'"{REPORTED}" where the endpoint says itself what a reply cost'
         )
     price: dict[str, float] = {}
     for key, amount in cast("dict[str, object]", value).items():

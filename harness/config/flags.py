@@ -8,10 +8,11 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from harness.config import values
+from harness.config.budget import BUDGET, Bound, Said, Written, read_set
 from harness.config.layers import KeyPath, Layer, Origin, dotted, flatten, merge
 from harness.config.packages import module_name
 from harness.config.schema import (
@@ -138,6 +139,7 @@ class Override:
     env_id: str | None = None
     """The environment, or name of a run, that it is for; None is all."""
     endpoints_path: str | None = None
+    budget: Written = field(default_factory=dict[Bound, Said])
 
     def applies_to(self, env_id: str, name: str) -> bool:
         """Whether it is meant for this run."""
@@ -164,6 +166,10 @@ def parse_set(text: str) -> Override:
     path = values.key_path(match["path"], where)
     if path == (ENDPOINTS_PATH,) and env_id is None:
         return Override(text, {}, endpoints_path=match["value"])
+    if path[0] == BUDGET:
+        if env_id is not None:
+            raise ConfigError(f"{where}: a budget is of the whole invocation; leave {env_id}: out")
+        return Override(text, {}, budget=read_set(path, match["value"], where))
     setting, rest = _target(path, where)
     value = _value(setting, rest, match["value"])
     for part in reversed(rest):

@@ -42,8 +42,16 @@ _TAIL = """\
 | `[[ablation]]` | as `[[eval]]`, and `[ablation.sweep]` with lists: one run for every combination |
 | `[[endpoint]]` | as in the registry, for this file alone |
 | `endpoints_path` | the registry to use, relative to the file |
+| `[budget]` | what the whole invocation may spend: `max_cost`, `max_tokens_total`, `max_time` (below) |
 
 A file with neither `[[eval]]` nor `[[ablation]]` is one run, if it names an environment.
+
+## Budgets
+
+`[budget]` at the top of a suite file, or flags, bound the whole invocation and no single run. `max_cost` is in US
+dollars; `max_time` in seconds, or a text such as `"30m"`. Of file and flag the smaller one holds, since both were written
+to be kept; `--set budget.max_cost=5` beats both, and `"none"` takes a bound away. [The guide](../guides/budgets.md) says
+what counts, and what happens then.
 
 ## Endpoint registry
 
@@ -60,7 +68,7 @@ replicas. The Python file is read as a literal and never run.
 | `headers` | further HTTP headers |
 | `rpm` · `tpm` | requests and tokens a minute, for each replica |
 | `max_concurrent` | requests in flight, for each replica; a run takes their sum unless a higher layer sets it |
-| `price` | US dollars a million tokens: `{ input = …, output = …, cached_input = … }` |
+| `price` | US dollars a million tokens: `{ input = …, output = …, cached_input = … }`; or `"reported"`, by each reply |
 """
 
 

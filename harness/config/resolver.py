@@ -10,6 +10,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
+from harness.config import budget
 from harness.config.built_in import BUILT_INS, built_in
 from harness.config.endpoints import Registry, load_registry
 from harness.config.flags import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
@@ -125,7 +126,8 @@ class _Job:
         notices += [*shadowed(shadows), *not_used(shadows)]
         notices += [notice for draft in drafts for notice in draft.notices]
         notices += [*alike(runs), *self._idle_flags(runs)]
-        return Resolution(runs, tuple(dict.fromkeys(notices)), suite.path)
+        limits, idle = budget.settle(budget.read_flags(self.flags), suite.budget, [o.budget for o in self.overrides])
+        return Resolution(runs, tuple(dict.fromkeys([*notices, *idle])), suite.path, limits)
 
     def _registry(self, suite: Suite) -> tuple[Registry, list[str]]:
         if self.known is not None:

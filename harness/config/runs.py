@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from harness.config.budget import Limits
 from harness.config.built_in import built_in
 from harness.config.checks import NONE_WORD
-from harness.config.endpoints import Endpoint, Registry
+from harness.config.endpoints import REPORTED, Endpoint, Registry
 from harness.config.layers import Origin, dotted
 from harness.config.packages import FoundEnvironment
 from harness.config.paths import path_name
@@ -135,6 +136,8 @@ class Resolution:
     """One line each, for stderr: what a user might otherwise be fooled by."""
     source: Path | None = None
     """The suite file, when the target is one."""
+    limits: Limits = field(default_factory=Limits)
+    """What all of them together may spend."""
 
 
 def _public(setting: Setting, value: object) -> object:
@@ -180,6 +183,6 @@ def _endpoint_table(alias: str, endpoint: Endpoint) -> dict[str, object]:
         "rpm": endpoint.rpm,
         "tpm": endpoint.tpm,
         "max_concurrent": endpoint.max_concurrent,
-        "price": dict(endpoint.price) if endpoint.price else None,
+        "price": None if endpoint.price is None else dict(endpoint.price) or REPORTED,
     }
     return {key: value for key, value in table.items() if value is not None}

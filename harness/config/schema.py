@@ -16,7 +16,7 @@ from harness.config import checks
 from harness.types import JsonDict
 
 Group: TypeAlias = Literal["env", "model", "save"]
-Kind: TypeAlias = Literal["string", "integer", "number", "boolean", "list", "table", "headers"]
+Kind: TypeAlias = Literal["string", "integer", "number", "boolean", "list", "table", "headers", "duration"]
 
 GROUPS: tuple[Group, ...] = ("env", "model", "save")
 
@@ -250,6 +250,12 @@ SHORTCUTS: tuple[Shortcut, ...] = (
              "Write to `DIR/<module>/outputs` where `DIR/<module>` exists; `-o` wins."),
     Shortcut("endpoints_path", "string", ("--endpoints-path", "-e"), (),
              "Endpoint registry: a .toml or .py file, or a folder that holds endpoints.toml or endpoints.py."),
+    Shortcut("max_cost", "number", ("--max-cost",), (),
+             "US dollars that the whole invocation may spend, judges included: then nothing new begins."),
+    Shortcut("max_tokens_total", "integer", ("--max-tokens-total",), (),
+             "Tokens, in and out, that the whole invocation may use, judges included: then nothing new begins."),
+    Shortcut("max_time", "duration", ("--max-time",), (),
+             "Time that the invocation may take, such as 90s, 30m or 1h30m: then nothing new begins."),
 )  # fmt: skip
 
 BY_PATH: Mapping[tuple[str, str], Setting] = {setting.path: setting for setting in SETTINGS}

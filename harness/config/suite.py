@@ -11,6 +11,7 @@ from typing import cast
 
 from harness.config.agent_evals import KEYS as AGENT_KEYS
 from harness.config.agent_evals import read_agent_eval
+from harness.config.budget import BOUNDS, BUDGET, NO_RUN, Bound, Said, Written, read_table
 from harness.config.endpoints import Registry, read_tables
 from harness.config.layers import Layer, Origin, merge
 from harness.config.schema import BY_PATH
@@ -25,10 +26,11 @@ ENV_ID = BY_PATH["env", "env_id"]
 _MISPLACED: dict[str, str] = {
     key: "for an agent it stands in the [[eval]] itself, for an environment in its table env_args" for key in AGENT_KEYS
 }
-_TOP = ("eval", "ablation", "endpoint", "endpoints_path")
-_DEFAULTS = Rules("defaults", also=_TOP, barred=_MISPLACED)
-_EVAL = Rules("eval", also=AGENT_KEYS, barred={"sweep": "a sweep belongs in [[ablation]]", **_MISPLACED})
-_ABLATION = Rules("eval", also=("sweep", *AGENT_KEYS), barred=_MISPLACED)
+_TOP = ("eval", "ablation", "endpoint", "endpoints_path", BUDGET)
+_OF_NO_RUN: dict[str, str] = {**_MISPLACED, **dict.fromkeys((*BOUNDS, BUDGET), NO_RUN)}
+_DEFAULTS = Rules("defaults", also=_TOP, barred={**_MISPLACED, **dict.fromkeys(BOUNDS, NO_RUN)})
+_EVAL = Rules("eval", also=AGENT_KEYS, barred={"sweep": "a sweep belongs in [[ablation]]", **_OF_NO_RUN})
+_ABLATION = Rules("eval", also=("sweep", *AGENT_KEYS), barred=_OF_NO_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Suite:
     endpoints_path: Path | None = None
     path: Path | None = None
     """The file, when the target is one."""
+    budget: Written = field(default_factory=dict[Bound, Said])
+    """Its table `[budget]`."""
 
 
 def read_target(target: str, cwd: Path) -> Suite:
@@ -102,6 +106,7 @@ def _read_file(path: Path, cwd: Path) -> Suite:
         Registry(read_tables(document.get("endpoint", []), place), file if "endpoint" in document else ""),
         _endpoints_path(document, place, path),
         path,
+        read_table(document.get(BUDGET), place),
     )
 
 

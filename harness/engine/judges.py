@@ -20,8 +20,9 @@ from harness.config.resolver import ResolvedRun
 from harness.config.sections import builtins
 from harness.config.serving import KEY, MODEL, URL, Layers, is_reference, serve
 from harness.deadline import waiting
+from harness.engine.budget import Budget
 from harness.engine.plan import Plan
-from harness.engine.prices import PricedChat
+from harness.engine.prices import PricedChat, Pricing, pricing_of
 from harness.envs.environment import Environment
 from harness.errors import ConfigError, EnvironmentFault
 from harness.keys import digest
@@ -194,9 +195,13 @@ class RunPanel:
         run: Its judges, and what they are asked about.
         pool: Where clients come from.
         server: The embedded server; needed for judges that it plays.
+        budget: Told of every reply.
     """
 
-    def __init__(self, lane: str, run: Judged, pool: Clients, server: ReferenceServer | None) -> None:
+    def __init__(
+        self, lane: str, run: Judged, pool: Clients, server: ReferenceServer | None, budget: Budget | None = None
+    ) -> None:
+        self._budget = budget or Budget()
         self._lane = f"{lane}:judge"
         self._plan = run.plan
         self._player: _Player | None = None
@@ -215,7 +220,11 @@ class RunPanel:
                 request_retries=model.request_retries,
             )
             self._judges[id(seat.spec)] = _Connected(
-                seat, endpoints, pool.get(endpoints, settings), None if bound is None else asyncio.Semaphore(bound)
+                seat,
+                endpoints,
+                pool.get(endpoints, settings),
+                None if bound is None else asyncio.Semaphore(bound),
+                pricing_of(seat.endpoints),
             )
 
     def chat(self, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
@@ -236,8 +245,7 @@ class RunPanel:
         chat: Chat = BoundChat(
             judge.client, judge.endpoints[0].model, judge.seat.spec.sampling_args, self._lane, headers, urgent=True
         )
-        if (price := judge.price) is not None:
-            chat = PricedChat(chat, price)
+        chat = PricedChat(chat, judge.pricing, self._budget.charge)
         learner = self._player if judge.seat.is_embedded else None
         return _SeatedChat(chat, judge.gate, learner, example)
 
@@ -253,12 +261,7 @@ class _Connected:
     endpoints: tuple[Endpoint, ...]
     client: PooledClient
     gate: asyncio.Semaphore | None
-
-    @property
-    def price(self) -> Mapping[str, float] | None:
-        """Which replica answers is not known: a price counts only if it is that of all."""
-        first = self.endpoints[0].price
-        return first if all(endpoint.price == first for endpoint in self.endpoints) else None
+    pricing: Pricing
 
     @property
     def is_local(self) -> bool:

@@ -10,7 +10,8 @@ from typing import Protocol
 from harness.clients.pool import BoundChat, CallSettings, Clients, PooledClient
 from harness.clients.wire import merge_sampling_args
 from harness.config.resolver import ResolvedRun
-from harness.engine.prices import PricedChat
+from harness.engine.budget import Budget
+from harness.engine.prices import PricedChat, pricing_of
 from harness.envs.environment import Environment
 from harness.loopback import is_loopback_url
 from harness.records import Item
@@ -55,6 +56,7 @@ class Lane:
         environment: Whose sampling arguments lie under the run's own.
         pool: Where clients come from.
         server: The embedded server, if it plays this run's model.
+        budget: Told of every reply.
     """
 
     def __init__(
@@ -64,9 +66,12 @@ class Lane:
         environment: Environment,
         pool: Clients,
         server: ReferenceServer | None,
+        budget: Budget | None = None,
     ) -> None:
         settings = resolved.settings.model
         endpoints = resolved.endpoints
+        self._pricing = pricing_of(endpoints)
+        self._budget = budget or Budget()
         self._name = name
         self._player: EnvironmentPlayer | None = None
         self._open: Counter[str] = Counter()
@@ -76,9 +81,6 @@ class Lane:
             server.add(name, self._player)
         self.model = endpoints[0].model
         self.sampling_args: JsonDict = merge_sampling_args(environment.sampling_args, settings.sampling_args)
-        # Which replica answers is not known to the run: a price counts only if it is that of all.
-        prices = [endpoint.price for endpoint in endpoints]
-        self._price = prices[0] if all(price == prices[0] for price in prices) else None
         self._told = all(is_loopback_url(endpoint.url) for endpoint in endpoints)
         self._client: PooledClient = pool.get(
             endpoints,
@@ -103,7 +105,7 @@ class Lane:
             self._open[item.example.key] += 1
             self._player.learn(item.example)
         chat = BoundChat(self._client, self.model, self.sampling_args, self._name, headers)
-        return chat if self._price is None else PricedChat(chat, self._price)
+        return PricedChat(chat, self._pricing, self._budget.charge)
 
     def close(self, item: Item) -> None:
         """The rollout asks no more; its example is forgotten with the last rollout that is about it."""

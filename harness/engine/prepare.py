@@ -52,6 +52,8 @@ class StartOptions:
     """Make failed rollouts again, and score unscored ones again."""
     derive: Derivation | None = None
     """Make the run from another one's journal."""
+    budget: JsonDict = field(default_factory=dict[str, object])
+    """What the invocation may spend, for the manifest; empty if there is no bound."""
 
 
 @dataclass(slots=True)
@@ -353,6 +355,7 @@ def _manifest(resolved: ResolvedRun, environment: Environment, plan: Plan, optio
         parent=None if options.derive is None else options.derive.parent.id,
         derived={} if options.derive is None else options.derive.to_json(),
         suite=options.suite_id,
+        budget=options.budget,
     )
 
 

@@ -79,6 +79,8 @@ class Bounds:
     """Held by each rollout that generates: a bound over several runs."""
     fail_fast: bool = False
     """Start nothing new after the first rollout that came to no score."""
+    may_start: Callable[[], bool] = lambda: True
+    """Asked before anything begins; once it says no, nothing does, and what is in flight goes on."""
 
     @property
     def generators(self) -> int:
@@ -138,6 +140,7 @@ class Schedule:
         self._scorers = bounds.scorers
         self._joint = bounds.joint
         self._fail_fast = bounds.fail_fast
+        self._may_start = bounds.may_start
         self._backlog: asyncio.Queue[_Batch | None] = asyncio.Queue()
         self._room = asyncio.Semaphore(bounds.backlog)
         self._workers: list[Task[None]] = []
@@ -194,7 +197,7 @@ class Schedule:
         while True:
             # The next item is taken when there is room for it: none waits at a joint bound after a stop.
             async with self._joint:
-                todo = None if self._stopping else next(self._todos, None)
+                todo = None if self._stopping or not self._may_start() else next(self._todos, None)
                 if todo is None:
                     return
                 record: Generated | Failed | None = todo.recorded

@@ -10,11 +10,13 @@ import time
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Literal, cast
 
 from harness.clients.pool import ClientPool, Clients
+from harness.engine.budget import Budget
 from harness.engine.checkpoints import Checkpoints
 from harness.engine.executors.local import LocalExecutor
 from harness.engine.judges import RunPanel
@@ -64,6 +66,7 @@ class Suite:
         at_once: Runs that may be under way at once, the first ones first; None is all of them.
         pool: Where runs get their clients; by default a pool of its own; either is closed at the end.
         keys: API keys by the name of their variable, over those of the process's environment.
+        budget: What they may spend together; by default there is no bound.
     """
 
     def __init__(
@@ -75,8 +78,10 @@ class Suite:
         at_once: int | None = None,
         pool: Clients | None = None,
         keys: Mapping[str, str] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._runs = runs
+        self._budget = budget or Budget()
         self._drain = drain
         self._joint = nullcontext() if in_flight is None else asyncio.Semaphore(in_flight)
         self._turns = nullcontext() if at_once is None else asyncio.Semaphore(at_once)
@@ -98,6 +103,7 @@ class Suite:
             seat.is_embedded for seat in judges
         )
         server = ReferenceServer() if embedded else None
+        timer = self._until_time_is_up()
         try:
             if server is not None:
                 await server.start()
@@ -106,6 +112,8 @@ class Suite:
                     for run in self._runs:
                         tasks.create_task(self._contain(run, pool, server))
         finally:
+            for handle in timer:
+                handle.cancel()
             await pool.close()
             if server is not None:
                 await server.stop()
@@ -120,6 +128,14 @@ class Suite:
         for schedule in self._schedules:
             schedule.stop()
         asyncio.get_running_loop().call_later(self._drain, self._give_up)
+
+    def _until_time_is_up(self) -> list[asyncio.TimerHandle]:
+        """When the budget's time is up, nothing new begins, and what is in flight gets as long as at an interrupt."""
+        left = self._budget.seconds_left
+        if left is None:
+            return []
+        loop = asyncio.get_running_loop()
+        return [loop.call_later(left, self._budget.may_start), loop.call_later(left + self._drain, self._give_up)]
 
     def _give_up(self) -> None:
         for schedule in self._schedules:
@@ -142,12 +158,16 @@ class Suite:
                 state, progress.note = "stopped", reason
             elif self._interrupted and missing > 0:
                 state = "interrupted"
+            elif missing > 0 and self._budget.reached is not None:
+                state, progress.note = "stopped", self._budget.note()
             elif missing > 0:
                 state, progress.note = "failed", _LOST.format(missing=missing)
             else:
                 state = "done"
         progress.finished = time.monotonic()
         progress.started = progress.started or progress.finished  # a run that failed before its first rollout
+        if self._budget.limits:
+            run.manifest = replace(run.manifest, budget=self._budget.to_json())
         try:
             await asyncio.to_thread(conclude, run, "stopped" if state == "failed" else state)
         except Exception as error:  # as above
@@ -157,9 +177,9 @@ class Suite:
     async def _drive(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> str | None:
         """Make the run's rollouts; returns what stopped it early."""
         name = f"{next(self._lanes)}:{run.progress.name}"
-        executor, waiting_note = _executor(name, run, pool, server)
+        executor, waiting_note = _executor(name, run, pool, server, self._budget)
         run.progress.backing_off = waiting_note
-        panel = RunPanel(name, run, pool, server) if run.judges else None
+        panel = RunPanel(name, run, pool, server, self._budget) if run.judges else None
         if panel is not None:
             run.progress.backing_off = lambda: ", ".join(filter(None, (waiting_note(), panel.waiting_note())))
         journal = Journal.open(run.folder.journal_path, verified=run.recorded.end if run.recorded else 0)
@@ -215,6 +235,8 @@ class Suite:
                 group_size,
                 self._joint,
                 run.fail_fast,
+                # What is generated is paid for: where no judge is asked for it, its score is still made.
+                self._budget.may_score if stage == "score" and not run.judges else self._budget.may_start,
             ),
             on_outcome=checkpoints.outcome,
             score=stage != "generate",
@@ -230,7 +252,7 @@ class Suite:
 
 
 def _executor(
-    name: str, run: Prepared, pool: Clients, server: ReferenceServer | None
+    name: str, run: Prepared, pool: Clients, server: ReferenceServer | None, budget: Budget
 ) -> tuple[LocalExecutor, Callable[[], str]]:
     """What carries out a run's rollouts, and what says what holds them up."""
     settings = run.resolved.settings.env
@@ -240,7 +262,7 @@ def _executor(
             run.environment, recording, timeout=settings.timeout, scoring_timeout=settings.scoring_timeout
         )
         return replaying, recording.waiting_note
-    lane = Lane(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None)
+    lane = Lane(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None, budget)
     executor = LocalExecutor(
         run.environment,
         lane,

@@ -59,6 +59,8 @@ class EvalMeta:
     batch_size: int | None = None
     command: str | None = None
     versions: Mapping[str, object] = field(default_factory=dict[str, object])
+    budget: JsonDict | None = None
+    """What might be spent and was; None if there was no bound."""
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def to_json(self) -> JsonDict:
@@ -74,6 +76,7 @@ class EvalMeta:
             "dataset": _known(dataset),
             "max_turns": self.max_turns,
             "batch_size": self.batch_size,
+            "budget": self.budget,
             "models": [_model_meta(model) for model in self.models],
         }
         return cast(JsonDict, without_secrets(_known(values)))

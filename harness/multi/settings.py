@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
+from harness.config.budget import Limits
 from harness.config.built_in import MULTI_EVAL
 from harness.config.endpoints import Endpoint, Registered, Registry, load_registry
 from harness.config.flags import parse_set
@@ -103,6 +104,7 @@ def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[
     names = names_of(models)
     runs: list[ResolvedRun] = []
     notices: list[str] = []
+    limits = Limits()
     for model, name in zip(models, names, strict=True):
         _remember_secrets(model)
         alias, entries = _entries(model, known, keys, around)
@@ -111,7 +113,8 @@ def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[
         found = resolve(MULTI_EVAL, flags, _sets_for(name, names, common.sets), registry=registry)
         runs += [_finished(run, model, entries, common.told) for run in found.runs]
         notices += found.notices
-    return ModelRuns(tuple(models), Resolution(tuple(runs), tuple(dict.fromkeys(notices))), keys)
+        limits = found.limits  # of the invocation: the same for each model
+    return ModelRuns(tuple(models), Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits), keys)
 
 
 def without_rows(run: ResolvedRun) -> ResolvedRun:
@@ -183,7 +186,7 @@ def _own_values(model: Model) -> dict[tuple[str, str], object]:
 
 
 def _price(model: Model) -> Mapping[str, float] | None:
-    if model.price is None:
+    if not model.price:
         return None
     for name, amount in model.price.items():
         if name not in _PRICES:

@@ -42,6 +42,8 @@ class Frame:
     width: int
     height: int
     ascii_only: bool = False
+    budget: str = ""
+    """What is spent of the invocation's budget; "" if it has none."""
 
     @property
     def glyphs(self) -> Glyphs:
@@ -112,7 +114,9 @@ def _headline(watches: Sequence[Watch], models: set[str], frame: Frame, elapsed:
         numerals.duration(elapsed),
         token_words(usage),
     ]
-    if usage.cost is not None:
+    if frame.budget:
+        parts.append(frame.budget)
+    elif usage.cost is not None:
         parts.append(f"${usage.cost:,.2f}")
     words = f" {frame.glyphs.dot} ".join(parts)
     if len(models) == 1:

@@ -44,7 +44,12 @@ def wants_live(environ: Mapping[str, str], *, quiet: bool) -> bool:
 
 
 def open_display(
-    runs: Sequence[RunProgress], console: Console | None = None, *, quiet: bool = False, plain: bool = True
+    runs: Sequence[RunProgress],
+    console: Console | None = None,
+    *,
+    quiet: bool = False,
+    plain: bool = True,
+    budget: Callable[[], str] = str,
 ) -> Display:
     """The display that suits the terminal, as a context manager.
 
@@ -53,9 +58,10 @@ def open_display(
         console: On stderr; made here if None.
         quiet: Only a line a run, when it ends.
         plain: Whether there are lines where there is no table.
+        budget: Says what is spent of which bound, or "".
     """
     console = console or make_console(stderr=True)
-    return Display(runs, console, live=wants_live(os.environ, quiet=quiet), quiet=quiet, plain=plain)
+    return Display(runs, console, live=wants_live(os.environ, quiet=quiet), quiet=quiet, plain=plain, budget=budget)
 
 
 class Display:
@@ -71,6 +77,7 @@ class Display:
         quiet: Of the plain lines, only the last of each run.
         plain: Whether there are plain lines at all; whoever asks for none says how the runs get on.
         clock: Monotonic seconds.
+        budget: Says what is spent of which bound, or "".
     """
 
     def __init__(
@@ -82,13 +89,15 @@ class Display:
         quiet: bool = False,
         plain: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        budget: Callable[[], str] = str,
     ) -> None:
         self._runs = runs
+        self._budget = budget
         self._console = console
         self._clock = clock
         self._opened = clock()
         self._watches: dict[int, Watch] = {}
-        self._plain = None if live or not plain else _PlainLines(console, quiet)
+        self._plain = None if live or not plain else _PlainLines(console, quiet, budget)
         self._live: Live | None = None
         self._wants_live = live
         self._lock = threading.Lock()
@@ -137,7 +146,7 @@ class Display:
             watches = self._observe(now)
             if self._live is not None:
                 size = self._console.size
-                frame = Frame(size.width, size.height, self._console.options.ascii_only)
+                frame = Frame(size.width, size.height, self._console.options.ascii_only, self._budget())
                 self._live.update(draw(watches, frame, now, now - self._opened), refresh=True)
             elif self._plain is not None:
                 self._plain.show(watches, now)
@@ -182,8 +191,9 @@ class Display:
 class _PlainLines:
     """Says when a run starts, how it gets on, and how it ends."""
 
-    def __init__(self, console: Console, quiet: bool) -> None:
+    def __init__(self, console: Console, quiet: bool, budget: Callable[[], str]) -> None:
         self._console = console
+        self._budget = budget
         self._quiet = quiet
         self._said: dict[int, tuple[float, int]] = {}
         """Run → when its last line was printed, and how many rollouts were done."""
@@ -205,7 +215,8 @@ class _PlainLines:
                 self._print(lines.end_line(watch, now, with_model=with_model))
             elif not self._quiet and self._is_due(watch, now):
                 self._said[key] = (now, progress.done)
-                self._print(lines.progress_line(watch, now, with_model=with_model))
+                spent = f", budget: {words}" if (words := self._budget()) else ""
+                self._print(lines.progress_line(watch, now, with_model=with_model) + spent)
 
     def end(self, watches: Sequence[Watch], now: float) -> None:
         """Print the end of runs that were cut off."""

@@ -12,9 +12,14 @@ from harness.report.text import clean_block
 from harness.types import JsonDict
 
 
-def result_object(results: Sequence[RunReport]) -> JsonDict:
-    """`{"runs": [{env_id, name, model, path, state, note, summary}]}`; `summary` is null for a run without rollouts."""
-    return {
+def result_object(results: Sequence[RunReport], budget: JsonDict | None = None) -> JsonDict:
+    """`{"runs": [{env_id, name, model, path, state, note, summary}]}`; `summary` is null for a run without rollouts.
+
+    Args:
+        results: How the runs ended.
+        budget: What they might spend and did, under `budget`; None leaves it out.
+    """
+    whole: JsonDict = {
         "runs": [
             {
                 "env_id": result.env_id,
@@ -28,11 +33,12 @@ def result_object(results: Sequence[RunReport]) -> JsonDict:
             for result in results
         ]
     }
+    return whole if budget is None else {**whole, "budget": budget}
 
 
-def result_json(results: Sequence[RunReport]) -> bytes:
+def result_json(results: Sequence[RunReport], budget: JsonDict | None = None) -> bytes:
     """The object as indented JSON with a final newline; write it to `sys.stdout.buffer`."""
-    whole = _writable(result_object(results))
+    whole = _writable(result_object(results, budget))
     return orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

@@ -59,6 +59,9 @@ class Manifest:
     """How it was made from that run (`how`, `parent`, `path`, …); empty if it was not."""
     suite: str | None = None
     """Id of the suite that it belongs to."""
+    budget: JsonDict = field(default_factory=dict[str, Any])
+    """What the invocation that made it last might spend, what it spent, and which bound it met; empty without one. No
+    part of the identity: a run may go on with a larger budget."""
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> JsonDict:
@@ -104,7 +107,7 @@ _FIELDS = tuple(f.name for f in dataclasses.fields(Manifest) if f.name != "schem
 _TYPES: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(("name", "kind", "status", "created", "command"), (str, "text")),
     **dict.fromkeys(
-        ("settings", "origins", "identity", "versions", "git", "planned", "derived"), (dict, "JSON object")
+        ("settings", "origins", "identity", "versions", "git", "planned", "derived", "budget"), (dict, "JSON object")
     ),
     **dict.fromkeys(("metric_names", "state_columns", "reward_range"), (list, "list")),
 }
