@@ -70,6 +70,7 @@ HEAVY = {
     "huggingface_hub",
     "openai",
     "litellm",
+    "genai_prices",
     "ray",
     "fastmcp",
     "mcp",

@@ -166,9 +166,9 @@ def read_usage(usage: object) -> Usage:
     tokens_in, tokens_out = fields.get("prompt_tokens"), fields.get("completion_tokens")
     if not isinstance(tokens_in, int) or not isinstance(tokens_out, int):
         return Usage(requests=1, unreported=1)
-    if len(fields) <= 3:  # the common case: two counts and their sum
-        return Usage(tokens_in, tokens_out, requests=1)
     cost = fields.get("cost")
+    if len(fields) <= 3 and cost is None:  # the common case: two counts and their sum
+        return Usage(tokens_in, tokens_out, requests=1)
     return Usage(
         tokens_in,
         tokens_out,

@@ -49,9 +49,9 @@ A file with neither `[[eval]]` nor `[[ablation]]` is one run, if it names an env
 ## Budgets
 
 `[budget]` at the top of a suite file, or flags, bound the whole invocation and no single run. `max_cost` is in US
-dollars; `max_time` in seconds, or a text such as `"30m"`. Of file and flag the smaller one holds, since both were written
-to be kept; `--set budget.max_cost=5` beats both, and `"none"` takes a bound away. [The guide](../guides/budgets.md) says
-what counts, and what happens then.
+dollars; `max_time` in seconds, or a text such as `"30m"`. Of file and flag the smaller one holds, since both were
+written to be kept; `--set budget.max_cost=5` beats both, and `"none"` takes a bound away. What counts, and what happens
+then, is in [the guide](../guides/budgets.md).
 
 ## Endpoint registry
 

@@ -58,6 +58,7 @@ class Budget:
         self.before: JsonDict = {}
         """What earlier attempts had spent: `cost`, `tokens`."""
         self._why = ""
+        self._is_expired = False
         self._clock = clock
         self._began = clock()
 
@@ -74,7 +75,12 @@ class Budget:
     @property
     def is_time_up(self) -> bool:
         """Whether the bound on time is met."""
-        return self.seconds_left == 0
+        return self._is_expired or self.seconds_left == 0
+
+    def expire(self) -> None:
+        """The time is up, by a timer that was set to `seconds_left`: its clock may be a little ahead of ours."""
+        self._is_expired = True
+        self.may_start()
 
     def may_start(self) -> bool:
         """Whether a rollout may begin."""
@@ -130,7 +136,7 @@ class Budget:
     def words(self) -> str:
         """What is spent of each bound: `$0.12 of $5.00`; "" if there is none."""
         parts = [
-            f"{self._spent(bound)} of {_shown(bound, limit)}"
+            f"{self._spent(bound).removesuffix(' tokens')} of {_shown(bound, limit)}"
             for bound in BOUNDS
             if (limit := self.limits.of(bound)) is not None
         ]

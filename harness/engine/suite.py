@@ -135,7 +135,7 @@ class Suite:
         if left is None:
             return []
         loop = asyncio.get_running_loop()
-        return [loop.call_later(left, self._budget.may_start), loop.call_later(left + self._drain, self._give_up)]
+        return [loop.call_later(left, self._budget.expire), loop.call_later(left + self._drain, self._give_up)]
 
     def _give_up(self) -> None:
         for schedule in self._schedules:

@@ -271,3 +271,7 @@ def test_no_json_body_crashes_the_reader(message: object, usage: object, finish:
 @given(st.binary())
 def test_no_bytes_crash_the_reader(body: bytes) -> None:
     assert isinstance(read_reply(body, 200, is_chat=True), Failure)
+
+
+def test_a_cost_is_read_beside_two_counts_without_their_sum() -> None:
+    assert read_usage({"prompt_tokens": 3, "completion_tokens": 2, "cost": 0.5}) == Usage(3, 2, requests=1, cost=0.5)

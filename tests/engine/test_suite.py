@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from engine_parts import until
 
+from harness.config.budget import Limits
 from harness.config.resolver import resolve
+from harness.engine.budget import Budget
 from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
 from harness.errors import ConfigError
@@ -206,3 +208,42 @@ def test_rollouts_that_cancel_what_runs_them_are_no_run_that_is_done(prepared: C
     assert (good.progress.state, bad.progress.state) == ("done", "failed")
     assert bad.progress.note.startswith("2 rollouts ended without an outcome")
     assert bad.summary is not None and (bad.summary.scored, bad.summary.not_run) == (1, 2)
+
+
+def test_when_the_time_is_up_nothing_new_begins_and_what_hangs_is_given_up(
+    prepared: Callable[..., list[Prepared]],
+) -> None:
+    runs = prepared({"answers": ["hold", "hold", "b"]}, {"answers": ["hold", "c"]}, max_concurrent=2)
+    told: list[str] = []
+    budget = Budget(Limits(max_time=0.2, sources={"max_time": "--max-time 0.2"}))
+    budget.on_reached = lambda: told.append(str(budget.reached))
+    asyncio.run(Suite(runs, drain=0.05, budget=budget).run())
+    first, second = [run.progress for run in runs]
+    assert (first.state, first.done, second.state) == ("stopped", 0, "stopped")
+    assert second.done in (0, 1), "c may come to its end, if it begins in time"
+    assert first.note.startswith("the budget is reached (--max-time 0.2)")
+    assert told == ["max_time"]
+    written = [json.loads((run.folder.path / "run.json").read_text()) for run in runs]
+    assert [(each["status"], each["budget"]["reached"]) for each in written] == [("stopped", "max_time")] * 2
+
+
+def test_runs_that_wait_for_their_turn_do_not_begin_once_the_budget_is_spent(
+    prepared: Callable[..., list[Prepared]],
+) -> None:
+    runs = prepared({}, {}, {}, max_concurrent=1)
+    budget = Budget(Limits(max_tokens_total=1))
+    asyncio.run(Suite(runs, at_once=1, budget=budget).run())
+    assert [(run.progress.state, run.progress.done) for run in runs] == [("stopped", 1), ("stopped", 0), ("stopped", 0)]
+
+
+def test_a_timer_of_the_budget_does_not_outlive_its_suite(prepared: Callable[..., list[Prepared]]) -> None:
+    runs = prepared({})
+    budget = Budget(Limits(max_time=3600.0))
+
+    async def main() -> list[asyncio.TimerHandle]:
+        await Suite(runs, budget=budget).run()
+        scheduled: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+        return [each for each in scheduled if not each.cancelled()]
+
+    assert asyncio.run(main()) == []
+    assert [run.progress.state for run in runs] == ["done"]
