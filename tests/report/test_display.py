@@ -258,3 +258,24 @@ def test_the_clock_ends_with_the_display() -> None:
 @pytest.mark.parametrize("environ", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_live_table_without_a_terminal(environ: dict[str, str]) -> None:
     assert not wants_live(environ, quiet=False)
+
+
+def test_what_is_spent_of_a_budget_stands_in_the_first_line_in_place_of_the_cost() -> None:
+    progress = run(done=50)
+    progress.usage += Usage(cost=0.12)
+    frame = Frame(100, 30, budget="$0.12 of $5.00")
+    [first, *_] = draw([Watch(progress)], frame, 100.0, 10.0).plain.split("\n")
+    assert first.count("$0.12") == 1 and first.endswith("$0.12 of $5.00")
+
+
+def test_plain_lines_say_what_is_spent_of_a_budget() -> None:
+    clock, file = Clock(), io.StringIO()
+    progress = run(done=10)
+    console = make_console(file=file, width=80)
+    display = Display([progress], console, live=False, clock=clock, budget=lambda: "$0.12 of $5.00")
+    display.tick()
+    clock.now += 20
+    progress.scored += 100
+    display.tick()
+    start, line = file.getvalue().splitlines()
+    assert "budget" not in start and line.endswith(", budget: $0.12 of $5.00")

@@ -1,0 +1,36 @@
+"""A budget from end to end: `bench` in a process, the reference server in another, which counts requests by rollout."""
+
+from __future__ import annotations
+
+import json
+
+from bench_runs import Workshop, count, summary
+
+
+def test_a_suite_stops_at_its_budget_and_goes_on_without_asking_twice(shop: Workshop) -> None:
+    with shop.serving() as server:
+        endpoint = f'[[endpoint]]\nendpoint_id = "paid"\nmodel = "reference/oracle"\nurl = "{server.url}"\n'
+        runs = "".join(
+            f'[[eval]]\nenv_id = "sums"\nname = "{name}"\nmodel = "paid"\nmax_concurrent = 2\n'
+            f'num_examples = 24\nrollouts_per_example = 1\nargs = {{ tag = "" }}\nsampling = {{ seed = {seed} }}\n'
+            for seed, name in enumerate("ab")
+        )
+        (shop.cwd / "paid.toml").write_text(f"{endpoint}price = {{ input = 0, output = 1e6 }}\n{runs}")
+        first = shop.bench("run", "paid.toml", "--max-cost", "20", "--json")
+        result = json.loads(first.out)
+        asked = server.stats()["requests"]
+        assert first.code == 1, first.err
+        assert {run["state"] for run in result["runs"]} == {"stopped"} and asked < 48
+        spent = result["budget"]["spent"]["cost"]
+        assert spent == sum(run["summary"]["usage"]["cost"] for run in result["runs"])
+        assert spent == sum(run["summary"]["usage"]["output_tokens"] for run in result["runs"])
+        dearest = 2  # an answer has two digits at most
+        assert 20 <= spent <= 19 + dearest + 3 * dearest, "four in flight at most, of which one met the bound"
+        assert "stopping: " in first.err and " of $20.00" in first.err
+        second = shop.bench("run", "paid.toml", "--max-cost", "1000000", "--resume", "--json")
+        assert second.code == 0, second.err
+        assert json.loads(second.out)["budget"]["before"]["cost"] == spent
+        assert server.stats()["requests"] == 48
+    for path in shop.run_dirs():
+        assert count(path.parent, "generated") == count(path.parent, "scored") == 24
+        assert summary(path.parent)["scored"] == 24
