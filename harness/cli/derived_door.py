@@ -214,7 +214,8 @@ class DerivedDoor(Door):
         is_cut = report.state != "done"
         tries = self._from.how == "rescore" or self._from.asks_model
         if report.path is not None and (is_cut or (tries and report.summary is not None and report.summary.unscored)):
-            yield f"go on: bench resume {shlex.quote(report.path)}{'' if is_cut else ' --retry-failed'}"
+            more = [*([] if is_cut else ["--retry-failed"]), *self.budget.flags()]
+            yield f"go on: {shlex.join(['bench', 'resume', report.path, *more])}"
         yield from (step for step in report.next_steps if not step.startswith("go on: "))
 
     def _parent_json(self) -> JsonDict:

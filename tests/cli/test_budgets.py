@@ -322,3 +322,17 @@ def test_a_dry_run_shows_it(bench: Bench, echo: Write) -> None:
     assert json.loads(bench(*usual, "--json").out)["budget"] == {
         "max_cost": {"value": 5.0, "source": "--max-cost 5"}, "max_time": {"value": 3600.0, "source": "--max-time 1h"},
     }  # fmt: skip
+
+
+def test_a_replay_counts_what_it_asks_itself(bench: Bench, echo: Write) -> None:
+    with PaidModel() as model:
+        echo("configs/endpoints.toml", registry(model.url))
+        assert bench(*RUN).code == 0
+        recorded = bench("replay", "latest", "--set", "budget.max_cost=0.1", "-q", "--json")
+        assert (recorded.code, model.requests) == (0, 20), recorded.err
+        assert json.loads(recorded.out)["budget"]["spent"]["cost"] == 0.0, "nobody was asked"
+        bounds = ("--set", "budget.max_cost=0.3", "-c", "1", "-q", "--json")
+        anew = bench("replay", "latest", "--model", "paid", *bounds)
+        assert (anew.code, model.requests) == (1, 23), anew.err
+        assert " --max-cost 0.6\n" in anew.err
+        assert bench("resume", "latest", "-q", "--max-cost", "10").code == 0 and model.requests == 40
