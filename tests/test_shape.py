@@ -15,7 +15,7 @@ MODULES = sorted(HOUSE.rglob("*.py"))
 
 RANKS = {
     "errors": 0.0, "types": 0.0, "deadline": 0.0, "loopback": 0.0,
-    "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1, "keys": 0.2, "state": 0.2, "replies": 0.2,
+    "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1, "keys": 0.2, "state": 0.2, "replies": 0.3,
     "config": 1, "stats": 1, "tools": 1,
     "parsers": 2, "rubrics": 2, "envs": 2, "clients": 2, "reference": 2, "sandbox": 2, "store": 2,
     "agents": 2.2, "tasks": 2.3,

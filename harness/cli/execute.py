@@ -268,9 +268,7 @@ def _resume_command(run: Prepared) -> str | None:
     is_done = run.progress.state == "done"
     if is_done and not run.progress.unscored:
         return None
-    again = " --retry-failed" if is_done else ""
-    config = shlex.quote(str(run.folder.config_path))
-    return f"bench run {config} --resume-from {shlex.quote(str(run.folder.path))}{again}"
+    return f"bench resume {shlex.quote(str(run.folder.path))}{' --retry-failed' if is_done else ''}"
 
 
 def _push_command(run: Prepared) -> str:

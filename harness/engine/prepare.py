@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.clients.wire import check_sampling_args
+from harness.clients.wire import check_settings_of_sampling
 from harness.config.resolver import ResolvedRun
 from harness.engine.derived import Derivation, plan_from, take_over
 from harness.engine.judges import Seat, identity_with, seats_of
@@ -29,11 +29,12 @@ from harness.loader import load_environment
 from harness.reference.policies import parse_model
 from harness.stats.summary import Summary
 from harness.store.dataset import DatasetWriter
+from harness.store.finding import find_run
 from harness.store.manifest import Manifest
 from harness.store.recorded import Recorded
 from harness.store.resume import differences, find_resumable, why_not
 from harness.store.rows import Columns
-from harness.store.rundir import RunDir, RunLock, find_run, folder_name, timestamp
+from harness.store.rundir import RunDir, RunLock, folder_name, timestamp
 from harness.types import JsonDict
 
 
@@ -199,7 +200,7 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
     try:
         environment = loader.load(resolved)
         _check_reference(resolved, environment)
-        check_sampling_args({**environment.sampling_args, **resolved.settings.model.sampling_args})
+        check_settings_of_sampling({**environment.sampling_args, **resolved.settings.model.sampling_args})
         identity = identity_of(resolved, environment)
         if options.derive is None:
             plan = Plan(environment, resolved, identity)
@@ -260,7 +261,7 @@ def _locate(loaded: Loaded, options: StartOptions, taken: set[Path]) -> Located:
     if folder.path in taken:
         raise ResumeRefused(
             f"--resume: two runs called {loaded.manifest.name!r} would both go on with {folder.path}; give each a "
-            "`name`, or go on with one at a time: bench run RUN/config.toml --resume-from RUN"
+            "`name`, or go on with one at a time: bench resume RUN"
         )
     taken.add(folder.path)
     lock = folder.lock()
@@ -290,8 +291,7 @@ def _open(located: Located, options: StartOptions) -> Prepared:
         folder = RunDir.create(output_dir, loaded.resolved.env_id, settings.model.model)
         lock = folder.lock()
     else:
-        earlier = folder.read_manifest()
-        manifest = replace(manifest, created=earlier.created, parent=earlier.parent)
+        manifest = _continued(manifest, folder.read_manifest())
     derive, recorded = options.derive, located.recorded
     manifest = replace(manifest, id=folder.id)
     named = {seat.alias: seat.endpoints for seat in loaded.judges if seat.alias is not None and not seat.spec.key}
@@ -305,6 +305,21 @@ def _open(located: Located, options: StartOptions) -> Prepared:
         loaded.resolved, loaded.progress, loaded.environment, loaded.plan, folder, manifest, lock, recorded,
         options.retry_failed, scratch, judges=loaded.judges, derive=derive,
     )  # fmt: skip
+
+
+def _continued(manifest: Manifest, earlier: Manifest) -> Manifest:
+    """The manifest of a run that goes on. One that goes on from its own `config.toml`, which is but a note of what was
+    asked for, still is what the first command made: with the origins of then, and beside the runs of then."""
+    manifest = replace(manifest, created=earlier.created, parent=earlier.parent)
+    own = f"{earlier.id}/config.toml: "
+    noted = [path for path, origin in manifest.origins.items() if own in str(origin["source"])]
+    if not noted:
+        return manifest
+    same = [path for path in noted if manifest.settings[path] == earlier.settings.get(path, manifest)]
+    kept = {path: earlier.origins[path] for path in same if path in earlier.origins}
+    return replace(
+        manifest, origins={**manifest.origins, **kept}, suite=earlier.suite, command=earlier.command or manifest.command
+    )
 
 
 def _named(output_dir: str, name: str, manifest: Manifest) -> RunDir:

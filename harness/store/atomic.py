@@ -42,6 +42,8 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
     """
     code = errno.errorcode.get(error.errno, "") if error.errno is not None else ""
     hint = _HINTS.get(error.errno or 0, "")
+    if action in ("read", "remove") and "output_dir" in hint:
+        hint = "ask its owner"  # another place to write to is no help
     # str(error) repeats the path where the system names one; the bare reason reads better.
     reason = error.strerror or str(error) or type(error).__name__
     return StoreError(f"cannot {action} {path}: {reason} ({code or 'no errno'}, errno {error.errno})" + _tail(hint))
