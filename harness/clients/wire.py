@@ -39,9 +39,7 @@ def check_sampling_args(args: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: `stream` is on, `n` is more than 1, or a key is among them.
     """
-    extra = args.get("extra_body")
-    sources = [args, cast("Mapping[str, Any]", extra)] if isinstance(extra, Mapping) else [args]
-    for source in sources:
+    for source in _bodies(args):
         if source.get("stream"):
             raise ConfigError("sampling_args.stream: streamed replies are not read; remove it")
         n = source.get("n")
@@ -49,6 +47,26 @@ def check_sampling_args(args: Mapping[str, Any]) -> None:
             raise ConfigError(f"sampling_args.n = {n}: only one answer a request is used; use -r {n} for more rollouts")
         if "api_key" in source:
             raise ConfigError("sampling_args hold an api_key, and runs record them: name the key's variable instead")
+
+
+def check_settings_of_sampling(args: Mapping[str, Any]) -> None:
+    """As `check_sampling_args`, for those that are settings: they do not say who is asked what. The calls of an agent
+    may, whose code is its own.
+
+    Raises:
+        ConfigError: as above, or a model or a prompt is among them.
+    """
+    check_sampling_args(args)
+    for source in _bodies(args):
+        other = next((name for name in ("model", "messages", "prompt") if name in source), None)
+        if other is not None:
+            raise ConfigError(f"sampling_args.{other}: would ask for another {other} than the run records; remove it")
+
+
+def _bodies(args: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Where a request's body gets its keys from."""
+    extra = args.get("extra_body")
+    return [args, cast("Mapping[str, Any]", extra)] if isinstance(extra, Mapping) else [args]
 
 
 def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None) -> dict[str, Any]:

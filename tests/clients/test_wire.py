@@ -14,6 +14,7 @@ from harness.clients.wire import (
     asked_output_tokens,
     build_request,
     check_sampling_args,
+    check_settings_of_sampling,
     estimate_prompt_tokens,
     merge_sampling_args,
     read_reply,
@@ -88,6 +89,15 @@ def test_replies_that_would_not_be_read_are_not_asked_for(args: dict[str, Any]) 
     with pytest.raises(ModelError):
         build_request(ModelCall("m", MESSAGES, sampling_args=args))
     check_sampling_args({"n": 1, "stream": False, "extra_body": {}})
+
+
+@pytest.mark.parametrize("args", [{"model": "x"}, {"messages": []}, {"prompt": "x"}, {"extra_body": {"model": "x"}}])
+def test_settings_do_not_ask_for_another_model_or_question_than_the_one_on_record(args: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"^sampling_args\.(\w+): would ask for another \1 than the run records; "):
+        check_settings_of_sampling(args)
+    check_sampling_args(args)  # an agent may
+    with pytest.raises(ConfigError, match=r"^sampling_args\.n = 2: "):
+        check_settings_of_sampling({"n": 2})
 
 
 @pytest.mark.parametrize("args", [{"api_key": "canary-0123"}, {"extra_body": {"api_key": "canary-0123"}}])
