@@ -21,7 +21,7 @@ RANKS = {
     "agents": 2.2, "tasks": 2.3,
     "compat": 2.4, "loader": 2.5,
     "engine": 3,
-    "report": 4, "authoring": 4, "export": 4, "results": 4,
+    "report": 4, "authoring": 4, "export": 4, "results": 4, "doctor": 4,
     "eval": 4.5, "multi": 4.5,
     "cli": 5, "__init__": 5,
 }  # fmt: skip
@@ -47,6 +47,7 @@ LONG_SIGNATURES = {
     "harness/compat/verifiers/gym_env.py:__init__",
     "harness/compat/verifiers/text_arena_env.py:__init__",
     # A command's parameters are its options.
+    "harness/cli/doctor.py:doctor",
     "harness/cli/serve.py:serve",
     "harness/cli/replay.py:replay",
     "harness/cli/rescore.py:rescore",
