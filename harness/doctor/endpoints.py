@@ -22,7 +22,7 @@ from harness.doctor.clock import Told
 from harness.doctor.credentials import oddity
 from harness.doctor.findings import Finding, note, ok, problem
 from harness.doctor.packages import is_known_bad
-from harness.errors import ConfigError, HarnessError, SystemicError
+from harness.errors import ConfigError, HarnessError, ModelError, SystemicError
 from harness.loopback import is_loopback_url, litellm_provider
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ async def _ask(asked: Asked, environ: Mapping[str, str], seconds: float, told: l
         client.told = told
         refused = await ask_once(client, asked.endpoint.model, patience=seconds)
     except SystemicError as error:
-        return problem("endpoints", asked.name, str(error), _advice(asked, error))
+        return problem("endpoints", asked.name, _words(error, client), _advice(asked, error))
     except HarnessError as error:  # a URL, header or proxy that cannot be used
         return problem("endpoints", asked.name, str(error), f"correct the settings of {asked.whom}")
     except TimeoutError:
@@ -166,8 +166,14 @@ async def _ask(asked: Asked, environ: Mapping[str, str], seconds: float, told: l
             await client.close()
     if refused is not None:
         fix = "runs wait and try again; if it stays so, lower --max-concurrent or see the provider's status page"
-        return note("endpoints", asked.name, f"is there, but answered: {refused}", fix)
+        return note("endpoints", asked.name, f"is there, but answered: {_words(refused, client)}", fix)
     return ok("endpoints", asked.name, f"replied in {time.monotonic() - begun:.2f} s{_secrecy(asked)}")
+
+
+def _words(error: ModelError, client: ChatClient | None) -> str:
+    """What a client says went wrong, without what its finding says as well."""
+    label = f"{client.target.label}: " if client is not None else ""
+    return str(error).removeprefix(label).partition(", and it has never answered")[0]
 
 
 def _secrecy(asked: Asked) -> str:

@@ -61,7 +61,9 @@ def examine(subject: Subject, manner: Manner, announce: Callable[[Sequence[str]]
 
 async def _examine(subject: Subject, manner: Manner, announce: Callable[[Sequence[str]], None]) -> Report:
     asked, unasked = _sorted(subject, manner)
-    asks_hub = bool(manner.hub or subject.pushes) and not manner.offline
+    is_hub_wanted = manner.hub or bool(subject.pushes)
+    silent = await _silent_hub(manner) if is_hub_wanted else []
+    asks_hub = is_hub_wanted and not silent
     requests = [each.request for each in asked] + ([hub.request()] if asks_hub else [])
     if requests:
         announce(requests)
@@ -69,13 +71,13 @@ async def _examine(subject: Subject, manner: Manner, announce: Callable[[Sequenc
         local = [tasks.create_task(_guarded(area, check)) for area, check in _local_checks(subject, manner)]
         ways = [tasks.create_task(_way(name)) for name in sandboxes.WAYS]
         answering = tasks.create_task(ask_all(asked, manner.environ, manner.seconds)) if asked else None
-        hubs = tasks.create_task(_hub(subject, manner, asks_hub))
+        hubs = tasks.create_task(_hub(subject, manner)) if asks_hub else None
     findings = [*subject.findings, *(finding for task in local for finding in task.result())]
     findings += sandboxes.judge_ways(
         [task.result() for task in ways], environments.wanting_sandbox(subject.environments)
     )
     answers = answering.result() if answering is not None else Answers()
-    findings += [*unasked, *answers.findings, *hubs.result()]
+    findings += [*unasked, *answers.findings, *silent, *(hubs.result() if hubs is not None else ())]
     findings += await _guarded("clock", lambda: check_clock(answers.told, subject.output_dirs))
     return Report(sorted(findings, key=lambda finding: AREAS.index(finding.area)), requests)
 
@@ -134,11 +136,19 @@ async def _way(name: str) -> str:
         return f"{name} could not be tried: {error}"
 
 
-async def _hub(subject: Subject, manner: Manner, is_asked: bool) -> Sequence[Finding]:
-    if is_asked:
-        # A little longer than the request itself may take: it then says what went wrong.
-        check = partial(hub.check_hub, subject.pushes, manner.seconds)
-        return await _guarded("hub", check, 2.0 * manner.seconds + 5.0)
-    if manner.offline and (manner.hub or subject.pushes):
+async def _silent_hub(manner: Manner) -> Sequence[Finding]:
+    """What is to be said where the Hub is not asked about its token; nothing if it is."""
+    if manner.offline:
         return [note("hub", "token", "not asked, because of --offline", "look again without it")]
-    return []
+
+    def check() -> list[Finding]:
+        finding = hub.unaskable()
+        return [finding] if finding is not None else []
+
+    return await _guarded("hub", check)
+
+
+async def _hub(subject: Subject, manner: Manner) -> Sequence[Finding]:
+    # A little longer than the request itself may take: it then says what went wrong.
+    check = partial(hub.check_hub, subject.pushes, manner.seconds)
+    return await _guarded("hub", check, 2.0 * manner.seconds + 5.0)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
+from harness.doctor.credentials import oddity
 from harness.doctor.findings import Finding, note, ok, problem
 from harness.redact import redactor
 from harness.store.hub_failures import Patience, bounded, foreign_errors, read_failure
@@ -27,6 +28,21 @@ def request() -> str:
     return f"who the token belongs to: {endpoint()}/api/whoami-v2"
 
 
+def unaskable() -> Finding | None:
+    """What is to be said where the Hub cannot be asked; None if it can."""
+    from huggingface_hub import constants, get_token
+
+    if constants.HF_HUB_OFFLINE:
+        return problem("hub", "token", "not asked: HF_HUB_OFFLINE is set, so nothing can be pushed", "unset it")
+    token = get_token()
+    if not token:
+        return problem("hub", "token", "nobody is logged in, so nothing can be pushed", _LOG_IN)
+    if odd := oddity(token):
+        fix = "set HF_TOKEN to the token alone, without anything around it"
+        return problem("hub", "token", f"not asked: the token is odd: it {odd}", fix)
+    return None
+
+
 def check_hub(repos: Sequence[str | None], seconds: float) -> list[Finding]:
     """Ask whose the token is, and compare that with what is to be pushed.
 
@@ -34,13 +50,9 @@ def check_hub(repos: Sequence[str | None], seconds: float) -> list[Finding]:
         repos: Where runs push: `name`, `namespace/name`, or None for the default.
         seconds: How long it may take.
     """
-    from huggingface_hub import HfApi, constants, get_token
+    from huggingface_hub import HfApi, get_token
 
-    if constants.HF_HUB_OFFLINE:
-        return [problem("hub", "token", "not asked: HF_HUB_OFFLINE is set, so nothing can be pushed", "unset it")]
-    token = get_token()
-    if not token:
-        return [problem("hub", "token", "nobody is logged in, so nothing can be pushed", _LOG_IN)]
+    token = get_token() or ""
     redactor.add(token)
     patience = Patience(total=seconds, silence=seconds, longest_wait=0.0)
     try:

@@ -105,7 +105,7 @@ def _runs(target: str, flags: Mapping[str, object], sets: Sequence[str], subject
         try:
             resolution = resolve(word, flags, sets)
         except HarnessError as error:
-            says, fix = _split(str(error))
+            says, fix = _split(str(error).removeprefix("bench run: "))
             subject.findings.append(problem("settings", word, says, fix))
             continue
         runs += resolution.runs
