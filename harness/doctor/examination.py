@@ -62,7 +62,7 @@ def examine(subject: Subject, manner: Manner, announce: Callable[[Sequence[str]]
 async def _examine(subject: Subject, manner: Manner, announce: Callable[[Sequence[str]], None]) -> Report:
     asked, unasked = _sorted(subject, manner)
     is_hub_wanted = manner.hub or bool(subject.pushes)
-    silent = await _silent_hub(manner) if is_hub_wanted else []
+    silent: Sequence[Finding] = await _silent_hub(manner) if is_hub_wanted else ()
     asks_hub = is_hub_wanted and not silent
     requests = [each.request for each in asked] + ([hub.request()] if asks_hub else [])
     if requests:
