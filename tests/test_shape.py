@@ -47,7 +47,6 @@ LONG_SIGNATURES = {
     "harness/compat/verifiers/gym_env.py:__init__",
     "harness/compat/verifiers/text_arena_env.py:__init__",
     # A command's parameters are its options.
-    "harness/cli/doctor.py:doctor",
     "harness/cli/serve.py:serve",
     "harness/cli/replay.py:replay",
     "harness/cli/rescore.py:rescore",

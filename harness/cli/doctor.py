@@ -7,6 +7,7 @@ import json
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ import typer
 
 from harness.cli import dotenv
 from harness.cli.env_words import width_of, write
+from harness.cli.grouped import argument, command_of, option
 from harness.errors import UsageError
 from harness.report.text import clean, make_console
 
@@ -25,36 +27,70 @@ _LEFT = 9
 
 _WIDEST = 120
 
+LONGEST = 600.0
+"""Seconds that one may give a request."""
 
-def doctor(  # noqa: PLR0913 - a command's options are its parameters
+
+MODEL, REQUESTS, OUTPUT = "Model and runs, as for bench run", "Requests", "Output"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions:
+    """What `bench doctor` takes."""
+
     target: Annotated[
-        str | None,
-        typer.Argument(metavar="[TARGET]", help="Environments separated by commas, or a suite file: look at its runs."),
-    ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", metavar="TEXT", help="As for bench run.")] = None,
-    api_base_url: Annotated[
-        str | None, typer.Option("--api-base-url", "-b", metavar="TEXT", help="As for bench run.")
-    ] = None,
+        str | None, argument("TARGET", "Environments separated by commas, or a suite file: look at its runs.")
+    ] = None
+    model: Annotated[str | None, option(MODEL, "-m", "--model", metavar="MODEL", doc="Name, alias or reference/….")] = (
+        None
+    )
+    api_base_url: Annotated[str | None, option(MODEL, "-b", "--api-base-url", metavar="URL", doc="Its endpoint.")] = (
+        None
+    )
     api_key_var: Annotated[
-        str | None, typer.Option("--api-key-var", "-k", metavar="NAME", help="As for bench run.")
-    ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="As for bench run.")
-    ] = None,
+        str | None, option(MODEL, "-k", "--api-key-var", metavar="NAME", doc="Variable that holds its key.")
+    ] = None
+    extra_headers: Annotated[
+        list[str] | None, option(MODEL, "--header", metavar="'NAME: VALUE'", doc="Sent with the request; repeatable.")
+    ] = None
     endpoints_path: Annotated[
-        str | None, typer.Option("--endpoints-path", "-e", metavar="PATH", help="The endpoint registry.")
-    ] = None,
+        str | None, option(MODEL, "-e", "--endpoints-path", metavar="FILE", doc="The registry of endpoints.")
+    ] = None
     output_dir: Annotated[
-        str | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Where results would go. [outputs]")
-    ] = None,
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As for bench run.")] = None,
-    registry: Annotated[bool, typer.Option("--registry", help="Ask every endpoint of the registry.")] = False,
-    hub: Annotated[bool, typer.Option("--hub", "-H", help="Ask the Hub what its token may do.")] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="Send nothing.")] = False,
-    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="For each request.")] = 10.0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show notes and problems only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON on stdout.")] = False,
-) -> None:
+        str | None, option(MODEL, "-o", "--output-dir", metavar="DIR", doc="Where results would go. [outputs]")
+    ] = None
+    sets: Annotated[
+        list[str] | None, option(MODEL, "--set", metavar="PATH=VALUE", doc="Beats the suite file; needs a TARGET.")
+    ] = None
+    registry: Annotated[bool, option(REQUESTS, "--registry", doc="Ask every endpoint of the registry.")] = False
+    hub: Annotated[bool, option(REQUESTS, "-H", "--hub", doc="Ask the Hub what its token may do.")] = False
+    offline: Annotated[bool, option(REQUESTS, "--offline", doc="Send nothing.")] = False
+    timeout: Annotated[
+        float, option(REQUESTS, "--timeout", metavar="SECONDS", doc="How long each request may take. [10]")
+    ] = 10.0
+    quiet: Annotated[bool, option(OUTPUT, "-q", "--quiet", doc="Show notes and problems only.")] = False
+    as_json: Annotated[bool, option(OUTPUT, "--json", doc="Print all findings as JSON on stdout.")] = False
+
+    def check(self) -> None:
+        """Refuse what makes no sense.
+
+        Raises:
+            UsageError: says what.
+        """
+        if not 0 < self.timeout <= LONGEST:
+            raise UsageError(f"--timeout {self.timeout:g}: must be more than 0 and at most {LONGEST:g} seconds")
+        if self.sets and self.target is None:
+            raise UsageError("--set changes the settings of runs: name their TARGET")
+
+    def flags(self) -> dict[str, object]:
+        """Those that `bench run` has as well, by setting."""
+        return {name: getattr(self, name) for name in _SETTINGS}
+
+
+_SETTINGS = ("model", "api_base_url", "api_key_var", "extra_headers", "endpoints_path", "output_dir")
+
+
+def doctor(_ctx: typer.Context, options: DoctorOptions) -> int:
     """Say what here would keep a run from working, and what to do about it.
 
     Looks at Python, packages, machine, disk, clock and sandbox, and at keys, endpoints and environments: those of
@@ -64,23 +100,20 @@ def doctor(  # noqa: PLR0913 - a command's options are its parameters
     from harness.doctor.examination import Manner, examine  # slow to import, and --help needs none
     from harness.doctor.subject import find_subject
 
-    if not 0 < timeout <= 600:
-        raise UsageError(f"--timeout {timeout:g}: must be more than 0 and at most 600 seconds")
-    if sets and target is None:
-        raise UsageError("--set changes runs: name their TARGET")
-    flags = {
-        "model": model, "api_base_url": api_base_url, "api_key_var": api_key_var, "extra_headers": header,
-        "output_dir": output_dir, "endpoints_path": endpoints_path,
-    }  # fmt: skip
-    subject = find_subject(target, flags, sets or (), registry=registry)
-    manner = Manner(offline, hub, timeout, os.environ, _overruled(Path.cwd() / ".env"))
+    options.check()
+    subject = find_subject(options.target, options.flags(), options.sets or (), registry=options.registry)
+    manner = Manner(options.offline, options.hub, options.timeout, os.environ, _overruled(Path.cwd() / ".env"))
     report = examine(subject, manner, _announce)
-    if as_json:
-        typer.echo(json.dumps({"target": target, "offline": offline, **report.to_json()}, indent=2, ensure_ascii=False))
+    if options.as_json:
+        whole = {"target": options.target, "offline": options.offline, **report.to_json()}
+        typer.echo(json.dumps(whole, indent=2))
     else:
         console = make_console()
-        write(_lines(report, min(width_of(console), _WIDEST), quiet=quiet), console)
-    raise typer.Exit(0 if report.is_well else 1)
+        write(_lines(report, min(width_of(console), _WIDEST), quiet=options.quiet), console)
+    return 0 if report.is_well else 1
+
+
+app = command_of(DoctorOptions, doctor, (MODEL, REQUESTS, OUTPUT))
 
 
 def _overruled(path: Path) -> list[str]:

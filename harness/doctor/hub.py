@@ -50,14 +50,18 @@ def check_hub(repos: Sequence[str | None], seconds: float) -> list[Finding]:
         repos: Where runs push: `name`, `namespace/name`, or None for the default.
         seconds: How long it may take.
     """
-    from huggingface_hub import HfApi, get_token
+    from huggingface_hub import get_session, get_token
+    from huggingface_hub.utils import hf_raise_for_status
 
     token = get_token() or ""
     redactor.add(token)
     patience = Patience(total=seconds, silence=seconds, longest_wait=0.0)
     try:
         with bounded(patience, time.monotonic() + seconds):
-            who = cast("JsonDict", HfApi(library_name="bench-harness").whoami(token=token))  # pyright: ignore[reportUnknownMemberType]
+            # Not by the library's `whoami`: its headers may cost a request of their own, for a list of agents.
+            reply = get_session().get(f"{endpoint()}/api/whoami-v2", headers={"Authorization": f"Bearer {token}"})
+            hf_raise_for_status(reply)
+            who = _table(reply.json())
     except foreign_errors() as error:
         failure = read_failure(error)
         return [problem("hub", "token", f"{endpoint()}: {failure.cause}", failure.advice or _LOG_IN)]
