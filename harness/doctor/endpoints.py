@@ -4,6 +4,8 @@ is `clients.preflight`'s, sent by the client that runs use."""
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,11 +26,15 @@ from harness.doctor.findings import Finding, note, ok, problem
 from harness.doctor.packages import is_known_bad
 from harness.errors import ConfigError, HarnessError, ModelError, SystemicError
 from harness.loopback import is_loopback_url, litellm_provider
+from harness.offload import offload
 
 if TYPE_CHECKING:
     from harness.clients.transport import Reply
 
 _HTTP = {"http", "https"}
+
+_HALF_SHOWN = re.compile(r"[^\s\"']*\*{2,}[^\s\"']*")
+"""How providers repeat a key that they refuse: its beginning and its end, with asterisks between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,7 @@ def unaskable(asked: Asked, environ: Mapping[str, str]) -> Finding | None:
     """What is to be said of a model that is not asked, since there is nothing to ask or it would be no use."""
     endpoint, name = asked.endpoint, asked.name
     if is_reference(endpoint.model) and asked.is_embedded:
-        return ok("endpoints", name, "is played by bench itself: no endpoint and no key")
+        return _embedded(name)
     key = environ.get(endpoint.key_var or "", "")
     if endpoint.key_var and not key.strip() and not is_loopback_url(endpoint.url):
         return note("endpoints", name, f"not asked: {endpoint.key_var} is not set, see keys")
@@ -125,6 +131,16 @@ def unaskable(asked: Asked, environ: Mapping[str, str]) -> Finding | None:
     return None
 
 
+def _embedded(name: str) -> Finding:
+    """Whether bench can serve a reference model itself."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)):
+            return ok("endpoints", name, "is played by bench itself: no endpoint and no key")
+    except OSError as error:
+        says = f"is played by bench itself, which cannot listen on 127.0.0.1: {error.strerror or error}"
+        return problem("endpoints", name, says, "allow this process to listen on the loopback interface")
+
+
 async def ask_all(asked: Sequence[Asked], environ: Mapping[str, str], seconds: float) -> Answers:
     """Ask every model once, at the same time.
 
@@ -137,6 +153,12 @@ async def ask_all(asked: Sequence[Asked], environ: Mapping[str, str], seconds: f
         One finding for each, in their order, and the dates of their replies.
     """
     answers = Answers()
+    through_litellm = next((provider for each in asked if (provider := litellm_provider(each.endpoint.url))), None)
+    if through_litellm is not None:
+        from harness.clients import litellm
+
+        # Its import takes seconds, in which the others' time would run out.
+        await offload.run(litellm.load, through_litellm)
     async with asyncio.TaskGroup() as tasks:
         asking = [tasks.create_task(_ask(each, environ, seconds, answers.told)) for each in asked]
     answers.findings += [task.result() for task in asking]
@@ -173,7 +195,7 @@ async def _ask(asked: Asked, environ: Mapping[str, str], seconds: float, told: l
 def _words(error: ModelError, client: ChatClient | None) -> str:
     """What a client says went wrong, without what its finding says as well."""
     label = f"{client.target.label}: " if client is not None else ""
-    return str(error).removeprefix(label).partition(", and it has never answered")[0]
+    return _HALF_SHOWN.sub("[redacted]", str(error).removeprefix(label).partition(", and it has never answered")[0])
 
 
 def _secrecy(asked: Asked) -> str:

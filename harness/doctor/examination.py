@@ -13,6 +13,7 @@ from harness.doctor.clock import check_clock
 from harness.doctor.disk import check_disk
 from harness.doctor.endpoints import Answers, Asked, ask_all, unaskable
 from harness.doctor.findings import Finding, Report, note, problem
+from harness.doctor.imports import PATIENCE
 from harness.doctor.interpreter import check_event_loop, check_python, check_terminal
 from harness.doctor.machine import check_memory, check_open_files, check_processors
 from harness.doctor.packages import check_packages
@@ -68,7 +69,7 @@ async def _examine(subject: Subject, manner: Manner, announce: Callable[[Sequenc
     if requests:
         announce(requests)
     async with asyncio.TaskGroup() as tasks:
-        local = [tasks.create_task(_guarded(area, check)) for area, check in _local_checks(subject, manner)]
+        local = [tasks.create_task(_guarded(*each)) for each in _local_checks(subject, manner)]
         ways = [tasks.create_task(_way(name)) for name in sandboxes.WAYS]
         answering = tasks.create_task(ask_all(asked, manner.environ, manner.seconds)) if asked else None
         hubs = tasks.create_task(_hub(subject, manner)) if asks_hub else None
@@ -97,10 +98,11 @@ def _sorted(subject: Subject, manner: Manner) -> tuple[list[Asked], list[Finding
     return asked, said
 
 
-def _local_checks(subject: Subject, manner: Manner) -> list[tuple[str, Check]]:
-    """Those that send nothing, by area."""
+def _local_checks(subject: Subject, manner: Manner) -> list[tuple[str, Check, float]]:
+    """Those that send nothing, with their areas and how long each may take."""
+    importing = CHECK_SECONDS + PATIENCE * len(subject.environments)
+    imports = ("environments", partial(environments.check_environments, subject.environments), importing)
     checks: list[tuple[str, Check]] = [
-        ("environments", partial(environments.check_environments, subject.environments)),
         ("python", check_python),
         ("python", check_event_loop),
         ("packages", check_packages),
@@ -111,7 +113,8 @@ def _local_checks(subject: Subject, manner: Manner) -> list[tuple[str, Check]]:
         ("keys", partial(credentials.check_keys, subject.keys, manner.environ, manner.overruled)),
         ("network", partial(network.check_network, subject.urls, manner.environ)),
     ]
-    return checks + [("disk", partial(check_disk, folder)) for folder in subject.output_dirs]
+    checks += [("disk", partial(check_disk, folder)) for folder in subject.output_dirs]
+    return [imports, *((area, check, CHECK_SECONDS) for area, check in checks)]
 
 
 async def _guarded(area: str, check: Check, seconds: float = CHECK_SECONDS) -> Sequence[Finding]:

@@ -1,6 +1,6 @@
 """The process in which environments are imported, so that one that ends its process, hangs or prints does no harm. Owns
-both ends of it. Read as a program, `-m harness.doctor.imports FILE NAME…` appends one line of JSON to the file for each
-environment, as soon as it is known. Environments are imported and not built: nothing is downloaded."""
+both ends of it. Read as a program, `-m harness.doctor.imports FD FILE NAME…` appends one line of JSON to the file for
+each environment, as soon as it is known. Environments are imported and not built: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,6 +24,9 @@ PATIENCE = 20.0
 """Seconds without news after which an import hangs."""
 
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+_START = 60.0
+"""Seconds that the process may take to begin, on a machine that is busy."""
 
 _TICK = 0.02
 
@@ -60,20 +64,25 @@ def import_all(names: Sequence[str], patience: float = PATIENCE) -> list[Importe
 def _try(names: Sequence[str], out: Path, patience: float) -> tuple[list[Imported], str]:
     """What one process said, and how it ended if it did not come to the end."""
     out.touch()
-    child = subprocess.Popen(
-        [sys.executable, "-P", "-m", __name__, str(out), *names],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        env={**os.environ, **_OFFLINE},
-    )  # fmt: skip
+    ours, theirs = os.pipe()
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, str(ours), str(out), *names],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            env={**os.environ, **_OFFLINE}, pass_fds=(ours,),
+        )  # fmt: skip
+    finally:
+        os.close(ours)
     try:
         why = _watch(child, out, patience)
     finally:
+        os.close(theirs)
         # With whatever it has started: also of a process that has ended, of its group some may be left.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
     lines = out.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [Imported(**json.loads(line)) for line in lines if line.endswith("\n")], why
+    return [Imported(**json.loads(line)) for line in lines if line.endswith("}\n")], why
 
 
 def _watch(child: subprocess.Popen[bytes], out: Path, patience: float) -> str:
@@ -86,7 +95,7 @@ def _watch(child: subprocess.Popen[bytes], out: Path, patience: float) -> str:
             now, grown = time.monotonic(), out.stat().st_size
             if grown != size:
                 size, since = grown, now
-            elif now - since > patience:
+            elif now - since > (patience if size else max(patience, _START)):
                 return f"took more than {patience:g} seconds"
         else:
             if code < 0:
@@ -94,7 +103,19 @@ def _watch(child: subprocess.Popen[bytes], out: Path, patience: float) -> str:
             return f"ended the process with exit code {code}"
 
 
+def _end_with(lifeline: int) -> None:
+    """End this process and all that it has started when the other end of a pipe is closed: when its parent is gone."""
+    os.set_inheritable(lifeline, False)
+
+    def wait() -> None:
+        os.read(lifeline, 1)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _main(out: Path, names: Sequence[str]) -> None:
+    out.write_text("\n", encoding="utf-8")  # from now on, the time is the environments'
     for name in names:
         begun = time.monotonic()
         try:
@@ -110,4 +131,5 @@ def _main(out: Path, names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]), sys.argv[2:])
+    _end_with(int(sys.argv[1]))
+    _main(Path(sys.argv[2]), sys.argv[3:])

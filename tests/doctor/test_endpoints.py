@@ -80,6 +80,24 @@ def test_what_may_pass_is_a_note(status: int) -> None:
     assert (found.status, f"is there, but answered: HTTP {status}" in found.says) == ("note", True)
 
 
+@pytest.mark.parametrize("echo", ["canary-k**********6789", "'canary-k*******'", "**** 6789", "c***9"])
+def test_a_key_that_a_provider_half_repeats_is_not_repeated(echo: str) -> None:
+    with CurtServer(401, f"Incorrect API key provided: {echo}. See the site") as server:
+        found = only(ask(asked(server.url)))
+    assert "Incorrect API key provided: " in found.says
+    assert "canary" not in found.says and "c*" not in found.says
+    assert "[redacted]" in found.says
+
+
+@pytest.mark.slow
+def test_a_provider_behind_litellm_is_asked_by_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
+    with CurtServer() as server:
+        monkeypatch.setenv("HOSTED_VLLM_API_BASE", server.url)
+        found = only(ask(asked("litellm://hosted_vllm"), seconds=30.0))
+        assert [each.body["max_tokens"] for each in server.asked] == [1]
+    assert (found.status, found.name) == ("ok", "m at hosted_vllm (litellm)")
+
+
 def test_a_key_is_wanted_where_none_was_sent() -> None:
     with CurtServer(401, "who are you?") as server:
         found = only(ask(asked(server.url, key_var=None)))

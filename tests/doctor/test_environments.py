@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,15 +47,48 @@ def wanted(name: str) -> Wanted:
 
 def test_whatever_one_does_the_others_are_imported(write: Path) -> None:
     names = ("sound", "leaves", "shouts", "hangs", "wrong", "offline", "leaves")
-    done = import_all([f"./{name}.py" for name in names], patience=4.0)
+    done = import_all([f"./{name}.py" for name in names], patience=3.0)
     assert [each.name for each in done] == [f"./{name}.py" for name in names]
     assert [each.problem for each in done if each.problem] == [
         "importing it ended the process with exit code 3",
-        "importing it took more than 4 seconds",
+        "importing it took more than 3 seconds",
         "environment './wrong.py': importing it failed: ZeroDivisionError: division by zero",
         "importing it ended the process with exit code 3",
     ]
     assert import_all([]) == []
+
+
+def test_nothing_is_left_of_an_import_whose_parent_was_killed(write: Path) -> None:
+    (write / "endless.py").write_text(
+        "import os, pathlib, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(120)'])\n"
+        "pathlib.Path('new').write_text(f'{os.getpid()} {child.pid}')\n"
+        "os.rename('new', 'pids')\n"
+        "time.sleep(120)\n"
+    )
+    code = "from harness.doctor.imports import import_all; import_all(['./endless.py'], 100.0)"
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        wait_for(Path("pids").exists)
+    finally:
+        parent.kill()
+        parent.wait()
+    pids = [int(word) for word in Path("pids").read_text().split()]
+    assert len(pids) == 2
+    wait_for(lambda: not any(map(is_running, pids)))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Return when it holds; processes begin and end in their own time."""
+    end = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < end, "never came true"
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return done.stdout.strip() != "" and not done.stdout.startswith("Z")
 
 
 def test_each_is_told_of_with_what_to_do(write: Path, capfd: pytest.CaptureFixture[str]) -> None:
