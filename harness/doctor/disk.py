@@ -22,7 +22,7 @@ LITTLE = 2 * 2**30
 """Bytes free. Transcripts of a large run take hundreds of megabytes, twice while its dataset is written."""
 
 SYNCS = 5
-SLOW_SYNC = 0.05
+SLOW_SYNC = 0.1
 """Seconds. The journal waits for one sync after every handful of rollouts."""
 
 _FORGETFUL = ("tmpfs", "ramfs")
@@ -69,7 +69,7 @@ def _nearest(folder: Path) -> Path:
 def _room(name: str, folder: Path) -> list[Finding]:
     system = os.statvfs(folder)
     free = system.f_bavail * system.f_frsize
-    words = f"{free / 2**30:,.1f} GiB free"
+    words = f"{free / 2**30:,.1f} GiB free" if free >= 2**30 else f"{free / 2**20:,.1f} MiB free"
     if free < TOO_LITTLE:
         return [problem("disk", name, words, "free some space, or choose another output folder with -o")]
     if system.f_files and not system.f_favail:

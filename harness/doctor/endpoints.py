@@ -179,6 +179,8 @@ async def _ask(asked: Asked, environ: Mapping[str, str], seconds: float, told: l
     except SystemicError as error:
         return problem("endpoints", asked.name, _words(error, client), _advice(asked, error))
     except HarnessError as error:  # a URL, header or proxy that cannot be used
+        if "proxy" in str(error):
+            return note("endpoints", asked.name, "not asked: its proxy cannot be used, see network")
         return problem("endpoints", asked.name, str(error), f"correct the settings of {asked.whom}")
     except TimeoutError:
         says = f"takes the request, and has not answered within {seconds:g} s: it may be loading the model"

@@ -105,7 +105,7 @@ def _runs(target: str, flags: Mapping[str, object], sets: Sequence[str], subject
         try:
             resolution = resolve(word, flags, sets)
         except HarnessError as error:
-            says, fix = _split(str(error).removeprefix("bench run: "))
+            says, fix = _split(str(error).removeprefix("bench run: "), word)
             subject.findings.append(problem("settings", word, says, fix))
             continue
         runs += resolution.runs
@@ -116,13 +116,13 @@ def _runs(target: str, flags: Mapping[str, object], sets: Sequence[str], subject
     return runs
 
 
-def _split(message: str) -> tuple[str, str]:
-    """What is wrong, and what to do about it, where a message says both."""
-    for mark in ("; run: ", "Install it with ", "did you mean "):
-        if mark in message:
-            head, _, tail = message.partition(mark)
-            return head.strip().rstrip(";"), (mark if mark != "; run: " else "run: ").lstrip("; ") + tail
-    return message, "correct that, and look again"
+def _split(message: str, about: str = "") -> tuple[str, str]:
+    """What is wrong, and what to do about it, where a message says both; `about` is what it need not repeat."""
+    words = message.removeprefix(f"{about}: ")
+    marks = [at for mark in ("run: bench ", "Install it with ", "did you mean ") if (at := words.find(mark)) > 0]
+    if not marks:
+        return words, "correct that, and look again"
+    return words[: min(marks)].rstrip("; "), words[min(marks) :]
 
 
 def _add_run(subject: Subject, run: ResolvedRun) -> None:

@@ -89,6 +89,10 @@ def test_the_runs_of_a_target_are_looked_at(bench: Bench, here: Path) -> None:
     assert (status, says.startswith("not installed, and run from its files; imported in")) == ("ok", True)
     [[status, says]] = found(done.out, "toy-evn")
     assert (status, says) == ("problem", "no environment 'toy-evn' is installed.")
+    near = bench("doctor", "gsm8", "-m", "reference/oracle", "--json")
+    [mistyped] = [each for each in json.loads(near.out)["findings"] if each["name"] == "gsm8"]
+    assert mistyped["says"] == "no environment 'gsm8' is installed"
+    assert mistyped["fix"].startswith("did you mean 'gsm8k'?")
     assert found(done.out, "reference/oracle") == [("ok", "is played by bench itself: no endpoint and no key")]
 
 

@@ -18,7 +18,7 @@ def test_a_folder_that_is_there_or_can_be_made_is_well_and_left_as_it_was(tmp_pa
         found = check_disk(folder)
         assert [each.status for each in found if each.status == "problem"] == []
         assert any(each.says.startswith(words) and "a sync takes" in each.says for each in found)
-        assert any("GiB free" in each.says for each in found)
+        assert any("iB free" in each.says for each in found)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -103,7 +103,7 @@ def test_what_cannot_be_resolved_is_a_problem_and_the_rest_is_looked_at() -> Non
     assert subject.findings[0].fix.startswith("Install it with `bench env install nothing-like-it`")
     assert [each.env_id for each in subject.environments] == ["./one_env.py"]
     [found] = find_subject("gone.toml", {}).findings
-    assert (found.name, found.status) == ("gone.toml", "problem")
+    assert (found.name, found.status, found.says) == ("gone.toml", "problem", "no such file")
 
 
 @pytest.mark.parametrize("flags", [{"api_base_url": "nonsense"}, {"api_key_var": "not a name"}], ids=str)
