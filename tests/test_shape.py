@@ -21,7 +21,7 @@ RANKS = {
     "agents": 2.2, "tasks": 2.3,
     "compat": 2.4, "loader": 2.5,
     "engine": 3,
-    "report": 4, "authoring": 4, "export": 4, "results": 4,
+    "report": 4, "authoring": 4, "export": 4, "results": 4, "doctor": 4,
     "eval": 4.5, "multi": 4.5,
     "cli": 5, "__init__": 5,
 }  # fmt: skip

@@ -33,6 +33,7 @@ COMMANDS = {
     "push": CommandEntry("harness.cli.push", "push", "Push a recorded run to the Hugging Face Hub."),
     "env": CommandEntry("harness.cli.env", "app", "Start, install, list, describe and check environments."),
     "exec": CommandEntry("harness.cli.exec", "app", "Run a script that was written for osmosis_ai."),
+    "doctor": CommandEntry("harness.cli.doctor", "app", "Say what here would keep a run from working."),
     "serve": CommandEntry("harness.cli.serve", "serve", "Serve the reference models on this machine."),
 }
 

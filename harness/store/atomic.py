@@ -164,6 +164,11 @@ def swap_folder(new: Path, current: Path) -> None:
     sync_folder(current.parent)
 
 
+def can_exchange(a: Path, b: Path) -> bool:
+    """Whether the file system exchanges the names of two folders in one step, which it does to these."""
+    return _exchange(a, b)
+
+
 def _exchange(a: Path, b: Path) -> bool:
     call = _exchange_call()
     return call is not None and call(os.fsencode(a), os.fsencode(b)) == 0
