@@ -87,7 +87,12 @@ def test_faults_on_request() -> None:
     with serving(*options) as (_, url):
         assert ask(url, "any", "x")[0] == 429
         with urllib.request.urlopen(url.removesuffix("/v1") + "/stats", timeout=10) as reply:
-            assert json.loads(reply.read()) == {"requests": 1, "in_flight": 0, "peak_in_flight": 1}
+            assert json.loads(reply.read()) == {
+                "requests": 1,
+                "in_flight": 0,
+                "peak_in_flight": 1,
+                "faults": {"429": 1},
+            }
 
 
 @pytest.mark.parametrize(
