@@ -235,7 +235,7 @@ class ChatClient:
         if failure.status is not None:
             self.health.spoke()
         if failure.status == 429:
-            self.limiter.refused(sent_at, failure.retry_after, tokens)
+            self.limiter.refused(sent_at, self._policy.believed(failure.retry_after), tokens)
         if failure.denied:
             self.health.denied(call.model, self._denial(call, failure), failure.status, failure.reason)
         if call.quick and failure.kind in ("unsent", "page"):
