@@ -42,7 +42,10 @@ def report(server: ReferenceServer) -> str:
     if not rules:
         return requests
     width = max(len("fault"), *(len(str(rule["fault"])) for rule in rules))
-    lines = [f"{requests}, {found['faults']} of them with a fault", f"{'fault':{width}}  asked  hit"]
+    lines = [
+        f"{requests}, {found['faults']} fault{'' if found['faults'] == 1 else 's'}",
+        f"{'fault':{width}}  asked  hit",
+    ]
     return "\n".join(
         [*lines, *(f"{rule['fault']!s:{width}}  {rule['requests']:5}  {rule['hits']:3}" for rule in rules)]
     )

@@ -131,7 +131,7 @@ KINDS: dict[str, Kind] = {
     "reset-body": Kind("the connection is reset in the middle of the reply", _broken("reset"), _SENT),
     "close-body": Kind("the connection is closed in the middle of the reply", _broken("close"), _SENT),
     "hang-body": Kind("the reply stops in the middle, and the connection stays open", _broken("hang"), _SENT),
-    "trickle": Kind("the right reply, byte by byte, in `seconds` (10)", _trickle, ("seconds",)),
+    "trickle": Kind("the right reply, a few bytes at a time, in `seconds` (10)", _trickle, ("seconds",)),
     "slow": Kind("the right reply after `seconds` (5)", _slow, ("seconds",)),
     "truncated": Kind("200 with JSON that ends in the middle", _broken("truncated"), _SENT),
     "invalid-json": _act("200 with something that looks like JSON", Fault("body", body=b"{'choices': [None]}")),

@@ -165,8 +165,8 @@ class Rule:
             if name == "prompt":
                 if pattern not in asked.prompt:
                     return False
-            elif not fnmatchcase(_seen(name, asked), pattern):
-                return False
+            elif not ((seen := _seen(name, asked)) and fnmatchcase(seen, pattern)):
+                return False  # also what does not say who it is
         return True
 
 

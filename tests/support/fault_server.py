@@ -29,6 +29,7 @@ class FaultServer:
         self.url = ""
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
+        self._ended = asyncio.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def __enter__(self) -> Self:
@@ -50,7 +51,6 @@ class FaultServer:
 
     def _serve(self) -> None:
         async def main() -> None:
-            self._ended = asyncio.Event()
             self.url = await self.server.start()
             self._started.set()
             await self._ended.wait()
