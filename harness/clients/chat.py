@@ -246,6 +246,8 @@ class ChatClient:
         settled = call.quick and progress.attempts >= _SURELY_DEAD
         if self._may_retry(failure, progress) and not settled:
             return self._policy.delay(progress.attempts, failure.retry_after)
+        if failure.kind == "page" and progress.bad_replies > BAD_REPLY_RETRIES:
+            self.health.never_spoke(call.model, str(failure.error(self.target.label, progress.attempts)))
         if failure.kind == "broken" and not self.health.reachable and progress.attempts >= _SURELY_DEAD:
             self.health.give_up(f"{failure.detail} at every attempt, and it has never answered")
             return 0.0

@@ -81,7 +81,12 @@ def _garbled(given: Given) -> Fault:
 
 
 def _broken(delivery: Delivery) -> Callable[[Given], Fault]:
-    return lambda given: Fault(delivery=delivery, sent=_number(given, "sent", 0.5, high=1.0))
+    def make(given: Given) -> Fault:
+        status = _status(given)
+        act = "answer" if status < 400 else "status"
+        return Fault(act, status=status, delivery=delivery, sent=_number(given, "sent", 0.5, high=1.0))
+
+    return make
 
 
 def _trickle(given: Given) -> Fault:
@@ -122,7 +127,7 @@ def _status(given: Given) -> int:
     return int(_number(given, "status", 200, 200, 599))
 
 
-_SENT = ("sent",)
+_SENT = ("sent", "status")
 
 KINDS: dict[str, Kind] = {
     "reset": _act("the connection is reset before a byte of the reply", Fault("reset")),
@@ -133,7 +138,7 @@ KINDS: dict[str, Kind] = {
     "hang-body": Kind("the reply stops in the middle, and the connection stays open", _broken("hang"), _SENT),
     "trickle": Kind("the right reply, a few bytes at a time, in `seconds` (10)", _trickle, ("seconds",)),
     "slow": Kind("the right reply after `seconds` (5)", _slow, ("seconds",)),
-    "truncated": Kind("200 with JSON that ends in the middle", _broken("truncated"), _SENT),
+    "truncated": Kind("200 with JSON that ends in the middle", _broken("truncated"), ("sent",)),
     "invalid-json": _act("200 with something that looks like JSON", Fault("body", body=b"{'choices': [None]}")),
     "html": Kind("a proxy's error page, with `status` (200)", _page, ("status",)),
     "empty-body": _act("200 without a byte", Fault("body", body=b"")),

@@ -92,7 +92,7 @@ class Listener:
             return await self._injected(request, Asked(path=path), _models) or _json(_models())
         if request.method == "GET" and path == "/stats":
             return _json(self._stats("rollouts" in request.query))
-        if request.method == "GET" and path == "/faults":
+        if request.method == "GET" and path in ("/faults", "/v1/faults"):
             return _json(self._server.fault_report())
         return _error(404, f"{request.method} {path} is not served here; see /v1/models", "unknown_path")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from harness.errors import ConfigError
 from harness.records import Example
@@ -163,6 +164,17 @@ class ReferenceServer:
                 ) from error
             self._listener = listener
         return self.url
+
+    async def __aenter__(self) -> Self:
+        """Listen, as long as the `async with` block."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        await self.stop()
 
     @property
     def url(self) -> str:

@@ -241,6 +241,31 @@ def test_usage_is_read_in_full() -> None:
     assert read_usage(deepseek).cached_tokens == 6
 
 
+@pytest.mark.parametrize("number", [-1, True, 2**62, 1.5, "7"])
+def test_a_count_that_cannot_be_one_is_unknown(number: object) -> None:
+    assert read_usage({"prompt_tokens": number, "completion_tokens": 3}) == Usage(requests=1, unreported=1)
+    details = {"reasoning_tokens": number}
+    whole = {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4, "completion_tokens_details": details}
+    assert read_usage(whole) == Usage(1, 3, requests=1)
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0, "0.1"])
+def test_a_cost_that_cannot_be_one_is_unknown(cost: object) -> None:
+    assert read_usage({"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4, "cost": cost}).cost is None
+
+
+@pytest.mark.parametrize("role", ["assistant", "user", "tool", "model", 7, None, ""])
+def test_a_reply_is_the_assistants(role: object) -> None:
+    assert good(reply({"role": role, "content": "x"})).message == {"role": "assistant", "content": "x"}
+
+
+def test_ids_of_tool_calls_are_texts() -> None:
+    function = {"name": "f", "arguments": "{}"}
+    raw = [{"id": 7, "type": None, "function": function}, {"id": ["x"], "type": {}, "function": function}]
+    calls = good(reply({"content": None, "tool_calls": raw})).message["tool_calls"]
+    assert [(call["id"], call["type"]) for call in calls] == [("7", "function"), ("call_1", "function")]
+
+
 @pytest.mark.parametrize("usage", [None, {}, [], "x", {"prompt_tokens": None, "completion_tokens": 3}])
 def test_missing_usage_is_unknown_not_zero(usage: object) -> None:
     assert read_usage(usage) == Usage(requests=1, unreported=1)
