@@ -158,7 +158,7 @@ def _examples(url: str, command: str) -> str:
         "try:\n"
         f"  curl -s {url}/chat/completions -H 'Content-Type: application/json' -d '{body}'\n"
         f"  {command} -b {url}\n"
-        "Ctrl-C ends the server."
+        "Ctrl-C ends the server and tells what was served."
     )
 
 

@@ -4,6 +4,7 @@ back-off); the parts are next door. Holds a limiter's slot from send to reply an
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,11 +12,18 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from harness.clients.clock import Clock, LoopClock
-from harness.clients.failures import Failure, WireFault, from_status, timed_out
+from harness.clients.failures import Failure, WireFault, clean, from_status, timed_out
 from harness.clients.health import Health
 from harness.clients.limits import Limiter
 from harness.clients.retry import BAD_REPLY_RETRIES, RetryPolicy, read_retry_after
-from harness.clients.wire import Request, asked_output_tokens, build_request, estimate_prompt_tokens, read_reply
+from harness.clients.wire import (
+    Request,
+    asked_output_tokens,
+    build_request,
+    estimate_prompt_tokens,
+    is_another_model,
+    read_reply,
+)
 from harness.deadline import waiting
 from harness.errors import ConfigError, SystemicError
 from harness.loopback import is_loopback_url, litellm_provider
@@ -24,6 +32,8 @@ from harness.types import ROLLOUT_HEADER, ModelCall, ModelResponse
 
 if TYPE_CHECKING:
     from harness.clients.transport import Reply
+
+logger = logging.getLogger(__name__)
 
 _SECRET_HEADERS = frozenset({"authorization", "auth", "key", "apikey", "token", "secret", "cookie", "password"})
 """Words of header names whose values are taken for secrets."""
@@ -36,6 +46,9 @@ USER_AGENT = "bench-harness"
 MAX_OUTAGES = 8
 """Times that one call may see its endpoint go away and come back before it fails: a flapping host must not hold it for
 ever, and an attempt that never left is no retry."""
+
+_MOST_HEARD = 100
+"""Names under which models answered that are remembered: some servers make up a new one each time."""
 
 _SURELY_DEAD = 3
 """Attempts of one call, all broken before any HTTP reply ever came, after which the endpoint is taken for no API."""
@@ -148,6 +161,7 @@ class ChatClient:
         self._strips_rollout = not target.is_loopback
         self._transport: Exchange | None = None
         self._closed = False
+        self._heard: set[tuple[str, str]] = set()
 
     @property
     def load(self) -> float:
@@ -188,6 +202,8 @@ class ChatClient:
             finally:
                 limiter.release()
             if isinstance(outcome, ModelResponse):
+                if outcome.model and outcome.model != call.model:
+                    self._hear(call.model, outcome.model)
                 health.answered(call.model)
                 limiter.succeeded()
                 usage = outcome.usage
@@ -275,6 +291,15 @@ class ChatClient:
         else:
             advice = f"check the model name {call.model!r} and the base URL {self.target.url.partition('?')[0]}"
         return redactor.text(f"{self.target.label}: {failure.detail}; {advice}")
+
+    def _hear(self, asked: str, answered: str) -> None:
+        """Say once that replies come from another model than the one that was asked for."""
+        pair = (asked, answered)
+        if pair in self._heard or len(self._heard) >= _MOST_HEARD:
+            return
+        self._heard.add(pair)
+        if is_another_model(asked, answered):
+            logger.warning("%s: %s was asked for, and %s answers", self.target.label, asked, clean(answered))
 
     def _headers_of(self, call: ModelCall) -> Mapping[str, str] | None:
         headers = call.headers

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
@@ -160,6 +161,17 @@ def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Fa
         model if isinstance(model, str) else None,
         reply_id if isinstance(reply_id, str) else None,
     )
+
+
+def is_another_model(asked: str, answered: str) -> bool:
+    """Whether a reply's model is not the one that was asked for under a longer or shorter name: providers add dates and
+    sizes, routers their own names in front."""
+    theirs, ours = _words(answered), _words(asked)
+    return not (theirs <= ours or ours <= theirs)
+
+
+def _words(model: str) -> set[str]:
+    return set(re.findall(r"[a-z]+|\d+", model.lower().rstrip("/").rpartition("/")[2])) - {"latest", "preview"}
 
 
 def read_usage(usage: object) -> Usage:

@@ -243,6 +243,19 @@ def test_what_never_spoke_as_an_api_is_given_up_and_bad_luck_is_not(body: bytes)
     run(main)
 
 
+def test_another_models_replies_are_told_once_and_kept(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving(then=Fault(edit="wrong-model", value="cheap\x1b[2J")) as server:
+            async with client_of(server.url) as client:
+                answers = await outcomes(client, 5)
+                assert {getattr(answer, "model", "") for answer in answers} == {"cheap\x1b[2J"}
+            assert [record.getMessage() for record in caplog.records] == [
+                "endpoint: some-model was asked for, and cheap?[2J answers"
+            ]
+
+    run(main)
+
+
 def test_an_absurd_retry_after_slows_nothing_longer_than_it_is_obeyed() -> None:
     async def main() -> None:
         day = status(429, Retry_After="86400")

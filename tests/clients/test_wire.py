@@ -15,6 +15,7 @@ from harness.clients.wire import (
     build_request,
     check_sampling_args,
     estimate_prompt_tokens,
+    is_another_model,
     merge_sampling_args,
     read_reply,
     read_usage,
@@ -239,6 +240,22 @@ def test_usage_is_read_in_full() -> None:
     assert read_usage(full) == Usage(10, 20, 15, 8, requests=1, cost=0.25)
     deepseek = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12, "prompt_cache_hit_tokens": 6}
     assert read_usage(deepseek).cached_tokens == 6
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "is_another"),
+    [
+        ("gpt-4.1-mini", "gpt-4.1-mini-2025-04-14", False),
+        ("openai/gpt-4o", "gpt-4o-2024-08-06", False),
+        ("claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022", False),
+        ("qwen3", "/models/Qwen3.gguf", False),
+        ("gpt-4o", "gpt-3.5-turbo", True),
+        ("gpt-4.1", "gpt-4.1-mini", False),
+        ("my-model", "another-model", True),
+    ],
+)
+def test_another_model_is_told_from_a_longer_name(asked: str, answered: str, is_another: bool) -> None:
+    assert is_another_model(asked, answered) is is_another
 
 
 @pytest.mark.parametrize("number", [-1, True, 2**62, 1.5, "7"])

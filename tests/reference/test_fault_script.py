@@ -14,10 +14,11 @@ from fault_server import FaultServer
 
 from harness.cli.serve_faults import catalogue, report
 from harness.errors import ConfigError
-from harness.reference.catalogue import KINDS, make_faults
+from harness.reference.catalogue import COMMON, KINDS, STATUS_PARAMETERS, make_faults
 from harness.reference.faults import Asked, FaultScript, Rule
 from harness.reference.header import Rollout
-from harness.reference.script import fault_script, read_shorthand
+from harness.reference.script import SELECTORS, fault_script, read_shorthand
+from harness.reference.spoil import GARBLINGS
 
 FILE = """
 seed = 7
@@ -276,6 +277,15 @@ def test_what_was_served_is_told() -> None:
     assert told["served"][2] == {
         "number": 3, "path": path, "model": "b", "example": "", "rollout": "", "fault": "503"
     }  # fmt: skip
+
+
+def test_the_guide_names_all() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "faults.md").read_text(encoding="utf-8")
+    assert [name for name in (*KINDS, *GARBLINGS) if f"`{name}`" not in guide] == []
+    parameters = {
+        each for kind in KINDS.values() for each in (*kind.parameters, *STATUS_PARAMETERS, *COMMON, *SELECTORS)
+    }
+    assert [name for name in parameters if f"`{name}" not in guide] == []
 
 
 def test_the_list_of_faults_names_all_and_all_can_be_made() -> None:
