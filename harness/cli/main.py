@@ -19,7 +19,9 @@ from harness.errors import HarnessError
 INTERRUPTED = 130
 
 COMMANDS = {
-    "run": CommandEntry("harness.cli.run", "run", "Evaluate environments with a model; keep the results as a dataset."),
+    "run": CommandEntry(
+        "harness.cli.run", "run", "Evaluate environments with a model; keep the results as a dataset."
+    ),
     "eval": CommandEntry(
         "harness.cli.eval", "app", "Evaluate an agent over the rows of a dataset, and score every run."
     ),
