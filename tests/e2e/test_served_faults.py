@@ -176,7 +176,7 @@ def test_what_becomes_of_a_rollout_that_meets_the_same_fault_again_and_again(sho
     shop.environment("quiz", QUIZ)
     specs = [*ALWAYS, "none"]
     with serving(shop, "quiz", len(specs), *faults(specs[:-1])) as server:
-        more = ("--request-retries", "1", "--request-timeout", "4")
+        more = ("--request-retries", "1", "--request-timeout", "6")
         done = run(shop, server, "quiz", len(specs), *more)
         report = told(server)
     assert done.code == 0, done.err
@@ -199,7 +199,7 @@ def test_what_becomes_of_a_rollout_that_meets_the_same_fault_again_and_again(sho
 def test_what_happens_once_is_forgotten(shop: Workshop) -> None:
     shop.environment("quiz", QUIZ)
     with serving(shop, "quiz", len(ONCE), *faults(ONCE, ONLY_FIRST)) as server:
-        done = run(shop, server, "quiz", len(ONCE), "--request-timeout", "4")
+        done = run(shop, server, "quiz", len(ONCE), "--request-timeout", "6")
         report = told(server)
     assert done.code == 0, done.err
     assert done.run["summary"]["reward"]["mean"] == 1.0
