@@ -27,7 +27,8 @@ FIXED_KEYS: frozenset[str] = frozenset(INPUT_KEYS) | {
 """Keys with a meaning of their own. They are recorded elsewhere or not at all, so an export leaves them out."""
 
 _STEPS = "trajectory"
-"""Under this key an export holds what authors noted in steps; the steps themselves are rebuilt from the completion."""
+"""Under this key an export holds what authors noted in steps; the steps themselves are rebuilt from the completion.
+Where that alone does not tell them, it is an object: the `notes`, and the `places` of the steps in the completion."""
 
 _STEP_KEYS = frozenset({"prompt", "completion", "response", "tokens", "is_truncated", "trajectory_id"})
 """Of a step: what the loop puts there."""
@@ -144,7 +145,8 @@ class State(dict[str, Any]):
     def restore(cls, example: Example, generated: Generated, model: str, sampling_args: JsonDict) -> State:
         """The state of a rollout that a journal holds, well enough to be scored.
 
-        The trajectory has one step for each assistant message; its `response` is gone.
+        The trajectory has the steps that it had; their `response` is gone, and one whose messages are not in the
+        completion is empty.
 
         Args:
             example: The row that was attempted.
@@ -155,7 +157,8 @@ class State(dict[str, Any]):
         state = cls.begin(example, generated.rollout_index, model, sampling_args)
         author = {name: value for name, value in generated.state.items() if name not in generated.lost}
         changed: JsonDict = author.pop("input", {})
-        notes: list[JsonDict] = author.pop(_STEPS, [])
+        told: list[JsonDict] | JsonDict = author.pop(_STEPS, [])
+        notes, places = (told["notes"], told["places"]) if isinstance(told, dict) else (told, None)
         state["input"].update(changed)
         state.update(
             author,
@@ -172,7 +175,7 @@ class State(dict[str, Any]):
         state.lost = frozenset(generated.lost)
         for name in state.lost.intersection(INPUT_KEYS):
             state["input"].pop(name, None)  # what the example says is not what the rollout had
-        _rebuild_trajectory(state, generated.completion)
+        _rebuild_trajectory(state, generated.completion, _usual(generated.completion) if places is None else places)
         _annotate(state["trajectory"], notes, is_lost=_STEPS in generated.lost)
         return state
 
@@ -186,7 +189,10 @@ class State(dict[str, Any]):
         """
         author = {name: value for name, value in self.items() if name not in FIXED_KEYS}
         notes = _notes(self["trajectory"])
-        if notes:
+        places = self.places()
+        if places is not None:
+            author[_STEPS] = {"notes": notes, "places": places}
+        elif notes:
             author[_STEPS] = notes
         changed = self._changed_input()
         if not author and not changed:
@@ -199,6 +205,14 @@ class State(dict[str, Any]):
             kept_input, lost_input = _export_each(changed)
             return ({**kept, "input": kept_input} if kept_input else kept), lost + lost_input
         return exported, ()
+
+    def places(self) -> list[list[int]] | None:
+        """Where the completion has the steps, if these are not its assistant messages, one by one; None also of an
+        environment that makes no steps."""
+        completion, trajectory = self["completion"], self["trajectory"]
+        if not trajectory or len(_usual(completion)) == len(trajectory):
+            return None
+        return [_place(each, self.start, len(completion)) for each in trajectory]
 
     def _changed_input(self) -> JsonDict:
         """Input fields that are no longer what the example says."""
@@ -320,19 +334,42 @@ def _differ(one: object, other: object) -> bool:
         return True
 
 
-def _rebuild_trajectory(state: State, completion: Prompt) -> None:
+def _usual(completion: Prompt) -> list[list[int]]:
+    """Where a completion has its steps, unless something else is said: each assistant message is one, or the text."""
+    if isinstance(completion, str):
+        return [[0, len(completion)]] if completion else []
+    # Code of an environment may leave anything there.
+    messages = completion if isinstance(completion, list | tuple) else ()  # pyright: ignore[reportUnnecessaryIsInstance]
+    return [
+        [at, at + 1]
+        for at, message in enumerate(messages)
+        if isinstance(message, dict) and message.get("role") == "assistant"  # pyright: ignore[reportUnnecessaryIsInstance]
+    ]
+
+
+def _place(step: JsonDict, start: int, end: int) -> list[int]:
+    """Begin and end of a step in the completion; [0, 0] if it is not there. Authors may make steps of any kind."""
+    try:
+        first = len(step["prompt"]) - start
+        last = first + len(step["completion"])
+    except (KeyError, TypeError):
+        return [0, 0]
+    return [first, last] if 0 <= first < last <= end else [0, 0]
+
+
+def _rebuild_trajectory(state: State, completion: Prompt, places: Sequence[Sequence[int]]) -> None:
     prompt = state["prompt"]
     if isinstance(completion, str):
-        state["trajectory"] = [step(state, prompt, completion, None)] if completion else []
+        state["trajectory"] = [
+            step(state, prompt + completion[:begin], completion[begin:end], None) for begin, end in places
+        ]
         return
     if isinstance(prompt, str):
         raise EnvironmentFault("the journal holds messages for a prompt that is a text: it is of another environment")
     transcript: Messages = [*prompt, *completion]
     state.transcript, state.start = transcript, len(prompt)
     state["trajectory"] = [
-        step(state, Prefix(transcript, state.start + index), [message], None)
-        for index, message in enumerate(completion)
-        if message.get("role") == "assistant"
+        step(state, Prefix(transcript, state.start + begin), completion[begin:end], None) for begin, end in places
     ]
 
 

@@ -15,13 +15,13 @@ MODULES = sorted(HOUSE.rglob("*.py"))
 
 RANKS = {
     "errors": 0.0, "types": 0.0, "deadline": 0.0, "loopback": 0.0,
-    "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1, "keys": 0.2, "state": 0.2, "replies": 0.2,
+    "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1, "keys": 0.2, "state": 0.2, "replies": 0.3,
     "config": 1, "stats": 1, "tools": 1,
     "parsers": 2, "rubrics": 2, "envs": 2, "clients": 2, "reference": 2, "sandbox": 2, "store": 2,
     "agents": 2.2, "tasks": 2.3,
     "compat": 2.4, "loader": 2.5,
     "engine": 3,
-    "report": 4, "authoring": 4, "export": 4, "results": 4,
+    "report": 4, "authoring": 4, "export": 4, "results": 4, "doctor": 4,
     "eval": 4.5, "multi": 4.5,
     "cli": 5, "__init__": 5,
 }  # fmt: skip

@@ -236,8 +236,43 @@ def test_notes_that_are_no_json_are_lost_and_not_silently_empty() -> None:
     assert len(again["trajectory"]) == 2, "turns can still be counted"
 
 
-def test_notes_of_steps_that_are_no_replies_are_lost() -> None:
+def test_steps_that_are_not_in_the_completion_are_counted_and_keep_their_notes() -> None:
     state = with_steps({"move": 1}, {"move": 2})
+    state["trajectory"][1]["prompt"] = state["completion"]
     state["completion"] = state["completion"][:1]
-    with pytest.raises(StateLost):
-        _ = through_the_journal(state)["trajectory"][0]["extras"]["move"]
+    [first, second] = through_the_journal(state)["trajectory"]
+    assert (first["extras"], first["completion"]) == ({"move": 1}, state["completion"])
+    assert (second["extras"], second["completion"]) == ({"move": 2}, [])
+
+
+def test_only_what_the_model_said_is_a_step() -> None:
+    completion: Messages = [
+        {"role": "assistant", "content": "of the environment's"},
+        {"role": "assistant", "content": "of the model's"},
+    ]
+    state = state_of(completion)
+    transcript = [*state["prompt"], *completion]
+    state.transcript, state.start = transcript, len(state["prompt"])
+    made = step(state, Prefix(transcript, state.start + 1), [completion[1]], None)
+    state["trajectory"].append(made)
+    [again] = through_the_journal(state)["trajectory"]
+    assert (list(again["prompt"]), again["completion"]) == (transcript[:-1], [completion[1]])
+
+
+def test_a_text_in_several_turns_comes_back_turn_by_turn() -> None:
+    state = State.begin(example_of("Once"), 0, "m", {})
+    state.start = len("Once")
+    state["completion"] = " upon, and then a time"
+    for before, said in (("Once", " upon"), ("Once upon, and then", " a time")):
+        state["trajectory"].append(step(state, before, said, None))
+    again = through_the_journal(state)["trajectory"]
+    assert [(each["prompt"], each["completion"]) for each in again] == [
+        ("Once", " upon"), ("Once upon, and then", " a time"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", [{}, {"prompt": None, "completion": 3}, {"prompt": [], "completion": []}])
+def test_steps_of_an_authors_own_shape_cost_no_rollout(odd: JsonDict) -> None:
+    state = state_of([{"role": "assistant", "content": "one"}])
+    state["trajectory"] += [odd, odd]
+    assert [each["completion"] for each in through_the_journal(state)["trajectory"]] == [[], []]

@@ -3,20 +3,26 @@ of a distribution, a name) and the installer's call; whether it worked is looked
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import cast
 
 from harness.authoring.package import of_project
-from harness.config.built_in import as_built_in
-from harness.config.packages import local_environments, module_name
+from harness.config.built_in import BUILT_INS, as_built_in
+from harness.config.packages import installed_environments, local_environments, module_name
 from harness.config.paths import looks_like_path
+from harness.config.wording import nearest
 from harness.errors import ConfigError, HarnessError
+from harness.redact import redactor
 
 _ARCHIVES = (".whl", ".tar.gz", ".zip")
 
@@ -26,6 +32,8 @@ _NAMED = re.compile(
 )
 _EXACT = re.compile(r"@\s*(?P<version>[0-9][\w.!+-]*)")
 """`name@1.2`, as hubs write it; pip wants `name==1.2`."""
+
+_PINNED = re.compile(r"(?:\[[^\]]*\])?\s*==")
 
 _DIRECT = re.compile(r"[A-Za-z0-9][\w.-]*\s*@\s*\w+\S*://")
 """`name @ https://…`"""
@@ -42,6 +50,8 @@ class Target:
     distribution: str
     """The distribution that it brings; "" if only the installer knows."""
     is_editable: bool = False
+    doubt: str = ""
+    """Why what the index would give may be somebody else's package; "" where there is no such doubt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,48 @@ def read_target(text: str, options: Options) -> Target:
     _refuse_lost_path(text, options)
     exact = _EXACT.fullmatch(match["rest"].strip())
     rest = f"=={exact['version']}" if exact else match["rest"]
-    return Target(text, f"{match['name']}{rest}", match["name"])
+    is_exact = _PINNED.match(rest) is not None and "*" not in rest
+    doubt = _doubt(text, match["name"], is_exact=is_exact, options=options)
+    return Target(text, f"{match['name']}{rest}", match["name"], doubt=doubt)
+
+
+def _doubt(text: str, name: str, *, is_exact: bool, options: Options) -> str:
+    """Why a name is not simply taken from the index, where anybody can have taken it first.
+
+    There is none about what came from an index before, and about a version that somebody has looked up; but an
+    organisation is no part of a name there, and so says of whom the package is not.
+    """
+    organisation, slash, _ = text.strip().partition("/")
+    known = _origin(name)
+    if known == "index" or (is_exact and not slash):
+        return ""
+    if known:
+        return f"{name} is installed from {known}, and what a package index calls {name} may be somebody else's"
+    near = nearest(name, [*local_environments(options.folder), *installed_environments(), *BUILT_INS])
+    meant = f" (did you mean {near!r}?)" if near and module_name(near) != module_name(name) else ""
+    if slash:
+        return (
+            f"package indexes know no organisations: what they call {name} may be of others than {organisation}{meant}"
+        )
+    return (
+        f"nothing here is called {name}, so it would be taken from the package index, where anybody can have taken "
+        f"that name{meant}"
+    )
+
+
+def _origin(name: str) -> str:
+    """Where an installed distribution has come from: `index`, or an address; "" if it is not installed."""
+    try:
+        dist = importlib.metadata.distribution(name)
+        record: object = json.loads(dist.read_text("direct_url.json") or "null")  # PEP 610: not by its name
+    except PackageNotFoundError:
+        return ""
+    except ValueError:
+        return "a place that its record does not say"
+    if not isinstance(record, dict):
+        return "index"
+    url = str(cast("dict[str, object]", record).get("url", "")).removeprefix("file://")
+    return redactor.text(url) or "a place that its record does not say"
 
 
 def _refuse_lost_path(text: str, options: Options) -> None:

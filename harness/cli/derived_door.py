@@ -1,19 +1,12 @@
 """What a command adds to the execution of a run that is made from another one: the checks before, and afterwards the
-comparison of the two, rollout by rollout. Owns the layout of that comparison; the numbers are those of `stats`."""
+comparison of the two, which is `report.changes`'."""
 
 from __future__ import annotations
 
 import json
-import shlex
 import sys
-import textwrap
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
-from typing import TypeAlias
-
-from rich.console import Console
+from dataclasses import replace
 
 from harness.cli.derived_settings import placed
 from harness.cli.execute import Door
@@ -21,142 +14,14 @@ from harness.cli.options import RunOptions
 from harness.engine.derived import Derivation
 from harness.engine.prepare import Failed, Located, Prepared
 from harness.report import numerals
+from harness.report.changes import Marks, compare, marks_of, show_changes
 from harness.report.live import Display
 from harness.report.result_json import result_json
 from harness.report.table import RunReport, final_table
 from harness.report.text import clean, make_console
 from harness.rubrics.one import require_recorded
-from harness.stats.intervals import same
-from harness.stats.paired import Paired, paired_by_key
-from harness.stats.summary import number, spread
-from harness.store.outcomes import outcomes
 from harness.store.recorded import Recorded
 from harness.types import JsonDict
-
-FIRST = 5
-"""Changed examples that are named."""
-
-INDENT = "  "
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What one rollout came to."""
-
-    example_id: int | str
-    reward: float | None
-
-
-Marks: TypeAlias = dict[tuple[str, int], Mark]
-"""By example key and rollout index, in the order of tables."""
-
-
-def marks_of(recorded: Recorded) -> Marks:
-    """The rewards that a journal holds.
-
-    Args:
-        recorded: The journal's content, read to its end.
-    """
-    return {
-        (each.example.key, each.base.rollout_index): Mark(each.example.example_id, each.reward)
-        for each in outcomes(recorded)
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One rollout whose reward is another now."""
-
-    example_id: int | str
-    rollout_index: int
-    before: float | None
-    after: float | None
-
-    def to_json(self) -> JsonDict:
-        """As `--json` prints it."""
-        name = clean(self.example_id) if isinstance(self.example_id, str) else self.example_id
-        return {"example_id": name, "rollout_index": self.rollout_index, "before": self.before, "after": self.after}
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """A run compared with its parent."""
-
-    before: float | None
-    """The parent's mean reward."""
-    after: float | None
-    same: int
-    """Rollouts with the same reward, up to rounding."""
-    up: int
-    down: int
-    scored: int
-    """Rollouts that had no score and have one."""
-    unscored: int
-    """Rollouts that had a score and have none."""
-    still_unscored: int
-    only_before: int
-    """Rollouts that the parent has and the run does not: it did not come so far."""
-    only_after: int
-    examples: int
-    """Examples with a rollout whose reward is another now."""
-    first: tuple[Change, ...]
-    """Of the first few of these, the first such rollout, in the order of tables."""
-    paired: Paired | None = None
-    """The difference of the means, example by example; None where nothing was drawn anew."""
-
-    def to_json(self) -> JsonDict:
-        """As `--json` prints it."""
-        return {
-            "mean_before": number(self.before),
-            "mean_after": number(self.after),
-            "same": self.same,
-            "up": self.up,
-            "down": self.down,
-            "scored": self.scored,
-            "unscored": self.unscored,
-            "still_unscored": self.still_unscored,
-            "only_before": self.only_before,
-            "only_after": self.only_after,
-            "examples": self.examples,
-            "first": [change.to_json() for change in self.first],
-            "paired": None if self.paired is None else self.paired.to_json(),
-        }
-
-
-def compare(before: Marks, after: Marks, *, paired: bool) -> Changes:
-    """What has become of the parent's rewards.
-
-    Args:
-        before: The parent's.
-        after: The run's.
-        paired: Whether to estimate the difference: with another model it is one of two samples, with the same replies
-            it is what it is.
-    """
-    kinds: Counter[str] = Counter()
-    changed: dict[str, Change] = {}
-    for key, mark in before.items():
-        if key not in after:
-            continue
-        kind = _kind(mark.reward, after[key].reward)
-        kinds[kind] += 1
-        if kind not in ("same", "still_unscored"):
-            changed.setdefault(key[0], Change(mark.example_id, key[1], mark.reward, after[key].reward))
-    old, new = _by_example(before), _by_example(after)
-    return Changes(
-        before=spread(old.values()).estimate.mean,
-        after=spread(new.values()).estimate.mean,
-        same=kinds["same"],
-        up=kinds["up"],
-        down=kinds["down"],
-        scored=kinds["scored"],
-        unscored=kinds["unscored"],
-        still_unscored=kinds["still_unscored"],
-        only_before=len(before.keys() - after.keys()),
-        only_after=len(after.keys() - before.keys()),
-        examples=len(changed),
-        first=tuple(islice(changed.values(), FIRST)),
-        paired=paired_by_key(_means(new), _means(old)) if paired else None,
-    )
 
 
 class DerivedDoor(Door):
@@ -183,9 +48,23 @@ class DerivedDoor(Door):
                 require_recorded(rubric, name, self._from.parent.read_manifest().metric_names)
 
     def before(self, runs: Sequence[Prepared], display: Display) -> None:
-        """Listen for the end."""
+        """Listen for the end, and say what the recording does not hold."""
         for run in runs:
             run.on_recorded = self._keep
+            made, planned = self._coverage()
+            if made < planned:
+                display.say(
+                    f"note: {clean(self._from.parent.id)} has {numerals.count(made)} of its {numerals.count(planned)} "
+                    f"rollouts; this run is made of those, and of their {run.plan.num_examples:,} examples"
+                )
+
+    def _coverage(self) -> tuple[int, int]:
+        """Rollouts that the parent has, and those that it was to have."""
+        parent, recorded = self._from.parent, len(self._from.recorded)
+        manifest = parent.read_manifest()
+        if manifest.derived:  # of some examples it may have had fewer rollouts to be made of
+            return recorded, int((parent.read_summary() or {}).get("planned") or recorded)
+        return recorded, manifest.planned.get("num_examples", 0) * manifest.planned.get("rollouts_per_example", 1)
 
     def _keep(self, recorded: Recorded) -> None:
         self._after = marks_of(recorded)
@@ -210,16 +89,13 @@ class DerivedDoor(Door):
         return all(report.state == "done" and report.summary and report.summary.scored for report in reports)
 
     def _steps(self, report: RunReport) -> Iterator[str]:
-        """What to do next; such a run goes on under its own name alone. Recorded replies fail again as they failed."""
-        is_cut = report.state != "done"
-        tries = self._from.how == "rescore" or self._from.asks_model
-        if report.path is not None and (is_cut or (tries and report.summary is not None and report.summary.unscored)):
-            more = [*([] if is_cut else ["--retry-failed"]), *self.budget.flags()]
-            yield f"go on: {shlex.join(['bench', 'resume', report.path, *more])}"
-        yield from (step for step in report.next_steps if not step.startswith("go on: "))
+        """What to do next. Recorded replies fail again as they failed, so that is not to be tried."""
+        tries = report.state != "done" or self._from.how == "rescore" or self._from.asks_model
+        yield from (step for step in report.next_steps if tries or not step.startswith("go on: "))
 
     def _parent_json(self) -> JsonDict:
         manifest = self._from.parent.read_manifest()
+        made, planned = self._coverage()
         return {
             "id": manifest.id,
             "path": str(self._from.parent.path),
@@ -227,99 +103,6 @@ class DerivedDoor(Door):
             "model": clean(manifest.model),
             "how": self._from.how,
             "only": self._from.only,
+            "rollouts": made,
+            "planned": planned,
         }
-
-
-def show_changes(parent: str, changes: Changes, console: Console) -> None:
-    """Print a comparison.
-
-    Args:
-        parent: The parent's id.
-        changes: The comparison.
-        console: From `report.text.make_console`.
-    """
-    console.print(f"Compared with {clean(parent)}", style="bold", soft_wrap=True)
-    arrow = "->" if console.options.ascii_only else "→"
-    for line in _lines(changes, arrow):
-        for part in textwrap.wrap(line, max(40, console.width - len(INDENT)), subsequent_indent=INDENT):
-            console.print(f"{INDENT}{part}", soft_wrap=True)
-
-
-def _lines(changes: Changes, arrow: str) -> Iterator[str]:
-    digits = _digits(changes.before, changes.after)
-    yield f"mean {numerals.score(changes.before, digits)} {arrow} {numerals.score(changes.after, digits)}"
-    words = [
-        f"{numerals.count(changes.same)} the same",
-        f"{numerals.count(changes.up)} higher",
-        f"{numerals.count(changes.down)} lower",
-    ]
-    more = (
-        (changes.scored, "now scored"),
-        (changes.unscored, "now unscored"),
-        (changes.still_unscored, "still unscored"),
-        (changes.only_before, "not made yet"),
-        (changes.only_after, "new"),
-    )
-    words += [f"{numerals.count(count)} {what}" for count, what in more if count]
-    yield f"rewards: {', '.join(words)}"
-    if changes.first:
-        named = ", ".join(_shown(change, arrow) for change in changes.first)
-        rest = changes.examples - len(changes.first)
-        yield f"changed: example {named}{f' and {numerals.count(rest)} more' if rest else ''}"
-    if changes.paired is not None:
-        yield _difference(changes.paired)
-
-
-def _shown(change: Change, arrow: str) -> str:
-    digits = _digits(change.before, change.after)
-    rollout = f"#{change.rollout_index}" if change.rollout_index else ""
-    before, after = (
-        "unscored" if each is None else numerals.score(each, digits) for each in (change.before, change.after)
-    )
-    return f"{clean(change.example_id, 40)}{rollout} ({before} {arrow} {after})"
-
-
-def _difference(paired: Paired) -> str:
-    estimate = paired.estimate
-    if estimate.mean is None:
-        return "difference: no example has a score on both sides"
-    examples = f"{paired.pairs} example{'s' if paired.pairs != 1 else ''}"
-    chance = "" if paired.p_value is None else f", p {_equals(numerals.p_value(paired.p_value))}"
-    between = "" if estimate.low is None else f" {numerals.signed_interval(estimate)}"
-    return f"difference {numerals.signed(estimate.mean)}{between}{chance}, paired over {examples}"
-
-
-def _equals(words: str) -> str:
-    return words if words.startswith("<") else f"= {words}"
-
-
-def _digits(before: float | None, after: float | None) -> int:
-    """So many that two different numbers look different."""
-    if before is None or after is None or before == after:
-        return 3
-    return next(
-        (n for n in range(3, numerals.MOST_DIGITS) if f"{before:.{n}f}" != f"{after:.{n}f}"), numerals.MOST_DIGITS
-    )
-
-
-def _kind(before: float | None, after: float | None) -> str:
-    if before is None:
-        return "still_unscored" if after is None else "scored"
-    if after is None:
-        return "unscored"
-    if same(min(before, after), max(before, after)):
-        return "same"
-    return "up" if after > before else "down"
-
-
-def _by_example(marks: Marks) -> dict[str, list[float]]:
-    """The rewards of each example that has any outcome."""
-    found: dict[str, list[float]] = {}
-    for (key, _), mark in marks.items():
-        found.setdefault(key, []).extend([] if mark.reward is None else [mark.reward])
-    return found
-
-
-def _means(rewards: dict[str, list[float]]) -> dict[str, float]:
-    means = {key: spread([values]).estimate.mean for key, values in rewards.items()}
-    return {key: mean for key, mean in means.items() if mean is not None}

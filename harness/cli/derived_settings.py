@@ -16,8 +16,9 @@ from harness.config.flags import parse_set
 from harness.config.resolver import Resolution, resolve
 from harness.config.wording import shown_path
 from harness.errors import EnvironmentNotFound, RunLocked, UsageError
+from harness.store.finding import find_run
 from harness.store.manifest import Manifest
-from harness.store.rundir import RunDir, find_run
+from harness.store.rundir import RunDir
 
 RunName: TypeAlias = Annotated[
     str,

@@ -15,7 +15,7 @@ from harness.authoring.catalogue import normal
 from harness.authoring.installed import Verified, installed_now, verify
 from harness.authoring.installer import Options, Target, command_for, read_target, run_installer
 from harness.cli.env_words import FOLDER, shown, write
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.report.text import clean, clean_block, make_console
 
 _ERASE = "\r\x1b[2K"
@@ -42,21 +42,45 @@ def install(
     no_build_isolation: Annotated[
         bool, typer.Option("--no-build-isolation", help="Build with what is installed here; needs no network.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Take names from the package index without asking.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the installer says.")] = False,
 ) -> None:
     """Install environments next to bench, with pip, or with uv where there is no pip.
 
-    A folder is installed editable: what one evaluates is what one sees. Afterwards a new process looks whether each
-    environment can be imported. Exit code 1 if one cannot be installed or used.
+    A folder is installed editable: what one evaluates is what one sees. Before a name that nothing here has is taken
+    from the package index, you are asked, unless it has an exact version (NAME==1.2). Afterwards a new process looks
+    whether each environment can be imported. Exit code 1 if one cannot be installed or used.
     """
     options = Options(editable, upgrade, not no_build_isolation, path)
     wanted = [read_target(target, options) for target in dict.fromkeys(targets)]
+    doubtful = [target for target in wanted if target.doubt]
+    if doubtful and not yes and not _is_sure(doubtful):
+        typer.echo("nothing was installed", err=True)
+        raise typer.Exit(1)
     before = installed_now()
     command = command_for(wanted, options)
     typer.echo(f"$ {shlex.join(command)}", err=True)
     _run(command, verbose=verbose)
     good = _report(wanted, before)
     raise typer.Exit(0 if good else 1)
+
+
+def _is_sure(doubtful: Sequence[Target]) -> bool:
+    """Ask whether strangers' packages are meant.
+
+    Raises:
+        UsageError: there is nobody to ask.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        doubts = "; ".join(f"{target.given}: {target.doubt}" for target in doubtful)
+        again = shlex.join(["bench", "env", "install", "--yes", *(target.given for target in doubtful)])
+        named = next((target.distribution for target in doubtful if target.given == target.distribution), "")
+        version = f", or with the version that is meant: bench env install {named}==VERSION" if named else ""
+        raise UsageError(f"{doubts}. Nothing was installed. If it is meant: {again}{version}")
+    write((f"{target.given}: {target.doubt}" for target in doubtful), make_console(file=sys.stderr))
+    names = ", ".join(target.requirement for target in doubtful)
+    typer.echo(f"Install {names} from the package index? [y/N]: ", nl=False, err=True)
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
 def _run(command: Sequence[str], *, verbose: bool) -> None:

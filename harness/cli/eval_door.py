@@ -33,9 +33,10 @@ from harness.records import Generated, Scored
 from harness.report.live import Display
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
+from harness.store.finding import runs_in
 from harness.store.recorded import Recorded
 from harness.store.resume import differences
-from harness.store.rundir import RunDir, folder_name, runs_in
+from harness.store.rundir import RunDir, folder_name
 from harness.types import JsonDict
 
 STDOUT = "-"
@@ -334,7 +335,7 @@ def _unfinished(loaded: Loaded) -> tuple[Path, int] | None:
 
 
 def _wall_ms(run: Prepared) -> float:
-    if run.summary is not None:
+    if run.summary is not None and run.summary.wall_s is not None:
         return run.summary.wall_s * 1000
     progress = run.progress  # cut off: nothing has been summed up
     return (time.monotonic() - progress.started) * 1000 if progress.started else 0.0

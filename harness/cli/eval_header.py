@@ -10,7 +10,7 @@ from harness.agents.validation import validate_tools
 from harness.cli.agent_runs import Job, Side
 from harness.cli.eval_options import AgentOptions, EvalOptions
 from harness.config.runs import ResolvedRun
-from harness.engine.prepare import bench_version
+from harness.engine.provenance import bench_version
 from harness.eval.document import without_credentials
 from harness.report.text import clean
 

@@ -238,6 +238,12 @@ class EvalOptions(AgentOptions):
                 if getattr(self, f"baseline_{name}") is not None:
                     raise UsageError(f"--baseline-{name.replace('_', '-')} requires --baseline-model.")
         _check_keys("baseline-", self.baseline_api_key, self.baseline_api_key_var)
+        for dash, variable in (("api", self.api_key_var), ("baseline-api", self.baseline_api_key_var)):
+            if variable in self.literal_keys:  # the other model's key would be sent along
+                raise UsageError(
+                    f"--{dash}-key-var: {variable} stands for the key that the other model was given; pass "
+                    f"--{dash}-key, or use a variable of another name."
+                )
         if self.fresh and self.is_resuming:
             other = "--retry-failed" if self.retry_failed else "--resume"
             raise UsageError(f"--fresh and {other} are mutually exclusive.")

@@ -309,10 +309,8 @@ def _resume_command(run: Prepared, budget: Budget) -> str | None:
     is_done = run.progress.state == "done"
     if is_done and not run.progress.unscored:
         return None
-    again = " --retry-failed" if is_done else ""
-    config = shlex.quote(str(run.folder.config_path))
-    bounds = " ".join(["", *budget.flags()])
-    return f"bench run {config} --resume-from {shlex.quote(str(run.folder.path))}{again}{bounds}"
+    words = ["bench", "resume", str(run.folder.path), *(["--retry-failed"] if is_done else []), *budget.flags()]
+    return shlex.join(words)
 
 
 def _push_command(run: Prepared) -> str:

@@ -51,7 +51,8 @@ def export(
     The run is only read. A file appears whole or not at all, and replaces another only with --force. A run that still
     goes on is exported as far as it has come.
     """
-    from harness.store.rundir import RunDir, find_run
+    from harness.store.finding import find_run
+    from harness.store.rundir import RunDir
 
     to_stdout = target == STDOUT
     chosen = _chosen(form, None if to_stdout else target)

@@ -19,9 +19,7 @@ from harness.errors import HarnessError
 INTERRUPTED = 130
 
 COMMANDS = {
-    "run": CommandEntry(
-        "harness.cli.run", "run", "Evaluate environments with a model; keep the results as a dataset."
-    ),
+    "run": CommandEntry("harness.cli.run", "run", "Evaluate environments with a model; keep the results as a dataset."),
     "eval": CommandEntry(
         "harness.cli.eval", "app", "Evaluate an agent over the rows of a dataset, and score every run."
     ),
@@ -35,6 +33,7 @@ COMMANDS = {
     "push": CommandEntry("harness.cli.push", "push", "Push a recorded run to the Hugging Face Hub."),
     "env": CommandEntry("harness.cli.env", "app", "Start, install, list, describe and check environments."),
     "exec": CommandEntry("harness.cli.exec", "app", "Run a script that was written for osmosis_ai."),
+    "doctor": CommandEntry("harness.cli.doctor", "app", "Say what here would keep a run from working."),
     "serve": CommandEntry("harness.cli.serve", "serve", "Serve the reference models on this machine."),
 }
 

@@ -32,6 +32,10 @@ COMMANDS = {
 _ARGUMENT = re.compile(r"env\.env_args\.(match_mode|length_target|score_output|schema_mode|timeout_ms)\b")
 """What messages of the engine call an option of scoring."""
 
+_MORE = re.compile(r"use -r \d+ for more rollouts")
+_OF_NAMED = "name another variable with -k, ask another endpoint with -b"
+"""What they advise: where several answers are asked for at once, and where a key is missing."""
+
 _EPILOG = (
     "`bench multi runs`, `bench multi show RUN` and `bench multi replay RUN` are about records. A file of tasks of "
     "such a name is reached as ./runs."
@@ -68,7 +72,7 @@ def carry_out(job: Job, options: EvaluationOptions, state: dict[str, object], re
     from harness.cli.run import command_text
 
     resolution = job.runs.resolution
-    for notice in resolution.notices:
+    for notice in (*job.notices, *resolution.notices):
         typer.echo(f"note: {notice}", err=True)
     if options.dry_run:
         return _dry_run(job, options)
@@ -84,8 +88,15 @@ def carry_out(job: Job, options: EvaluationOptions, state: dict[str, object], re
     try:
         return _execute(job, options, chosen, argv, replayed)
     except HarnessError as error:
-        error.args = (_ARGUMENT.sub(lambda match: f"--{match[1].replace('_', '-')}", str(error)), *error.args[1:])
+        error.args = (_in_own_words(str(error), options), *error.args[1:])
         raise
+
+
+def _in_own_words(words: str, options: EvaluationOptions) -> str:
+    """What the engine says, as this command calls things. Models of a file have no options."""
+    words = _ARGUMENT.sub(lambda match: f"--{match[1].replace('_', '-')}", words)
+    words = _MORE.sub("list the task again to ask more", words)
+    return words if options.model else words.replace(_OF_NAMED, "give the model another variable or another address")
 
 
 def _execute(job: Job, options: EvaluationOptions, chosen: Any, argv: Sequence[str], replayed: str | None) -> int:
@@ -131,7 +142,7 @@ def _dry_run(job: Job, options: EvaluationOptions) -> int:
     try:
         missing_keys(job.runs.resolution, ChainMap(dict(job.runs.keys), dict(os.environ)))
     except ConfigError as error:
-        typer.echo(f"note: a run would stop: {error}", err=True)
+        typer.echo(f"note: a run would stop: {_in_own_words(str(error), options)}", err=True)
     if options.as_json:
         typer.echo(as_json(job.runs.resolution))
     else:

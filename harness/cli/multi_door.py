@@ -24,11 +24,14 @@ from harness.multi.events import Events, Sink
 from harness.multi.options import Persist
 from harness.multi.persist import Inputs, make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, PersistStatus
+from harness.multi.standing import standings_of
 from harness.multi.watch import Watch
+from harness.redact import redactor
 from harness.report import numerals
 from harness.report.live import Display
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
+from harness.stats.standings import Standings
 from harness.store.outcomes import outcomes
 from harness.store.recorded import Recorded
 from harness.tasks.environment import TaskEnv
@@ -137,21 +140,21 @@ class MultiDoor(Door):
     def _report(self, result: EvaluationResult, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> None:
         self._say(_headline(result, runs), "bold")
         self._console.print()
-        show_models(result["models"], self._console, self._reasons)
+        found = standings_of(result["models"], self._reasons)
+        show_models(result["models"], found, self._console)
         for report in reports:
             if report.state == "done" and report.note:  # that of a run that was stopped stands with what was not run
                 self._say(f"note: {clean(report.name, 200)}: {clean(report.note, 2000)}")
         self._places(runs)
         self._record(result)
-        steps = [*self._go_on(runs)]
-        steps += [step for report in reports for step in report.next_steps if not step.startswith("go on: ")]
+        steps = [*self._go_on(runs), *_look_at(found, runs), *self._publish(runs, reports)]
         if result["persist"].get("stored"):
             steps.append(f"again: {shlex.join(['bench', 'multi', 'replay', result['runId'], *self._where()])}")
         if steps:
             self._console.print()
             self._say("Next", "bold")
-        for step in dict.fromkeys(steps):
-            self._say(f"  {clean(step, 2000)}")
+        for step in steps:
+            self._say(f"  {clean(redactor.text(step), 5000)}")  # a header that was typed may be a key
 
     def _places(self, runs: Sequence[Prepared]) -> None:
         kept = [run for run in runs if run.is_saved]
@@ -180,13 +183,25 @@ class MultiDoor(Door):
         """The commands that make up for what is missing, if anything is."""
         if not any(run.is_saved for run in runs):
             return
-        words = self.budget.enlarged([word for word in self._asked.argv if word not in _WAYS])
+        words = self.budget.enlarged(self._words())
         is_cut = any(run.progress.state != "done" for run in runs)
         if is_cut:
             yield f"go on: {shlex.join(['bench', *words, '--resume'])}"
         if any(run.progress.unscored for run in runs):
             again = shlex.join(["bench", *words, "--retry-failed"])
             yield f"{'go on, and ' if is_cut else ''}try again what failed: {again}"
+
+    def _publish(self, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> Iterator[str]:
+        """How to push all runs at once; of those that were to be pushed, the ones that could not be."""
+        saves = [run.resolved.settings.save for run in runs]
+        if any(save.save_to_hf_hub for save in saves):
+            yield from (step for report in reports for step in report.next_steps if step.startswith("publish: "))
+        elif all(run.is_saved and run.progress.state == "done" for run in runs):
+            yield f"publish: {shlex.join(['bench', *self._words(), '--resume', '-H'])}"
+
+    def _words(self) -> list[str]:
+        """What was typed, without how it was gone on with."""
+        return [word for word in self._asked.argv if word not in _WAYS]
 
     def _say(self, words: str, style: str = "") -> None:
         self._console.print(words, style=style or None, soft_wrap=True)
@@ -206,6 +221,21 @@ def _find_reasons(run: Prepared, reasons: dict[str, str], recorded: Recorded) ->
     if run.progress.unscored.total():  # else nothing is to be found in what may be a long journal
         found = {str(each.example.example_id): each.reason for each in outcomes(recorded) if not each.is_scored}
         reasons.update(found)
+
+
+def _look_at(found: Standings, runs: Sequence[Prepared]) -> Iterator[str]:
+    """How to read the answer that differs most from another model's, and how to have all answers in a program."""
+    kept = {index: str(run.folder.path) for index, run in enumerate(runs) if run.is_saved and run.progress.done}
+    if not kept:
+        return
+    task = next(iter(found.apart), None)
+    scores = {index: found.models[index].scores for index in kept}
+    if task is not None and (there := [index for index in kept if task in scores[index]]):
+        worst = min(there, key=lambda index: scores[index][task])
+        yield f"read: {shlex.join(['bench', 'runs', 'show', kept[worst], '--example', task])}"
+    else:
+        yield f"read: {shlex.join(['bench', 'runs', 'show', next(iter(kept.values()))])}"
+    yield f"load: harness.results.rollouts_df({list(kept.values())!r})"
 
 
 def _is_good(run: Prepared) -> bool:

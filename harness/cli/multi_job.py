@@ -11,10 +11,11 @@ from pathlib import Path
 from harness.cli.multi_options import EvaluationOptions, MultiOptions, ReplayOptions
 from harness.cli.stdout import own_stdout
 from harness.config.endpoints import Registry, load_registry
+from harness.config.runs import ResolvedRun
 from harness.config.wording import suggestion
 from harness.engine.prepare import Loader
 from harness.errors import ConfigError, EnvironmentLoadError, HarnessError, UsageError
-from harness.multi.evaluation import replayed
+from harness.multi.evaluation import lost_hook, replayed
 from harness.multi.models import FILES, Model, load_models, read_model, read_models
 from harness.multi.options import Options, Persist, read_options
 from harness.multi.results import RunRecord
@@ -34,6 +35,9 @@ _OF_NAMED = (
     ("apiKeyVar", "-k"),
     ("baseUrl", "-b"),
 )
+
+_ORIGINS = {f"{NAMED}.baseUrl": "-b", f"{NAMED}.apiKeyVar": "-k"}
+"""Where settings of these come from."""
 
 _TOLD = {
     "env.env_id": "the command",
@@ -61,6 +65,8 @@ class Job:
     """The file of tasks."""
     files: tuple[Path, ...]
     """What the evaluation reads besides code."""
+    notices: tuple[str, ...] = ()
+    """What the user should know before it begins, besides what settings say."""
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -106,6 +112,7 @@ def job_of(options: EvaluationOptions, tasks: str, models: Sequence[Model], regi
         raise UsageError(
             "--set env.rollouts_per_example: a model is asked each task once; list the task again to ask more"
         )
+    runs = replace(runs, resolution=replace(runs.resolution, runs=tuple(map(_told, runs.runs))))
     loader = Loader()
     with own_stdout():  # what the module of a scoring function prints is not ours
         for run in runs.runs:
@@ -116,6 +123,12 @@ def job_of(options: EvaluationOptions, tasks: str, models: Sequence[Model], regi
                     raise error.__cause__ from None  # says all; that the environment is a built-in one helps nobody
                 raise
     return Job(runs, chosen, loader, tasks, (Path(tasks),))
+
+
+def _told(run: ResolvedRun) -> ResolvedRun:
+    """The run, its origins in the words of the command line."""
+    origins = {path: replace(at, source=_ORIGINS.get(at.source, at.source)) for path, at in run.origins.items()}
+    return replace(run, origins=origins)
 
 
 def _in_own_words(words: str) -> str:
@@ -175,9 +188,19 @@ def flags_of(options: EvaluationOptions, tasks: str, chosen: Options) -> dict[st
 
 def named_models(options: EvaluationOptions) -> list[Model]:
     """The models that `-m` names."""
-    way: dict[str, object] = {"base_url": options.api_base_url, "api_key_var": options.api_key_var}
-    given = {name: value for name, value in way.items() if value is not None}
-    return [read_model({"id": name.strip(), **given}, NAMED) for name in options.model or ()]
+    names = options.model or ()
+    urls, keys = (_for_each(given, len(names)) for given in (options.api_base_url, options.api_key_var))
+    ways = (
+        {"id": name.strip(), "base_url": url, "api_key_var": key}
+        for name, url, key in zip(names, urls, keys, strict=True)
+    )
+    return [read_model({field: value for field, value in way.items() if value is not None}, NAMED) for way in ways]
+
+
+def _for_each(given: Sequence[str] | None, models: int) -> Sequence[str | None]:
+    """What is given once for all models, or once for each."""
+    values = given or [None]
+    return values if len(values) == models else [values[0]] * models
 
 
 def _models(options: MultiOptions, registry: Registry) -> tuple[list[Model], Registry]:
@@ -236,4 +259,8 @@ def replay_job(options: ReplayOptions, record: RunRecord, file: Path) -> Job:
     registry = load_registry(Path(options.endpoints_path) if options.endpoints_path else None, Path.cwd())
     _tasks, configs, chosen = replayed(record["runId"], record, documented(options))
     models = named_models(options) or list(read_models(configs, f"{file}: modelConfigs"))
-    return job_of(options, str(file), models, registry, chosen)
+    job = job_of(options, str(file), models, registry, chosen)
+    if hook := lost_hook(record, chosen):
+        scored = f"{record['runId']} was scored by {hook}, this replay is scored by the documented formula"
+        job = replace(job, notices=(f"{scored}; to score it alike, add --score-output {hook}",))
+    return job

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from harness.cli.grouped import argument, option
 from harness.errors import UsageError
+from harness.multi.options import RECORDS
 
 MODELS = "Models"
 SCORING = "Scoring"
@@ -21,9 +22,6 @@ GROUPS = (MODELS, SCORING, EXECUTION, OUTPUT, RECORD, RESULTS)
 
 MATCH_MODES = ("contains", "exact")
 SCHEMA_MODES = ("subset", "jsonschema")
-
-RECORDS = ".memory/multi-model-eval"
-"""Where records are kept."""
 
 LIMIT = 25
 """Records that are listed."""
@@ -38,13 +36,19 @@ class EvaluationOptions:
         option(MODELS, "-m", "--model", metavar="MODEL", doc="PROVIDER/NAME, an alias, or reference/…; repeatable."),
     ] = None
     api_base_url: Annotated[
-        str | None,
-        option(MODELS, "-b", "--api-base-url", metavar="URL", doc="Endpoint of every -m; gets the name as it stands."),
-    ] = None
+        list[str] | None,
+        option(
+            MODELS, "-b", "--api-base-url", metavar="URL",
+            doc="Endpoint of every -m, or of each in turn if repeated; gets the name as it stands.",
+        ),
+    ] = None  # fmt: skip
     api_key_var: Annotated[
-        str | None,
-        option(MODELS, "-k", "--api-key-var", metavar="NAME", doc="Variable that holds the key of every -m."),
-    ] = None
+        list[str] | None,
+        option(
+            MODELS, "-k", "--api-key-var", metavar="NAME",
+            doc="Variable that holds the key of every -m, or of each in turn if repeated.",
+        ),
+    ] = None  # fmt: skip
     endpoints_path: Annotated[
         str | None,
         option(
@@ -184,12 +188,23 @@ class EvaluationOptions:
         """Refuse options that need another one, or cannot be with it."""
         if not self.is_persisting and (idle := next((name for name, given in self._includes() if given), None)):
             raise UsageError(f"{idle} says what a record leaves out: add --persist, or leave it out")
-        if not self.model and (idle := next((name for name, given in self._for_named() if given is not None), None)):
-            raise UsageError(f"{idle} is about models that -m names, and none is: add -m, or put it into the file")
+        self._check_named()
         if self.is_resuming and not self.save_results:
             raise UsageError("--no-save keeps nothing that --resume could go on with: leave one of them out")
         if self.dry_run and self.is_resuming:
             raise UsageError("--dry-run looks at no recorded run: leave --resume and --retry-failed out")
+
+    def _check_named(self) -> None:
+        """Refuse what is said of models that `-m` does not name."""
+        named = len(self.model or ())
+        for name, given in (("--api-base-url", self.api_base_url), ("--api-key-var", self.api_key_var)):
+            if given and not named:
+                raise UsageError(f"{name} is about models that -m names, and none is: add -m, or put it into the file")
+            if given and len(given) not in (1, named):
+                raise UsageError(
+                    f"{name} is given {len(given)} times for {named} models of -m: give it once for all of them, or "
+                    "once for each, in their order; a file of models can say it of some"
+                )
 
     def _counts(self) -> Iterator[tuple[str, int | None]]:
         yield "--model-concurrency", self.model_concurrency
@@ -200,10 +215,6 @@ class EvaluationOptions:
         yield "--match-mode", self.match_mode, MATCH_MODES
         yield "--schema-mode", self.schema_mode, SCHEMA_MODES
 
-    def _for_named(self) -> Iterator[tuple[str, str | None]]:
-        yield "--api-base-url", self.api_base_url
-        yield "--api-key-var", self.api_key_var
-
     def _numbers(self) -> Iterator[tuple[str, float | None]]:
         yield "--temperature", self.temperature
         yield "--timeout-ms", self.timeout_ms
@@ -211,8 +222,8 @@ class EvaluationOptions:
 
     def _texts(self) -> Iterator[tuple[str, str | None]]:
         yield from (("--model", name) for name in self.model or ())
-        yield "--api-base-url", self.api_base_url
-        yield "--api-key-var", self.api_key_var
+        yield from (("--api-base-url", url) for url in self.api_base_url or ())
+        yield from (("--api-key-var", name) for name in self.api_key_var or ())
         yield "--score-output", self.score_output
         yield "--events", self.events
         yield "--persist-dir", self.persist_dir

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, cast
 import typer
 
 from harness.cli.grouped import command_of
-from harness.cli.multi_options import GROUPS, RECORDS, ListOptions, ReplayOptions, ShowOptions
+from harness.cli.multi_options import GROUPS, ListOptions, ReplayOptions, ShowOptions
+from harness.multi.options import RECORDS
 
 if TYPE_CHECKING:
     from harness.multi.results import ModelSummary, RunEntry, RunRecord
@@ -106,7 +107,7 @@ def _print_entries(entries: Sequence[RunEntry], console: PlainConsole) -> None:
     from harness.report.text import clean
 
     groups: list[Group] = [
-        [Column("when", [_moment(each["createdAt"]) for each in entries])],
+        [Column("when", [clean(each["createdAt"], 40)[:16].replace("T", " ") for each in entries])],
         [
             Column("tasks", [numerals.count(each["totals"]["tasks"]) for each in entries]),
             Column("models", [numerals.count(each["totals"]["models"]) for each in entries]),
@@ -137,6 +138,7 @@ def _moment(milliseconds: float) -> str:
 
 def _print_record(record: RunRecord, console: PlainConsole) -> None:
     from harness.cli.multi_screen import counted, show_models
+    from harness.multi.standing import standings_of
     from harness.report import numerals
     from harness.report.text import clean
 
@@ -150,7 +152,7 @@ def _print_record(record: RunRecord, console: PlainConsole) -> None:
         console.print("note: stored without outputs: only the averages are known", soft_wrap=True)
         _print_averages(record["summary"], console)
         return
-    show_models(models, console)
+    show_models(models, standings_of(models), console)
     folders = [folder for each in record["summary"] if (folder := (each.get("meta") or {}).get("run"))]
     if folders:
         console.print()

@@ -32,9 +32,9 @@ def push(
     One commit holds the run's parquet and the repository's card with the run merged in; the journal stays here.
     Pushing a run again replaces its files. Needs a token with write access: HF_TOKEN or `hf auth login`.
     """
+    from harness.store.finding import find_run
     from harness.store.hub import push_run
     from harness.store.hub_names import check_repo
-    from harness.store.rundir import find_run
 
     if repo is not None:
         check_repo(repo)

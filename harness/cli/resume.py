@@ -154,8 +154,9 @@ def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivati
         UsageError: its parent is gone.
     """
     from harness.engine.derived import Derivation
+    from harness.store.finding import find_run
     from harness.store.outcomes import read_journal
-    from harness.store.rundir import RunDir, find_run
+    from harness.store.rundir import RunDir
 
     derived = manifest.derived
     identifier = str(derived["parent"])
@@ -167,4 +168,8 @@ def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivati
             raise UsageError(
                 f"{folder.path} is a {derived['how']} of {identifier}, which is gone, so it cannot go on: {error}"
             ) from None
-    return Derivation(derived["how"], parent, read_journal(parent), derived.get("only"), derived.get("model"))
+    has_begun = derived["how"] == "rescore" and folder.journal_path.exists()
+    return Derivation(
+        derived["how"], parent, read_journal(parent), derived.get("only"), derived.get("model"),
+        read_journal(folder) if has_begun else None,
+    )  # fmt: skip

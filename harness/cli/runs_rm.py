@@ -17,11 +17,11 @@ from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS, naming
 from harness.errors import RunLocked, UsageError
 from harness.report.text import clean, make_console
 from harness.store.catalogue import Catalogue, Entry, read_entry
-from harness.store.rundir import find_run
+from harness.store.finding import find_runs
 
 
 def remove(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN…", help=RUN_HELP, show_default=False)],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help=RUN_HELP, show_default=False)],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output_dir: Annotated[Path, typer.Option("--output-dir", "-o", metavar="DIR", help=OUTPUT_DIR_HELP)] = OUTPUTS,
 ) -> None:
@@ -31,13 +31,15 @@ def remove(
     """
     from harness.store.removal import remove_runs
 
-    found = {path.resolve(): path for path in (find_run(output_dir, name) for name in runs)}
+    found = {path.resolve(): path for path in find_runs(output_dir, runs)}
     entries = [read_entry(path) for path in found.values()]
-    busy = next((entry for entry in entries if entry.run.is_in_use()), None)
-    if busy is not None:
-        raise RunLocked(
-            f"run {busy.run.path} is being written by another process; stop that first. Nothing was removed"
-        )
+    for entry in entries:
+        try:
+            entry.run.lock().release()
+        except RunLocked:
+            raise RunLocked(
+                f"run {entry.run.path} is being written by another process; stop that first. Nothing was removed"
+            ) from None
     screen = make_console(file=sys.stderr)
     write(_what_goes(entries, screen.width), screen)
     if not yes and not _is_sure(entries, naming(output_dir)):
@@ -59,7 +61,11 @@ def _is_sure(entries: Sequence[Entry], name_of: Callable[[Entry], str]) -> bool:
     what = "this run" if len(entries) == 1 else f"these {len(entries)} runs"
     # Not typer's question: it would put a space on stdout.
     typer.echo(f"Remove {what} for good? [y/N]: ", nl=False, err=True)
-    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+    try:
+        return sys.stdin.readline().strip().casefold() in ("y", "yes")
+    except KeyboardInterrupt:
+        typer.echo("\nnothing was removed", err=True)
+        raise
 
 
 def _what_goes(entries: Sequence[Entry], width: int) -> Iterator[str]:

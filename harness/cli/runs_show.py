@@ -15,7 +15,8 @@ from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS, naming
 from harness.errors import UsageError
 from harness.report.text import make_console
 from harness.store.catalogue import read_entry
-from harness.store.rundir import RunDir, find_run
+from harness.store.finding import find_run
+from harness.store.rundir import RunDir
 
 
 def show(

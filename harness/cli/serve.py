@@ -1,5 +1,5 @@
 """`bench serve`: the reference server on its own, as a load target or as an endpoint for any client. Owns the command's
-options and its life until a signal; what is served is `harness.reference`."""
+options and its life until a signal; its faults' words are `serve_faults`, what is served is `harness.reference`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,29 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from harness.cli.serve_faults import (
+    FailRate,
+    FailStatus,
+    FaultFile,
+    FaultSpecs,
+    HangRate,
+    Latency,
+    ListFaults,
+    MalformedRate,
+    ResetRate,
+    RetryAfter,
+    Seed,
+    Sigma,
+    catalogue,
+    report,
+    statuses,
+)
 from harness.errors import ConfigError
 from harness.loopback import is_loopback
-from harness.reference.faults import Faults
+from harness.reference.faults import Faults, FaultScript
 from harness.reference.player import EnvironmentPlayer, Player
 from harness.reference.policies import PREFIX, parse_model
+from harness.reference.script import fault_script
 from harness.reference.server import ReferenceServer
 
 if TYPE_CHECKING:
@@ -40,37 +58,53 @@ def serve(  # noqa: PLR0913 - a command's options are its parameters
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; loopback unless you say otherwise.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free port.")] = 8000,
-    latency: Annotated[float, typer.Option(help="Median latency, milliseconds.")] = 0.0,
-    sigma: Annotated[float, typer.Option(help="Spread of the latency (of its logarithm).")] = 0.0,
-    fail_rate: Annotated[float, typer.Option(help="Share of requests that get --fail-status.")] = 0.0,
-    fail_status: Annotated[str, typer.Option(help="HTTP errors to draw from, e.g. 429,500.")] = "500",
-    retry_after: Annotated[
-        str | None, typer.Option(help="Retry-After header of those errors: seconds or an HTTP-date.")
-    ] = None,
-    reset_rate: Annotated[float, typer.Option(help="Share of requests whose connection is reset.")] = 0.0,
-    hang_rate: Annotated[float, typer.Option(help="Share of requests that are never answered.")] = 0.0,
-    malformed_rate: Annotated[float, typer.Option(help="Share of requests answered with an unreadable body.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of latency and faults.")] = 0,
+    faults: FaultFile = None,
+    fault: FaultSpecs = None,
+    list_faults: ListFaults = False,
+    latency: Latency = None,
+    sigma: Sigma = None,
+    fail_rate: FailRate = 0.0,
+    fail_status: FailStatus = "500",
+    retry_after: RetryAfter = None,
+    reset_rate: ResetRate = 0.0,
+    hang_rate: HangRate = 0.0,
+    malformed_rate: MalformedRate = 0.0,
+    seed: Seed = None,
 ) -> None:
     """Serve the reference models, or a load target, over the OpenAI API on this machine.
 
-    The first line on stdout is the base URL; SIGINT or SIGTERM ends it. GET /stats counts requests.
+    The first line on stdout is the base URL; SIGINT or SIGTERM ends it and tells what was served. GET /stats counts
+    requests, GET /faults says which met which fault.
     """
-    faults = Faults(
-        latency / 1000.0, sigma, fail_rate, _statuses(fail_status), retry_after, reset_rate, hang_rate, malformed_rate,
-        seed,
+    if list_faults:
+        sys.stdout.write(catalogue())
+        return
+    rates = Faults(
+        (latency or 0.0) / 1000.0, sigma or 0.0, fail_rate, statuses(fail_status), retry_after, reset_rate, hang_rate,
+        malformed_rate,
     )  # fmt: skip
+    script = fault_script(
+        *(fault or ()), file=faults, seed=seed, latency=None if latency is None else rates.latency, sigma=sigma,
+        more=rates.rules(),
+    )  # fmt: skip
+    _run(*_server(script, env, env_args, policy, host, port))
+
+
+def _server(
+    script: FaultScript, env: str | None, env_args: str | None, policy: str | None, host: str, port: int
+) -> tuple[ReferenceServer, str]:
+    """The server, and a command that uses it."""
     chosen = parse_model(policy if policy.startswith(PREFIX) else PREFIX + policy) if policy else None
     players = _load_players(env, env_args)
     if chosen is not None and chosen.needs_player and not players:
         raise ConfigError(f"--policy {policy} needs an environment to know the answers: add --env ENV_ID")
-    server = ReferenceServer(faults=faults, host=host, port=port, policy=chosen)
+    server = ReferenceServer(faults=script, host=host, port=port, policy=chosen)
     for lane, player in players.items():
         server.add(lane, player)
     if not is_loopback(host):
         _say(f"warning: {host} is not loopback: whoever reaches this machine can use the server")
     run = shlex.join(["bench", "run", ",".join(players) or "gsm8k", *(["-a", env_args] if env_args else [])])
-    _run(server, f"{run} -m {PREFIX}oracle" if players else f"{run} -m any-name")
+    return server, f"{run} -m {PREFIX}oracle" if players else f"{run} -m any-name"
 
 
 def _load_players(env: str | None, env_args: str | None) -> dict[str, Player]:
@@ -113,6 +147,7 @@ def _run(server: ReferenceServer, command: str) -> None:
             await stop.wait()
         finally:
             await server.stop()
+            _say(report(server))
 
     uvloop.run(main())
 
@@ -123,15 +158,8 @@ def _examples(url: str, command: str) -> str:
         "try:\n"
         f"  curl -s {url}/chat/completions -H 'Content-Type: application/json' -d '{body}'\n"
         f"  {command} -b {url}\n"
-        "Ctrl-C ends the server."
+        "Ctrl-C ends the server and tells what was served."
     )
-
-
-def _statuses(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ConfigError(f"--fail-status {text!r}: give HTTP statuses, as in 429,500") from None
 
 
 def _json_object(text: str | None) -> JsonDict:

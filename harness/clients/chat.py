@@ -4,6 +4,7 @@ back-off); the parts are next door. Holds a limiter's slot from send to reply an
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,11 +12,18 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from harness.clients.clock import Clock, LoopClock
-from harness.clients.failures import Failure, WireFault, from_status, timed_out
+from harness.clients.failures import Failure, WireFault, clean, from_status, timed_out
 from harness.clients.health import Health
 from harness.clients.limits import Limiter
 from harness.clients.retry import BAD_REPLY_RETRIES, RetryPolicy, read_retry_after
-from harness.clients.wire import Request, asked_output_tokens, build_request, estimate_prompt_tokens, read_reply
+from harness.clients.wire import (
+    Request,
+    asked_output_tokens,
+    build_request,
+    estimate_prompt_tokens,
+    is_another_model,
+    read_reply,
+)
 from harness.deadline import waiting
 from harness.errors import ConfigError, SystemicError
 from harness.loopback import is_loopback_url, litellm_provider
@@ -24,6 +32,8 @@ from harness.types import ROLLOUT_HEADER, ModelCall, ModelResponse
 
 if TYPE_CHECKING:
     from harness.clients.transport import Reply
+
+logger = logging.getLogger(__name__)
 
 _SECRET_HEADERS = frozenset({"authorization", "auth", "key", "apikey", "token", "secret", "cookie", "password"})
 """Words of header names whose values are taken for secrets."""
@@ -36,6 +46,9 @@ USER_AGENT = "bench-harness"
 MAX_OUTAGES = 8
 """Times that one call may see its endpoint go away and come back before it fails: a flapping host must not hold it for
 ever, and an attempt that never left is no retry."""
+
+_MOST_HEARD = 100
+"""Names under which models answered that are remembered: some servers make up a new one each time."""
 
 _SURELY_DEAD = 3
 """Attempts of one call, all broken before any HTTP reply ever came, after which the endpoint is taken for no API."""
@@ -148,6 +161,7 @@ class ChatClient:
         self._strips_rollout = not target.is_loopback
         self._transport: Exchange | None = None
         self._closed = False
+        self._heard: set[tuple[str, str]] = set()
 
     @property
     def load(self) -> float:
@@ -188,6 +202,8 @@ class ChatClient:
             finally:
                 limiter.release()
             if isinstance(outcome, ModelResponse):
+                if outcome.model and outcome.model != call.model:
+                    self._hear(call.model, outcome.model)
                 health.answered(call.model)
                 limiter.succeeded()
                 usage = outcome.usage
@@ -235,7 +251,7 @@ class ChatClient:
         if failure.status is not None:
             self.health.spoke()
         if failure.status == 429:
-            self.limiter.refused(sent_at, failure.retry_after, tokens)
+            self.limiter.refused(sent_at, self._policy.believed(failure.retry_after), tokens)
         if failure.denied:
             self.health.denied(call.model, self._denial(call, failure), failure.status, failure.reason)
         if call.quick and failure.kind in ("unsent", "page"):
@@ -246,6 +262,8 @@ class ChatClient:
         settled = call.quick and progress.attempts >= _SURELY_DEAD
         if self._may_retry(failure, progress) and not settled:
             return self._policy.delay(progress.attempts, failure.retry_after)
+        if failure.kind == "page" and progress.bad_replies > BAD_REPLY_RETRIES:
+            self.health.never_spoke(call.model, str(failure.error(self.target.label, progress.attempts)))
         if failure.kind == "broken" and not self.health.reachable and progress.attempts >= _SURELY_DEAD:
             self.health.give_up(f"{failure.detail} at every attempt, and it has never answered")
             return 0.0
@@ -273,6 +291,15 @@ class ChatClient:
         else:
             advice = f"check the model name {call.model!r} and the base URL {self.target.url.partition('?')[0]}"
         return redactor.text(f"{self.target.label}: {failure.detail}; {advice}")
+
+    def _hear(self, asked: str, answered: str) -> None:
+        """Say once that replies come from another model than the one that was asked for."""
+        pair = (asked, answered)
+        if pair in self._heard or len(self._heard) >= _MOST_HEARD:
+            return
+        self._heard.add(pair)
+        if is_another_model(asked, answered):
+            logger.warning("%s: %s was asked for, and %s answers", self.target.label, asked, clean(answered))
 
     def _headers_of(self, call: ModelCall) -> Mapping[str, str] | None:
         headers = call.headers

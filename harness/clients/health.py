@@ -4,6 +4,7 @@ a host that went away. Owns the verdicts; sends nothing itself (the probe is han
     never answered   3 refused connections, or 10 s without a connection           → SystemicError for everybody
     answered, gone   circuit opens: one probe at a time for `grace` s, others wait → resumes, or SystemicError
     401, 403, 404    before this model ever answered: at once; after: 3 in a row   → SystemicError
+    a web page       at every attempt of a call, before this model ever answered   → SystemicError
 """
 
 from __future__ import annotations
@@ -125,6 +126,18 @@ class Health:
                 return
         if state.verdict is None:
             state.verdict = (message, status, reason)
+            self.blocked = True
+        self._raise_verdict(model)
+
+    def never_spoke(self, model: str, message: str) -> None:
+        """A call got only what no such API would send (a web page, nothing), at every attempt.
+
+        Raises:
+            SystemicError: this model has never answered here, so the address is wrong.
+        """
+        state = self._models.setdefault(model, _ModelHealth())
+        if not state.answered and state.verdict is None:
+            state.verdict = (message, None, "bad_response")
             self.blocked = True
         self._raise_verdict(model)
 

@@ -156,7 +156,7 @@ class ClientPool:
             await client.close()
 
     def _client(self, endpoint: EndpointLike, settings: CallSettings) -> ChatClient:
-        target = self._target(endpoint, settings.headers)
+        target = target_of(endpoint, self._environ, settings.headers)
         shared = (target.url.rstrip("/"), target.key)
         bound = _bound(settings.max_in_flight, endpoint.max_concurrent)
         limiter = self._limiters.get(shared)
@@ -183,19 +183,30 @@ class ClientPool:
             )
         return client
 
-    def _target(self, endpoint: EndpointLike, headers: Mapping[str, str]) -> Target:
-        require_litellm(endpoint.url)
-        over = {name.lower() for name in headers}
-        merged = {name: value for name, value in endpoint.headers.items() if name.lower() not in over}
-        key_name = endpoint.key_var or ""
-        # A line break at the end is what `export KEY="$(cat file)"` and .env files like to leave.
-        key = self._environ.get(key_name, "").strip() if key_name else ""
-        target = Target(endpoint.url, key or None, {**merged, **headers}, key_name=key_name)
-        if key_name and not key and not target.is_loopback:
-            raise ConfigError(
-                f"{target.label}: the environment variable {key_name} that should hold its key is not set"
-            )
-        return target
+
+def target_of(endpoint: EndpointLike, environ: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Target:
+    """Where requests to `endpoint` go, and as whom.
+
+    Args:
+        endpoint: The endpoint.
+        environ: Where its key is looked up.
+        headers: Laid over the endpoint's, names compared without case.
+
+    Raises:
+        ConfigError: the URL is malformed, the key's variable is not set (loopback needs none) or the key cannot be
+            sent, or litellm is needed and not installed.
+    """
+    require_litellm(endpoint.url)
+    headers = headers or {}
+    over = {name.lower() for name in headers}
+    merged = {name: value for name, value in endpoint.headers.items() if name.lower() not in over}
+    key_name = endpoint.key_var or ""
+    # A line break at the end is what `export KEY="$(cat file)"` and .env files like to leave.
+    key = environ.get(key_name, "").strip() if key_name else ""
+    target = Target(endpoint.url, key or None, {**merged, **headers}, key_name=key_name)
+    if key_name and not key and not target.is_loopback:
+        raise ConfigError(f"{target.label}: the environment variable {key_name} that should hold its key is not set")
+    return target
 
 
 class Replicas:

@@ -54,10 +54,8 @@ async def preflight(
     """
     if is_reference(model):
         return
-    call = ModelCall(model, _MESSAGES, None, {"max_tokens": 1}, headers or {}, "preflight", urgent=True, quick=True)
     try:
-        async with asyncio.timeout(patience):
-            await client.request(call)
+        await ask_once(client, model, headers, patience=patience)
     except SystemicError as error:
         dash = "--baseline-" if baseline else "--"
         text = _ADVICE.get(error.reason, _ELSE).format(dash=dash)
@@ -66,8 +64,35 @@ async def preflight(
         ) from error
     except TimeoutError:
         logger.warning("%s has not answered one short request within %g s; waiting as long as runs do", model, patience)
-    except ModelError:
-        return
+
+
+async def ask_once(
+    client: Client, model: str, headers: Mapping[str, str] | None = None, *, patience: float = PATIENCE
+) -> ModelError | None:
+    """The request itself: one short message, one token asked for.
+
+    Args:
+        client: Of the endpoint, or of the model's replicas.
+        model: The name that is sent.
+        headers: Sent with the request.
+        patience: Seconds to wait for an answer.
+
+    Returns:
+        None when the model replied; else what the endpoint answered instead.
+
+    Raises:
+        SystemicError: no request can succeed.
+        TimeoutError: no answer came, though the endpoint may be there.
+    """
+    call = ModelCall(model, _MESSAGES, None, {"max_tokens": 1}, headers or {}, "preflight", urgent=True, quick=True)
+    try:
+        async with asyncio.timeout(patience):
+            await client.request(call)
+    except SystemicError:
+        raise
+    except ModelError as error:
+        return error
+    return None
 
 
 async def preflight_all(models: Sequence[tuple[Client, str, bool]]) -> list[SystemicError | None]:

@@ -61,11 +61,15 @@ class RetryPolicy:
         the jittered back-off if that is longer, lest all retries be spent in no time.
         """
         own = self.rng.uniform(0.0, min(self.cap, self.base * 2.0 ** min(attempt - 1, 30)))
-        if retry_after is None:
+        asked = self.believed(retry_after)
+        if asked is None:
             return own
-        asked = min(retry_after, self.retry_after_cap)
         asked += self.rng.uniform(0.0, SPREAD * asked)
         return asked if asked >= self.base else max(asked, own)
+
+    def believed(self, retry_after: float | None) -> float | None:
+        """What a reply asks to wait for, as far as it is obeyed: by this call, and by whatever else it slows down."""
+        return None if retry_after is None else min(retry_after, self.retry_after_cap)
 
 
 def read_retry_after(headers: Mapping[str, str], status: int, wall: float) -> float | None:
@@ -114,9 +118,9 @@ def _until(text: str, date: str | None, wall: float) -> float | None:
 def _http_date(text: str) -> float | None:
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):  # the latter for a time zone of a thousand digits
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _read_reset(headers: Mapping[str, str], wall: float) -> float | None:
@@ -146,5 +150,5 @@ def _reset_seconds(text: str, wall: float) -> float | None:
         return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
     try:
         return max(0.0, datetime.fromisoformat(text).timestamp() - wall)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

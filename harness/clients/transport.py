@@ -21,6 +21,12 @@ from harness.loopback import is_loopback
 BODY_CAP = 64 * 1024 * 1024
 """Bytes of a reply, unpacked. The longest answers with log-probabilities are a few MB; more is a mistake."""
 
+ERROR_CAP = 64 * 1024
+"""Bytes of an error's body that are read: its status says what to do, and a message keeps 300 characters of it."""
+
+ERROR_PATIENCE = 5.0
+"""Seconds that the body of an error may take. Its status is known by then, and a proxy in trouble may never finish."""
+
 LARGE_BODY = 2**20
 """Bytes of a request above which aiohttp wants a file, which it writes in pieces: a prompt with images."""
 
@@ -95,6 +101,8 @@ class Transport:
                 proxy=self._proxy,
                 allow_redirects=False,
             ) as response:
+                if response.status >= 300:
+                    return Reply(response.status, response.headers, await _read_error(response))
                 length = response.content_length
                 if length is not None and length <= self._body_cap and "Content-Encoding" not in response.headers:
                     return Reply(response.status, response.headers, await response.read())
@@ -134,6 +142,23 @@ class Transport:
         response.close()
         megabytes = self._body_cap / 2**20
         raise WireFault(bad_reply(f"its body is larger than {megabytes:g} MB", response.status))
+
+
+async def _read_error(response: aiohttp.ClientResponse) -> bytes:
+    """The beginning of an error's body, as much as comes: what the status says does not wait for the rest of it."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(ERROR_PATIENCE):
+            async for part in response.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size >= ERROR_CAP:
+                    response.close()
+                    break
+    except (aiohttp.ClientError, OSError):  # a TimeoutError is one
+        response.close()
+    return b"".join(parts)[:ERROR_CAP]
 
 
 def _make_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:

@@ -4,9 +4,11 @@ reply is; sends nothing. An empty or null answer, a truncated one and a refusal 
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import orjson
 
@@ -19,6 +21,9 @@ COMPLETIONS_PATH = "/completions"
 
 CHARS_PER_TOKEN = 4
 """For pacing only: close enough for English, and the reply's usage corrects it."""
+
+MOST_TOKENS = 10**9
+"""Tokens of one reply above which a provider's count is taken for nonsense."""
 
 IMAGE_TOKENS = 1000
 """For pacing only: what a content part that is not text is taken for."""
@@ -39,9 +44,7 @@ def check_sampling_args(args: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: `stream` is on, `n` is more than 1, or a key is among them.
     """
-    extra = args.get("extra_body")
-    sources = [args, cast("Mapping[str, Any]", extra)] if isinstance(extra, Mapping) else [args]
-    for source in sources:
+    for source in _bodies(args):
         if source.get("stream"):
             raise ConfigError("sampling_args.stream: streamed replies are not read; remove it")
         n = source.get("n")
@@ -49,6 +52,26 @@ def check_sampling_args(args: Mapping[str, Any]) -> None:
             raise ConfigError(f"sampling_args.n = {n}: only one answer a request is used; use -r {n} for more rollouts")
         if "api_key" in source:
             raise ConfigError("sampling_args hold an api_key, and runs record them: name the key's variable instead")
+
+
+def check_settings_of_sampling(args: Mapping[str, Any]) -> None:
+    """As `check_sampling_args`, for those that are settings: they do not say who is asked what. The calls of an agent
+    may, whose code is its own.
+
+    Raises:
+        ConfigError: as above, or a model or a prompt is among them.
+    """
+    check_sampling_args(args)
+    for source in _bodies(args):
+        other = next((name for name in ("model", "messages", "prompt") if name in source), None)
+        if other is not None:
+            raise ConfigError(f"sampling_args.{other}: would ask for another {other} than the run records; remove it")
+
+
+def _bodies(args: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Where a request's body gets its keys from."""
+    extra = args.get("extra_body")
+    return [args, cast("Mapping[str, Any]", extra)] if isinstance(extra, Mapping) else [args]
 
 
 def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -158,13 +181,24 @@ def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Fa
     )
 
 
+def is_another_model(asked: str, answered: str) -> bool:
+    """Whether a reply's model is not the one that was asked for under a longer or shorter name: providers add dates and
+    sizes, routers their own names in front."""
+    theirs, ours = _words(answered), _words(asked)
+    return not (theirs <= ours or ours <= theirs)
+
+
+def _words(model: str) -> set[str]:
+    return set(re.findall(r"[a-z]+|\d+", model.lower().rstrip("/").rpartition("/")[2])) - {"latest", "preview"}
+
+
 def read_usage(usage: object) -> Usage:
     """Tokens and cost of one reply; without both counts the reply is `unreported`."""
     if not isinstance(usage, dict):
         return Usage(requests=1, unreported=1)
     fields = cast("dict[str, Any]", usage)
     tokens_in, tokens_out = fields.get("prompt_tokens"), fields.get("completion_tokens")
-    if not isinstance(tokens_in, int) or not isinstance(tokens_out, int):
+    if not _is_count(tokens_in) or not _is_count(tokens_out):
         return Usage(requests=1, unreported=1)
     cost = fields.get("cost")
     if len(fields) <= 3 and cost is None:  # the common case: two counts and their sum
@@ -175,7 +209,7 @@ def read_usage(usage: object) -> Usage:
         _detail(fields, "completion_tokens_details", "reasoning_tokens"),
         _detail(fields, "prompt_tokens_details", "cached_tokens") or _count(fields.get("prompt_cache_hit_tokens")),
         requests=1,
-        cost=float(cost) if isinstance(cost, int | float) else None,
+        cost=float(cost) if isinstance(cost, int | float) and 0.0 <= cost < math.inf else None,
     )
 
 
@@ -185,7 +219,12 @@ def _detail(usage: dict[str, Any], table: str, name: str) -> int:
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return value if _is_count(value) else 0
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    """Whether a provider's number can be one of tokens. Some send -1 for "unknown"; others would overflow a column."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
 
 
 def _chat_message(choice: dict[str, Any]) -> Message | str:
@@ -201,7 +240,8 @@ def _chat_message(choice: dict[str, Any]) -> Message | str:
     content: object = fields.get("content")
     if not (content is None or isinstance(content, str | list)):
         return f"the content of its message is of type {type(content).__name__}"
-    message: Message = {"role": fields.get("role") or "assistant", "content": content}
+    # A reply is the assistant's, whatever a server calls it: under another name it would be read as somebody else's.
+    message: Message = {"role": "assistant", "content": content}
     for name, value in fields.items():
         if value is not None and value != [] and name not in message:
             message[name] = value
@@ -235,12 +275,17 @@ def _tool_calls(raw: object) -> list[JsonDict] | None:
         calls.append(
             {
                 **call,
-                "id": call.get("id") or f"call_{index}",
-                "type": call.get("type") or "function",
+                # The answer to a call has to repeat its id, and no endpoint takes one back that is no text.
+                "id": _text(call.get("id")) or f"call_{index}",
+                "type": _text(call.get("type")) or "function",
                 "function": {**named, "arguments": arguments},
             }
         )
     return calls
+
+
+def _text(value: object) -> str:
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def _completion_message(choice: dict[str, Any]) -> Message | str:

@@ -42,6 +42,8 @@ class Derivation:
     """Of a rescore: `unscored`, or the name of the one reward function that runs; None scores everything anew."""
     model: str | None = None
     """Of a replay: who is asked in place of the recording; None plays the recorded replies."""
+    taken: Recorded | None = None
+    """Of a rescore that goes on: what it took over, which is all that it consists of, however its parent went on."""
 
     @property
     def asks_model(self) -> bool:
@@ -78,7 +80,8 @@ class RecordedPlan(Plan):
     def __init__(
         self, derivation: Derivation, environment: Environment, identity: JsonDict, rollouts_per_example: int
     ) -> None:
-        self._recorded = recorded = derivation.recorded
+        self._scores = derivation.recorded
+        self._recorded = recorded = derivation.recorded if derivation.taken is None else derivation.taken
         self._asks = derivation.asks_model
         self._fresh_keys = RolloutKeys({"env": identity["env"], "model": identity["model"]})
         self._groups: dict[int, list[int]] = {}
@@ -123,10 +126,10 @@ class RecordedPlan(Plan):
 
     def score(self, example: Example, rollout_index: int) -> Scored | None:
         """The score that the parent recorded of an attempt; None if it has none."""
-        offset = self._recorded.scored_at(self.item(example, rollout_index).key)
+        offset = self._scores.scored_at(self.item(example, rollout_index).key)
         if offset is None:
             return None
-        with JournalReader(self._recorded.path) as reader:
+        with JournalReader(self._scores.path) as reader:
             return cast(Scored, reader.record(offset))
 
     def _numbers(self, example: Example) -> Sequence[int]:
@@ -160,7 +163,8 @@ def plan_from(derivation: Derivation, environment: Environment, identity: JsonDi
             "sandbox, a game), so recorded rollouts cannot be scored again; bench replay plays the recorded replies "
             "in a live environment and scores that"
         )
-    planned = derivation.parent.read_manifest().planned.get("rollouts_per_example", 1)
+    source = derivation.parent if derivation.taken is None else RunDir(derivation.taken.path.parent)
+    planned = source.read_manifest().planned.get("rollouts_per_example", 1)
     if derivation.function is not None:
 
         def recorded(state: State) -> Scored | None:

@@ -6,21 +6,19 @@ that fails to load becomes a run that failed, and the others go on; a wrong sett
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
-import platform
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.clients.wire import check_sampling_args
+from harness.clients.wire import check_settings_of_sampling
 from harness.config.resolver import ResolvedRun
 from harness.engine.derived import Derivation, plan_from, take_over
 from harness.engine.judges import Seat, identity_with, seats_of
 from harness.engine.plan import Plan, identity_of
 from harness.engine.progress import RunProgress
+from harness.engine.provenance import git_state, versions_of
 from harness.engine.worklist import check_growth
 from harness.envs.environment import Environment
 from harness.errors import ConfigError, HarnessError, ResumeRefused, UsageError
@@ -29,11 +27,12 @@ from harness.loader import load_environment
 from harness.reference.policies import parse_model
 from harness.stats.summary import Summary
 from harness.store.dataset import DatasetWriter
+from harness.store.finding import find_run
 from harness.store.manifest import Manifest
 from harness.store.recorded import Recorded
 from harness.store.resume import differences, find_resumable, why_not
 from harness.store.rows import Columns
-from harness.store.rundir import RunDir, RunLock, find_run, folder_name, timestamp
+from harness.store.rundir import RunDir, RunLock, folder_name, timestamp
 from harness.types import JsonDict
 
 
@@ -201,7 +200,7 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
     try:
         environment = loader.load(resolved)
         _check_reference(resolved, environment)
-        check_sampling_args({**environment.sampling_args, **resolved.settings.model.sampling_args})
+        check_settings_of_sampling({**environment.sampling_args, **resolved.settings.model.sampling_args})
         identity = identity_of(resolved, environment)
         if options.derive is None:
             plan = Plan(environment, resolved, identity)
@@ -262,7 +261,7 @@ def _locate(loaded: Loaded, options: StartOptions, taken: set[Path]) -> Located:
     if folder.path in taken:
         raise ResumeRefused(
             f"--resume: two runs called {loaded.manifest.name!r} would both go on with {folder.path}; give each a "
-            "`name`, or go on with one at a time: bench run RUN/config.toml --resume-from RUN"
+            "`name`, or go on with one at a time: bench resume RUN"
         )
     taken.add(folder.path)
     lock = folder.lock()
@@ -292,8 +291,7 @@ def _open(located: Located, options: StartOptions) -> Prepared:
         folder = RunDir.create(output_dir, loaded.resolved.env_id, settings.model.model)
         lock = folder.lock()
     else:
-        earlier = folder.read_manifest()
-        manifest = replace(manifest, created=earlier.created, parent=earlier.parent)
+        manifest = _continued(manifest, folder.read_manifest())
     derive, recorded = options.derive, located.recorded
     manifest = replace(manifest, id=folder.id)
     named = {seat.alias: seat.endpoints for seat in loaded.judges if seat.alias is not None and not seat.spec.key}
@@ -307,6 +305,21 @@ def _open(located: Located, options: StartOptions) -> Prepared:
         loaded.resolved, loaded.progress, loaded.environment, loaded.plan, folder, manifest, lock, recorded,
         options.retry_failed, scratch, judges=loaded.judges, derive=derive,
     )  # fmt: skip
+
+
+def _continued(manifest: Manifest, earlier: Manifest) -> Manifest:
+    """The manifest of a run that goes on. One that goes on from its own `config.toml`, which is but a note of what was
+    asked for, still is what the first command made: with the origins of then, and beside the runs of then."""
+    manifest = replace(manifest, created=earlier.created, parent=earlier.parent)
+    own = f"{earlier.id}/config.toml: "
+    noted = [path for path, origin in manifest.origins.items() if own in str(origin["source"])]
+    if not noted:
+        return manifest
+    same = [path for path in noted if manifest.settings[path] == earlier.settings.get(path, manifest)]
+    kept = {path: earlier.origins[path] for path in same if path in earlier.origins}
+    return replace(
+        manifest, origins={**manifest.origins, **kept}, suite=earlier.suite, command=earlier.command or manifest.command
+    )
 
 
 def _named(output_dir: str, name: str, manifest: Manifest) -> RunDir:
@@ -345,8 +358,8 @@ def _manifest(resolved: ResolvedRun, environment: Environment, plan: Plan, optio
         command=options.command,
         settings={path: line["value"] for path, line in described.items()},
         origins={path: {"origin": line["origin"], "source": line["source"]} for path, line in described.items()},
-        versions=_versions(resolved),
-        git=_git(),
+        versions=versions_of(resolved),
+        git=git_state(),
         seed=settings.env.shuffle_seed if settings.env.shuffle else None,
         metric_names=rubric.metric_names,
         state_columns=settings.env.state_columns,
@@ -357,31 +370,3 @@ def _manifest(resolved: ResolvedRun, environment: Environment, plan: Plan, optio
         suite=options.suite_id,
         budget=options.budget,
     )
-
-
-def _versions(resolved: ResolvedRun) -> JsonDict:
-    found = resolved.found
-    versions: JsonDict = {"python": platform.python_version(), "bench-harness": bench_version()}
-    if found is not None and found.dist_name is not None:
-        versions[found.dist_name] = found.dist_version
-    return versions
-
-
-def bench_version() -> str:
-    """The installed version of this package."""
-    try:
-        return importlib.metadata.version("bench-harness")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
-def _git() -> JsonDict:
-    """Commit of the working directory, and whether it has changes; empty outside a repository. Never a remote."""
-    command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    lines = done.stdout.splitlines()
-    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), None)
-    return {"commit": commit, "dirty": any(not line.startswith("#") for line in lines)}

@@ -3,6 +3,7 @@ comes next and what becomes of a rollout that had failed; the environment around
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -13,7 +14,7 @@ from harness.engine.executors.local import LocalExecutor
 from harness.envs.environment import Environment
 from harness.errors import ModelError
 from harness.records import Failed, Generated, Item
-from harness.replies import from_record, read_off
+from harness.replies import UNANSWERED, Recital, read_off
 from harness.store.journal import JournalReader
 from harness.store.recorded import Recorded
 from harness.types import Chat, JsonDict, ModelResponse, Prompt
@@ -66,8 +67,12 @@ class ReplayChat:
     def __init__(self, model: str, record: Generated | Failed) -> None:
         self.model = model
         self._record = record
-        self._replies = _replies(record)
-        self._next = 0
+        replies = record.replies
+        if replies is None:
+            is_truncated = isinstance(record, Generated) and record.is_truncated
+            replies = read_off(record.completion, is_truncated=is_truncated, usage=record.usage)
+        self._count = len(replies)
+        self._recital = Recital(replies)
 
     async def __call__(
         self,
@@ -79,26 +84,25 @@ class ReplayChat:
         """The next reply.
 
         Raises:
-            ModelError: there is none: the recorded rollout failed here, or the environment asks more than it did then.
+            ModelError: the recorded request failed, too, or the rollout did here; or there is no reply: the environment
+                asks more, or something else, than it did then.
         """
+        reply = self._recital.next(prompt)
+        if isinstance(reply, ModelResponse):
+            return reply
         record = self._record
-        if self._next >= len(self._replies):
-            if isinstance(record, Failed):
-                raise ModelError(record.error, retryable=record.retryable, reason=record.reason)
-            count = len(self._replies)
-            raise ModelError(
-                f"the environment asks for reply {count + 1}, and the recorded rollout has {count}: it does not go as "
-                "it went; replay it with --model",
-                reason="replay_ended",
-            )
-        self._next += 1
-        return self._replies[self._next - 1]
-
-
-def _replies(record: Generated | Failed) -> list[ModelResponse]:
-    if record.replies is not None:
-        return from_record(record.replies)
-    return read_off(record.completion, is_truncated=isinstance(record, Generated) and record.is_truncated)
+        is_unanswered = reply is None or reply.reason == UNANSWERED
+        if is_unanswered and isinstance(record, Failed):
+            raise ModelError(record.error, retryable=record.retryable, reason=record.reason)
+        if reply is not None and is_unanswered:
+            await asyncio.Event().wait()  # the environment gave it up, and will again
+        if reply is not None:
+            raise reply
+        raise ModelError(
+            f"the environment asks for what none of the {self._count} recorded replies answers: it does not go as it "
+            "went; replay it with --model",
+            reason="replay_ended",
+        )
 
 
 class Replaying(LocalExecutor):

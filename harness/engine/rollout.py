@@ -19,7 +19,7 @@ from harness.envs.environment import Environment
 from harness.errors import EnvironmentFault, ModelError, SystemicError, ThreadsHung
 from harness.records import Failed, Generated, Item, Score, Timing
 from harness.redact import redactor
-from harness.replies import to_record
+from harness.replies import Dictation, to_record
 from harness.rubrics.rubric import Rubric
 from harness.state import State
 from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
@@ -35,8 +35,8 @@ class MeteredChat:
     inner: Chat
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
-    replies: list[ModelResponse] = field(default_factory=list[ModelResponse])
-    """Of the attempt that is being made."""
+    dictation: Dictation = field(default_factory=Dictation)
+    """What the requests of the attempt that is being made came to."""
 
     @property
     def model(self) -> str:
@@ -51,10 +51,16 @@ class MeteredChat:
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
         """Ask the model and count its reply."""
-        response = await self.inner(prompt, tools=tools, sampling_args=sampling_args)
+        dictation = self.dictation
+        number = dictation.begin(prompt)
+        try:
+            response = await self.inner(prompt, tools=tools, sampling_args=sampling_args)
+        except BaseException as error:
+            dictation.end(number, error)
+            raise
+        dictation.end(number, response)
         self.usage += response.usage
         self.seconds += response.seconds
-        self.replies.append(response)
         return response
 
 
@@ -109,19 +115,19 @@ async def _attempt(
     state = State.begin(item.example, item.rollout_index, meter.model, sampling_args)
     started_at, started = time.time(), time.monotonic()
     deadline = Deadline(timeout)
-    meter.replies = []
+    meter.dictation = Dictation()
 
     def timing() -> Timing:
         return Timing(started_at, time.monotonic() - started, meter.seconds, deadline.waited)
 
     def failed(reason: str, error: str, *, retryable: bool) -> Attempt:
-        completion = state.get("completion") or ""
-        replies = to_record(meter.replies, completion, is_truncated=False)
+        completion, error = state.get("completion") or "", redactor.text(error)
+        replies = to_record(meter.dictation.taken, completion, is_truncated=False, error=error)
         return Attempt(
             state,
             Failed(
-                item.key, item.example.key, item.rollout_index, "generation", reason, redactor.text(error),
-                retryable, number, completion, meter.usage, timing(), replies,
+                item.key, item.example.key, item.rollout_index, "generation", reason, error, retryable,
+                number, completion, meter.usage, timing(), replies,
             ),
         )  # fmt: skip
 
@@ -148,7 +154,7 @@ async def _attempt(
 def _generated(item: Item, state: State, meter: MeteredChat, timing: Timing, number: int) -> Generated:
     exported, lost = state.export()
     completion, is_truncated = state["completion"], bool(state.get("is_truncated"))
-    replies = to_record(meter.replies, completion, is_truncated=is_truncated)
+    replies = to_record(meter.dictation.taken, completion, is_truncated=is_truncated)
     return Generated(
         item.key, item.example.key, item.rollout_index, completion, state.get("stop_condition"), is_truncated,
         meter.usage, timing, number, exported, lost, replies,

@@ -259,8 +259,10 @@ class Schedule:
                 incomplete = Scored(finished.record.key, "unscored", None, {}, {"*": "group incomplete"})
                 self._record_score(finished, incomplete)
         else:
-            # The journal acknowledges in order, so the last line's acknowledgement covers the whole group.
-            await self._enqueue([(finished, self._last) for finished in group.finished])
+            # By index, as when they are scored anew: which member came first must be nothing to a reward. The journal
+            # acknowledges in order, so the last line's acknowledgement covers the whole group.
+            members = sorted(group.finished, key=lambda finished: finished.record.rollout_index)
+            await self._enqueue([(finished, self._last) for finished in members])
 
     async def _enqueue(self, rollouts: _Batch) -> None:
         if self._fail_fast:

@@ -326,7 +326,7 @@ def conclude(run: Prepared, status: RunStatus) -> None:
             run.on_recorded(recorded)
         if run.is_saved:
             run.folder.write_summary(run.summary.to_json())
-            run.folder.write_manifest(manifest.ended(status))
+            run.folder.write_manifest(manifest.ended(status, progress.note))
             writer = run.writer or DatasetWriter(run.folder.path, Columns.of(manifest))
             writer.finish()
             progress.note = progress.note or _absent_columns(recorded, manifest.state_columns)

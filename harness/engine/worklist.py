@@ -82,7 +82,7 @@ class Worklist:
     def _need(self, recorded: Recorded, reader: JournalReader, item: Item, stage: Stage) -> Need:
         status = recorded.status(item.key)
         if status is None:
-            return "generate"
+            return "generate" if self._plan.can_generate else None
         if status == "failed":
             return "generate" if self._retry_failed and self._plan.can_generate and stage != "score" else None
         if status == "unscored" and self._retry_failed and stage != "score":

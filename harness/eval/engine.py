@@ -142,11 +142,11 @@ def _ended(side: Side, run: Prepared, results: Sequence[T] | None, tokens: int) 
     if results is None or progress.state == "failed":
         raise LocalExecutionError(progress.note or "the run ended without a result")
     summary = run.summary
-    wall = summary.wall_s if summary is not None else time.monotonic() - progress.started
+    wall = summary.wall_s if summary is not None else None
     return Ended(
         side,
         results,
-        wall * 1000,
+        (time.monotonic() - progress.started if wall is None else wall) * 1000,
         summary.resumed if summary is not None else progress.resumed,
         progress.note if progress.state == "stopped" else None,
         tokens,

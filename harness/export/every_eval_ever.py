@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.export.every_eval_ever_aggregate import Identity, Sidecar, aggregate
 from harness.export.every_eval_ever_rows import row_of
-from harness.export.foreign import Source, json_bytes, unbroken
+from harness.export.foreign import Source, json_bytes, one_line, unbroken
 from harness.export.formats import Exported
 from harness.store.rundir import RunDir
 
@@ -26,9 +26,6 @@ _DEVELOPERS = {"gemini": "google", "mistral": "mistralai", "xai": "xai", "cohere
 """Providers that serve their own models, where the datastore calls them otherwise than we do."""
 
 _OWN_MODELS = frozenset({"openai", "anthropic", "deepseek", "ai21", *_DEVELOPERS})
-
-_LINE_BREAKS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
-"""Characters at which a reader that calls `str.splitlines` cuts a line in two, and their escapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,7 @@ def write(run: RunDir, target: Path) -> Exported:
     if not sidecar.rows:
         (target / names.samples).unlink()
     document = aggregate(source, names.identity, sidecar if sidecar.rows else None)
-    (target / names.aggregate).write_bytes(json_bytes(document) + b"\n")
+    (target / names.aggregate).write_bytes(one_line(json_bytes(document)))
     written = ([target / names.samples] if sidecar.rows else []) + [target / names.aggregate]
     return Exported(tuple(written), sidecar.rows, _notes(source, names))
 
@@ -77,9 +74,7 @@ def _write_samples(source: Source, names: _Names, path: Path) -> Sidecar:
     digest, rows = hashlib.sha256(), 0
     with path.open("xb") as file:
         for outcome in source.outcomes():
-            line = json_bytes(row_of(outcome, names.identity, source.summary.pass_threshold)) + b"\n"
-            for letter, escape in _LINE_BREAKS:
-                line = line.replace(letter, escape)
+            line = one_line(json_bytes(row_of(outcome, names.identity, source.summary.pass_threshold)))
             digest.update(line)
             file.write(line)
             rows += 1
@@ -114,7 +109,7 @@ def _names(source: Source) -> _Names:
         created=created,
     )
     mark = uuid.UUID(bytes=hashlib.sha256(manifest.id.encode()).digest()[:16], version=4)
-    return _Names(identity, f"data/{task}/{developer}/{model.replace('/', '_')}", str(mark))
+    return _Names(identity, f"data/{task}/{developer}/{_short(model.replace('/', '_'), 200)}", str(mark))
 
 
 def _split(source: Source) -> tuple[str, str]:
@@ -129,8 +124,16 @@ def _split(source: Source) -> tuple[str, str]:
 
 def _component(text: str) -> str:
     """`text` as the name of a folder on any system."""
-    name = re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", unbroken(text)).rstrip(". ").strip()[:100] or "_"
+    name = _short(re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", unbroken(text)).rstrip(". ").strip(), 100) or "_"
     return f"_{name}" if name.split(".", 1)[0].lower() in _RESERVED or name.startswith(".") else name
+
+
+def _short(name: str, limit: int) -> str:
+    """At most `limit` bytes of a name; a longer one ends in eight characters of its sha256."""
+    data = name.encode()
+    if len(data) <= limit:
+        return name
+    return f"{data[: limit - 9].decode(errors='ignore')}-{hashlib.sha256(data).hexdigest()[:8]}"
 
 
 def _epoch(created: str) -> str:

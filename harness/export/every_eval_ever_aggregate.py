@@ -101,7 +101,7 @@ def _model(source: Source, identity: Identity) -> JsonDict:
 
 def _results(source: Source, identity: Identity) -> list[JsonDict]:
     """The reward, every metric and every pass rate that is defined."""
-    summary, (low, high) = source.summary, source.reward_range
+    summary, (low, high) = source.summary, source.manifest.reward_range
     shared: JsonDict = {
         "source_data": _dataset(source),
         "evaluation_timestamp": identity.created,

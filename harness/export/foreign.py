@@ -1,10 +1,13 @@
-"""What exports to the formats of other tools have in common: a run opened with its numbers, JSON that strict readers
-take, and the untyped parts of messages read with care. Knows no format."""
+"""What exports have in common: a run opened with its numbers and without the names of private folders, JSON that strict
+readers take, and the untyped parts of messages read with care. Knows no format."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,13 +18,14 @@ import orjson
 from harness.config.providers import PROVIDERS
 from harness.loopback import is_loopback_url, litellm_provider
 from harness.records import JUDGEMENTS, Failed
-from harness.stats.summary import ScoreTable, Summary, summarize
+from harness.stats.summary import Summary
+from harness.store.catalogue import read_entry
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, outcomes, read_journal
 from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
-from harness.store.tally import tally
+from harness.store.tally import summary_of
 from harness.types import JsonDict, Message, Messages, Prompt, Usage
 
 NOT_A_NUMBER = orjson.Fragment(b"NaN")
@@ -34,12 +38,19 @@ _LARGEST = 2**63 - 1
 
 _REFERENCE = "reference/"
 
+_LINE_BREAKS = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
+"""What `str.splitlines` breaks lines at and JSON lets stand, and its escapes. In JSON it stands in strings alone."""
+
+_PRIVATE = ("command", "settings", "identity", "derived")
+"""Fields of a manifest in which paths may stand."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """A run that is about to be exported."""
 
     manifest: Manifest
+    """In which the home folder of whoever exports is `~`: exports are for others to read."""
     recorded: Recorded
     summary: Summary
     """Made from the journal as it is now."""
@@ -52,22 +63,9 @@ class Source:
             StoreError: either cannot be read.
         """
         manifest, recorded = run.read_manifest(), read_journal(run)
-        planned, threshold = manifest.planned, manifest.settings.get("env.pass_threshold")
-        per_example = int(planned.get("rollouts_per_example", 1))
-        summary = summarize(
-            tally(recorded) if len(recorded) else ScoreTable(),
-            pass_threshold=1.0 if threshold is None else float(threshold),
-            rollouts_per_example=per_example,
-            planned=max(int(planned.get("num_examples", 0)) * per_example, len(recorded)),
-            reward_range=_range(manifest),
-            wall_s=0.0,
-        )
-        return cls(manifest, recorded, summary)
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        """Worst and best reward that there can be; infinite where unknown."""
-        return _range(self.manifest)
+        summary = summary_of(manifest, recorded, read_entry(run.path).final)
+        public = {name: _homeless(getattr(manifest, name), os.path.expanduser("~")) for name in _PRIVATE}
+        return cls(dataclasses.replace(manifest, **public), recorded, summary)
 
     def outcomes(self) -> Iterator[Outcome]:
         """The rollouts in the order of every table, one in memory at a time."""
@@ -76,7 +74,8 @@ class Source:
     @property
     def epochs(self) -> int:
         """Rollouts that were asked for of each example."""
-        return max(1, int(self.manifest.planned.get("rollouts_per_example", 1)))
+        asked = self.manifest.planned.get("rollouts_per_example")
+        return max(1, asked) if isinstance(asked, int) else 1
 
     @property
     def sampling_args(self) -> JsonDict:
@@ -104,10 +103,15 @@ class Source:
         return self.manifest.model.startswith(_REFERENCE) or (bool(self.url) and is_loopback_url(self.url or ""))
 
 
-def _range(manifest: Manifest) -> tuple[float, float]:
-    """JSON has no infinity: a bound without one comes back as None."""
-    low, high = cast("tuple[float | None, float | None]", manifest.reward_range)
-    return -math.inf if low is None else low, math.inf if high is None else high
+def _homeless(value: object, home: str) -> Any:
+    """A JSON value in whose texts the folder `home` is called `~`."""
+    if isinstance(value, str):
+        return re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", value) if len(home) > 1 else value
+    if isinstance(value, dict):
+        return {name: _homeless(item, home) for name, item in cast(JsonDict, value).items()}
+    if isinstance(value, list | tuple):
+        return [_homeless(item, home) for item in cast("Sequence[object]", value)]
+    return value
 
 
 def as_dict(value: object) -> JsonDict:
@@ -148,6 +152,13 @@ def json_bytes(value: object) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER)
     except TypeError:
         return json.dumps(_tamed(value, _DEPTH), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def one_line(document: bytes) -> bytes:
+    """A JSON document as a line of a file, also for readers that break lines where Unicode does."""
+    for letter, escape in _LINE_BREAKS:
+        document = document.replace(letter, escape)
+    return document + b"\n"
 
 
 def messages_of(prompt: Prompt | object, role: str) -> Messages:

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,9 @@ from typing import IO, TypeAlias, cast
 from harness.config.wording import suggestion
 from harness.errors import StoreError, UsageError
 from harness.store.atomic import durable_sync, make_folder, store_error, sync_folder, translated
+from harness.store.catalogue import Entry, read_entry
 from harness.store.manifest import Manifest
-from harness.store.rundir import RunDir, folder_name
+from harness.store.rundir import RunDir, folder_name, safe_name
 
 STREAM_BUFFER = 1 << 16
 """Bytes that are gathered before a device or a pipe gets them."""
@@ -54,8 +55,6 @@ class Format:
 
     name: str
     """As `--format` takes it."""
-    about: str
-    """What reads it, in a few words."""
     suffix: str
     """Of the file that it makes; empty for a folder."""
     module: str
@@ -73,7 +72,7 @@ class Format:
     def default_target(self, manifest: Manifest) -> Path:
         """Where the export goes that was given no path, relative to the working directory."""
         runs = folder_name(manifest.env_id, manifest.model)
-        return Path(self.place.format(runs=runs, id=manifest.id, suffix=self.suffix))
+        return Path(self.place.format(runs=runs, id=safe_name(manifest.id), suffix=self.suffix))
 
     def opening(self, exported: Exported) -> str:
         """How to open what was written; empty if there is nothing to say, or the place is not one that it finds."""
@@ -86,32 +85,22 @@ class Format:
 
 
 _ROWS = (
-    Format("csv", "spreadsheets, R, SQL", ".csv", "harness.export.plain", "write_csv", "stream_csv"),
-    Format("jsonl", "jq and scripts, messages whole", ".jsonl", "harness.export.plain", "write_jsonl", "stream_jsonl"),
-    Format("parquet", "datasets, pandas, polars, DuckDB", ".parquet", "harness.export.parquet"),
+    Format("csv", ".csv", "harness.export.plain", "write_csv", "stream_csv"),
+    Format("jsonl", ".jsonl", "harness.export.plain", "write_jsonl", "stream_jsonl"),
+    Format("parquet", ".parquet", "harness.export.parquet"),
     Format(
         "verifiers",
-        "vf-tui and others that read results.jsonl and metadata.json",
         "",
         "harness.export.verifiers",
         place="verifiers/evals/{runs}/{id}",
         opens="VF_OUTPUTS_DIR={root} vf-tui",
     ),
-    Format(
-        "every-eval-ever",
-        "tools of Every Eval Ever, schema 0.3.0",
-        "",
-        "harness.export.every_eval_ever",
-        place="every-eval-ever/{runs}/{id}",
-    ),
-    Format(
-        "inspect",
-        "inspect view and inspect_ai.log",
-        ".eval",
-        "harness.export.inspect",
-        opens="inspect view --log-dir {folder}",
-    ),
+    Format("every-eval-ever", "", "harness.export.every_eval_ever", place="every-eval-ever/{runs}/{id}"),
+    Format("inspect", ".eval", "harness.export.inspect", opens="inspect view --log-dir {folder}"),
 )
+
+_STATES: Mapping[str, str] = {"running": "still going on", "died": "not at its end: its process died"}
+"""States that take more than their word."""
 
 FORMATS: dict[str, Format] = {row.name: row for row in _ROWS}
 
@@ -157,8 +146,7 @@ def export_run(run: RunDir, form: Format, target: Path | None = None, *, force: 
         StoreError: the run cannot be read, or the files cannot be written.
         BrokenPipeError: whoever read a named pipe went away.
     """
-    manifest = run.read_manifest()
-    default = form.default_target(manifest)
+    default = form.default_target(run.read_manifest())
     place = default if target is None else target
     if form.suffix and place.is_dir():
         place = place / default.name
@@ -171,6 +159,7 @@ def export_run(run: RunDir, form: Format, target: Path | None = None, *, force: 
             return stream_run(run, form, stream, str(place))
     _check_free(place, form, force=force)
     write = cast(Writer, getattr(importlib.import_module(form.module), form.write))
+    entry = read_entry(run.path)
     with translated("create", place.parent):
         make_folder(place.parent)
     with _staging(place) as staged:
@@ -179,7 +168,7 @@ def export_run(run: RunDir, form: Format, target: Path | None = None, *, force: 
         with translated("write", place):
             _settle(staged, place)
     paths = tuple(place / path.relative_to(staged) for path in exported.paths)
-    return dataclasses.replace(exported, paths=paths, notes=_notes(run, manifest, exported))
+    return dataclasses.replace(exported, paths=paths, notes=_notes(entry, exported))
 
 
 def stream_run(run: RunDir, form: Format, stream: IO[bytes], name: str = "standard output") -> Exported:
@@ -197,12 +186,12 @@ def stream_run(run: RunDir, form: Format, stream: IO[bytes], name: str = "standa
         BrokenPipeError: whoever read the stream went away.
     """
     _check_streams(form)
-    manifest = run.read_manifest()
+    entry = read_entry(run.path)
     write = cast(Streamer, getattr(importlib.import_module(form.module), form.stream))
     with _told("write", Path(name)):
         exported = write(run, stream)
         stream.flush()
-    return dataclasses.replace(exported, notes=_notes(run, manifest, exported))
+    return dataclasses.replace(exported, notes=_notes(entry, exported))
 
 
 def _check_streams(form: Format) -> None:
@@ -211,14 +200,12 @@ def _check_streams(form: Format) -> None:
         raise UsageError(f"{form.name} cannot be written to a pipe: name a file or folder with -o; to a pipe go {able}")
 
 
-def _notes(run: RunDir, manifest: Manifest, exported: Exported) -> tuple[str, ...]:
-    """What the format has to say, after what there is to say of a run that is not whole."""
-    planned = manifest.planned.get("num_examples", 0) * manifest.planned.get("rollouts_per_example", 1)
-    if manifest.status == "done" and exported.rows >= max(1, planned):
+def _notes(entry: Entry, exported: Exported) -> tuple[str, ...]:
+    """What the format has to say, after what there was to say of a run that is not whole."""
+    planned = entry.planned or 0
+    if entry.state == "done" and exported.rows >= max(1, planned):
         return exported.notes
-    state: str = manifest.status
-    if state == "running":
-        state = "still going on" if run.is_in_use() else "not at its end: its process died"
+    state = _STATES.get(entry.state, entry.state)
     of = f"{exported.rows} of {planned} rollouts are" if planned else f"{exported.rows} rollouts are"
     return (f"the run is {state}; {of} in the export", *exported.notes)
 

@@ -52,7 +52,9 @@ class _Reading:
     def exported(self, target: Path) -> Exported:
         notes: list[str] = []
         if unscored := sum(self.source.summary.unscored.values()):
-            notes.append(f"{unscored} rollouts without a score are NaN or errors in the log, and in none of its means")
+            notes.append(
+                f"rollouts without a score ({unscored}) are NaN or errors in the log, and in none of its means"
+            )
         if _is_json(target) and not _LISTED.match(target.name):
             name = (
                 f"{self.source.manifest.created[:19].replace(':', '-')}_{safe_name(self.source.manifest.env_id)}.json"

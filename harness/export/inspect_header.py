@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from harness.export.foreign import NOT_A_NUMBER, Source, as_dict
@@ -45,7 +46,7 @@ class Totals:
 def header_of(source: Source, totals: Totals, sample_ids: list[int | str]) -> JsonDict:
     """The whole log but its samples, in the order in which Inspect writes it."""
     manifest = source.manifest
-    status = _STATUS[manifest.status]
+    status = _STATUS.get(manifest.status, "cancelled")
     header: JsonDict = {
         "version": LOG_VERSION,
         "status": status,
@@ -54,13 +55,22 @@ def header_of(source: Source, totals: Totals, sample_ids: list[int | str]) -> Js
         "results": _results(source, totals),
         "stats": {
             "started_at": manifest.created,
-            "completed_at": moment(totals.finished_at) or manifest.created,
+            "completed_at": moment(_ended(source, totals)) or manifest.created,
             **used(manifest.model, source.summary.usage, totals.judges),
         },
     }
     if status == "error":
         header["error"] = {"message": f"the run {manifest.status}", "traceback": "", "traceback_ansi": ""}
     return header
+
+
+def _ended(source: Source, totals: Totals) -> float:
+    """Unix time of the end. Rollouts that were replayed or scored anew are older than their run."""
+    try:
+        began = datetime.fromisoformat(source.manifest.created).timestamp()
+    except ValueError:
+        return totals.finished_at
+    return max(began + (source.summary.wall_s or 0.0), totals.finished_at)
 
 
 def _spec(source: Source, sample_ids: list[int | str]) -> JsonDict:
@@ -73,7 +83,7 @@ def _spec(source: Source, sample_ids: list[int | str]) -> JsonDict:
         "run_id": manifest.id,
         "created": manifest.created,
         "task": manifest.env_id,
-        "task_id": _mark("task", manifest.env_id, manifest.model),
+        "task_id": _mark("task", manifest.id),
         "task_version": str(manifest.versions.get(manifest.env_id) or 0),
         "task_display_name": manifest.name or manifest.env_id,
         "task_args": args,
@@ -108,7 +118,7 @@ def _own(source: Source) -> JsonDict:
     if manifest.derived:
         own["derived"] = manifest.derived
     own |= {
-        "reward_range": [number(bound) for bound in source.reward_range],
+        "reward_range": [number(bound) for bound in manifest.reward_range],
         "pass_threshold": source.summary.pass_threshold,
     }
     return own

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, cast
 
+from harness.export.foreign import last_reply, one_line, unbroken
 from harness.export.formats import Exported
 from harness.parsers.parser import text_of
 from harness.stats.summary import tokens_known
@@ -28,13 +29,14 @@ FORMULA = re.compile(
 which some read as the plain one; or by the tab or carriage return that some cut off before they look. Leading
 apostrophes belong to it so that taking one away always undoes `defused`."""
 
+_ROW_END = "\r\n"
+"""What `csv` is told: it puts cells into quotes that hold a letter of it. A carriage return outside quotes ends a row
+for every reader, so a cell could begin anew with a formula."""
+
 _FIRST = ("example_id", "rollout_index", "final_answer", "answer", "reward")
 _PLAIN = ("outcome", "error", "stop_condition", "is_truncated", "input_tokens", "output_tokens", "cost", "seconds")
 _NAMES = ("task", "model", "env_id", "run_id", "prompt_text", "completion_text")
 _JSON = ("prompt", "completion", "info", "usage", "timing")
-
-_LINE_BREAKS = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
-"""What `str.splitlines` breaks lines at and JSON lets stand, and its escapes. In JSON it stands in strings alone."""
 
 _ADDED = (
     "final_answer", "input_tokens", "output_tokens", "cost", "seconds", "run_id", "prompt_text", "completion_text",
@@ -61,7 +63,7 @@ def stream_csv(run: RunDir, stream: IO[bytes]) -> Exported:
     before, after = [ours[name] for name in _FIRST], [ours[name] for name in (*_PLAIN, *_NAMES, *_JSON)]
     order = [*before, *columns.metric_names, *after, *columns.state_columns]
     as_json = {*_JSON, *columns.state_columns}
-    writer = csv.writer(_Encoded(stream), lineterminator="\n")
+    writer = csv.writer(_Encoded(stream), lineterminator=_ROW_END)
     writer.writerow([defused(_writable(name)) for name in order])
     rows = long = 0
     for outcome in outcomes(read_journal(run)):
@@ -99,20 +101,14 @@ def restored(cell: str) -> str:
 
 
 class _Encoded:
-    """What `csv` writes to. A text stream would hold back what could not be written, and close ours with itself."""
+    """What `csv` writes to, row by row. A text stream would hold back what could not be written, and close ours with
+    itself."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        return self._stream.write(text.encode())
-
-
-def one_line(document: bytes) -> bytes:
-    """A JSON document as a line of a file, also for readers that break lines where Unicode does."""
-    for letter, escape in _LINE_BREAKS:
-        document = document.replace(letter, escape)
-    return document + b"\n"
+        return self._stream.write(text.removesuffix(_ROW_END).encode() + b"\n")
 
 
 def _write(write: Callable[[RunDir, IO[bytes]], Exported], run: RunDir, target: Path) -> Exported:
@@ -204,21 +200,13 @@ def _cell(value: str | int | float | bool | None, *, is_json: bool) -> str | int
 
 def _writable(text: str) -> str:
     """`text` without what no CSV reader takes: halves of characters, and NUL, at which some end the cell."""
-    if "\0" in text:
-        text = text.replace("\0", "\ufffd")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    return unbroken(text.replace("\0", "\ufffd"))
 
 
 def _last_answer(completion: Sequence[object]) -> str | None:
     """The text of the last assistant message; None if there is none."""
-    for message in reversed(completion):
-        if isinstance(message, dict) and cast(Message, message).get("role") == "assistant":
-            return text_of(cast(Message, message))
-    return None
+    reply = last_reply(cast(Message, message) for message in completion if isinstance(message, dict))
+    return None if reply is None else text_of(reply)
 
 
 def _transcript(messages: Sequence[object]) -> str:

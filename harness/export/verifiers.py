@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from harness.export.foreign import Source, json_bytes
+from harness.export.foreign import Source, json_bytes, one_line
 from harness.export.formats import Exported
-from harness.export.plain import one_line
 from harness.records import Failed, Generated
 from harness.stats.summary import tokens_known
 from harness.store.codec import to_text
@@ -93,7 +92,7 @@ def write(run: RunDir, target: Path) -> Exported:
         for outcome in source.outcomes():
             file.write(one_line(json_bytes(_line(shape, outcome))))
             count.add(outcome)
-    (target / METADATA).write_bytes(one_line(json_bytes(_metadata(source, shape, count, _seconds(run)))))
+    (target / METADATA).write_bytes(one_line(json_bytes(_metadata(source, shape, count))))
     return Exported((target / RESULTS, target / METADATA), count.rows, _notes(shape, count))
 
 
@@ -193,14 +192,9 @@ def _token_usage(usage: Usage) -> JsonDict | None:
     return {"input_tokens": float(usage.input_tokens), "output_tokens": float(usage.output_tokens)}
 
 
-def _seconds(run: RunDir) -> float | None:
-    """Wall time of the run, which its journal does not tell; None until it has a summary."""
-    told = (run.read_summary() or {}).get("wall_s")
-    return float(told) if isinstance(told, int | float) else None
-
-
-def _metadata(source: Source, shape: _Shape, count: _Count, seconds: float | None) -> JsonDict:
+def _metadata(source: Source, shape: _Shape, count: _Count) -> JsonDict:
     manifest, summary = source.manifest, source.summary
+    seconds = summary.wall_s
     settings, numbers = manifest.settings, summary.to_json()
     version = manifest.versions.get(manifest.env_id)
     usage: JsonDict | None = None

@@ -19,14 +19,14 @@ from harness.config.resolver import missing_keys
 from harness.config.runs import ResolvedRun
 from harness.config.wording import suggestion
 from harness.engine.hosted import hosted
-from harness.engine.prepare import Loader, Prepared, StartOptions
+from harness.engine.prepare import Loader, StartOptions
 from harness.engine.suite import Suite
 from harness.envs.environment import Environment
-from harness.errors import ConfigError, StateError, StoreError, UsageError, ValidationError
+from harness.errors import ConfigError, HarnessError, StateError, UsageError, ValidationError
 from harness.multi.document import REPLAY, Started, meta_of, new_run_id, result_document
 from harness.multi.endpoints import SharedEndpoints
 from harness.multi.events import EventFile, Events, listening
-from harness.multi.models import Model, read_models
+from harness.multi.models import FILES, Model, not_a_list, read_models
 from harness.multi.options import RECORDS, Options, Persist, read_options, storable
 from harness.multi.persist import Inputs, list_records, load_record, make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, RunEntry, RunRecord
@@ -110,7 +110,7 @@ async def evaluate(
         HarnessError: an evaluation that was begun cannot be recorded.
     """
     read = read_options(options, more)
-    return await _evaluate(await asyncio.to_thread(_job, tasks, models, read))
+    return await _evaluate(await _prepared(tasks, models, read))
 
 
 async def list_runs(limit: int = 25, *, persist_dir: str | Path = RECORDS) -> list[RunEntry]:
@@ -155,7 +155,11 @@ async def replay_run(
     """
     given = read_options(options, more)
     record = await load_run(run_id, persist_dir=given.persist_dir)
-    return await _evaluate(await asyncio.to_thread(_job, *replayed(run_id, record, given)))
+    tasks, models, chosen = replayed(run_id, record, given)
+    if record is not None and (hook := lost_hook(record, chosen)):
+        logger.warning("%s was scored by %s, which is not stored: this replay is scored by the documented formula "
+                       "unless score_output is given", record["runId"], hook)  # fmt: skip
+    return await _evaluate(await _prepared(tasks, models, chosen))
 
 
 def replayed(
@@ -179,18 +183,28 @@ def replayed(
     stored = storable(record.get("options", {}))
     own: JsonDict = {"run_id": new_run_id(REPLAY), **{name: getattr(given, name) for name in given.given}}
     options = read_options(stored, own)
-    hook = (record.get("meta") or {}).get("scoreOutput")
-    if hook and options.score_output is None:
-        logger.warning("%s was scored by %s, which is not stored: this replay is scored by the documented formula "
-                       "unless score_output is given", record["runId"], hook)  # fmt: skip
     return tasks, models, options
+
+
+def lost_hook(record: RunRecord, options: Options) -> str | None:
+    """The name of the function that scored a record, where its replay is scored by the documented formula."""
+    hook = (record.get("meta") or {}).get("scoreOutput")
+    return str(hook) if hook and options.score_output is None else None
+
+
+async def _prepared(tasks: object, models: object, options: Options) -> _Job:
+    try:
+        return await asyncio.to_thread(_job, tasks, models, options)
+    except HarnessError as error:  # a refusal repeats what was given, be it an address with a password
+        error.args = (redactor.text(str(error), patterns=False),)
+        raise
 
 
 def _job(tasks: object, models: object, options: Options) -> _Job:
     """Read, check and resolve everything; sends nothing."""
     file = _file_of(tasks)
     if file is None and (isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Sequence) or not tasks):
-        raise ValidationError("Task list required")
+        raise ValidationError(f"Task list required{not_a_list(cast(object, tasks), FILES)}")
     read = load_tasks(file) if file is not None else read_tasks(cast("Sequence[object]", tasks))
     asked, others = _with_keys(read_models(models), options.api_keys)
     hook = hook_of(options.score_output)
@@ -220,7 +234,7 @@ def _job(tasks: object, models: object, options: Options) -> _Job:
 def _file_of(value: object) -> Path | None:
     if isinstance(value, Path):
         return value
-    return Path(value) if isinstance(value, str) and value.lower().endswith((".json", ".jsonl", ".toml")) else None
+    return Path(value) if isinstance(value, str) and value.lower().endswith(FILES) else None
 
 
 def _with_keys(models: Sequence[Model], given: Mapping[str, str]) -> tuple[tuple[Model, ...], dict[str, str]]:
@@ -293,7 +307,8 @@ async def _run(job: _Job, watch: Watch, events: Events) -> tuple[list[ModelResul
         error.args = (of_a_call(str(error)),)
         raise
     for run in runs:
-        _check(run)
+        if run.progress.state != "done":
+            logger.warning("%s: %s: %s", run.progress.name, run.progress.state, run.progress.note)
     return await asyncio.to_thread(watch.results, runs), runs[0].manifest.versions
 
 
@@ -316,16 +331,3 @@ def _environments(job: _Job) -> dict[str, Environment]:
         )
         found[run.settings.env.name] = TaskEnv(job.inputs.tasks, options=how)
     return found
-
-
-def _check(run: Prepared) -> None:
-    """Say what a model lacks; a run whose journal could not be kept is no result.
-
-    Raises:
-        StoreError: what it lacks cannot be told.
-    """
-    progress = run.progress
-    if progress.state == "failed" and run.summary is None:
-        raise StoreError(f"{progress.name}: {progress.note or 'the run ended without a result'}")
-    if progress.state != "done":
-        logger.warning("%s: %s: %s", progress.name, progress.state, progress.note)

@@ -7,6 +7,7 @@ file, or the queue of `listening`, whose other end awaits the caller's function.
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import json
 import logging
@@ -63,7 +64,7 @@ class Events:
 
     def complete(self, duration_ms: int, summary: Sequence[ModelSummary]) -> None:
         """All models have come to their end; nothing is stored yet."""
-        self._tell(COMPLETE, {"durationMs": duration_ms, "summary": list(summary)})
+        self._tell(COMPLETE, {"durationMs": duration_ms, "summary": copy.deepcopy(list(summary))})
 
     def _tell(self, name: str, payload: JsonDict) -> None:
         for sink in self._sinks:

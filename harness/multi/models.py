@@ -13,6 +13,7 @@ from typing import cast
 from harness.config.wording import is_secret_header, shown, suggestion
 from harness.errors import ConfigError, ValidationError
 from harness.multi.fields import as_dict, camel, read_fields
+from harness.tasks.files import read_text
 from harness.types import JsonDict
 
 UNKNOWN = "unknown"
@@ -31,6 +32,8 @@ _ALIASES = {
     "sampling": "sampling_args",
 }
 """Names that the registry and the settings of a run have for the same things."""
+
+_NUMBERS = {"temperature": (int | float, "a number"), "max_tokens": (int, "an integer")}
 
 _TEXTS = ("id", "provider", "model_id", "base_url", "api_key", "api_key_var")
 
@@ -137,8 +140,8 @@ def _check(name: str, value: object, place: str) -> None:
     if name in ("headers", "sampling_args", "price"):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{place}: {key}: must be a table, not {type(value).__name__}")
-    elif name in ("temperature", "max_tokens") and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise ConfigError(f"{place}: {key} = {shown(value)}: must be a number")
+    elif name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, _NUMBERS[name][0])):
+        raise ConfigError(f"{place}: {key} = {shown(value)}: must be {_NUMBERS[name][1]}")
 
 
 def read_models(values: object, place: str = "models") -> tuple[Model, ...]:
@@ -155,9 +158,17 @@ def read_models(values: object, place: str = "models") -> tuple[Model, ...]:
     if isinstance(values, Path) or (isinstance(values, str) and values.lower().endswith(FILES)):
         return load_models(Path(values))
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence) or not values:
-        raise ValidationError("Model configs required")
+        raise ValidationError(f"Model configs required{not_a_list(cast(object, values), FILES)}")
     each = cast("Sequence[object]", values)
     return tuple(read_model(value, f"{place}[{index}]") for index, value in enumerate(each))
+
+
+def not_a_list(value: object, endings: Sequence[str]) -> str:
+    """What is wrong with something given as a list or as the path of a file; nothing to say of an empty one."""
+    if value is None or value in ([], ()):
+        return ""
+    words = shown(value) if isinstance(value, str) else f"a {type(value).__name__}"
+    return f": {words} is neither a list, nor the path of a file that ends with {', '.join(endings)}"
 
 
 def load_models(path: Path) -> tuple[Model, ...]:
@@ -170,13 +181,9 @@ def load_models(path: Path) -> tuple[Model, ...]:
         ConfigError: it cannot be read, or a model is not as it should be; names file and model.
         ValidationError: it holds none.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
     if path.suffix.lower() not in FILES:
         raise ConfigError(f"{path}: a file of models ends in {', '.join(FILES)}")
-    key, values = _contents(path, text)
+    key, values = _contents(path, read_text(path, "models", FILES))
     if not isinstance(values, list):
         raise ConfigError(f"{path}: {key}: must be a list of models")
     return read_models(cast("list[object]", values), f"{path}: {key}")
@@ -187,9 +194,9 @@ def _contents(path: Path, text: str) -> tuple[str, object]:
     kind = path.suffix.lower()
     try:
         if kind == ".jsonl":
-            return "model", [json.loads(line) for line in text.splitlines() if line.strip()]
+            return "model", [json.loads(line) for line in text.split("\n") if line.strip()]
         document: object = tomllib.loads(text) if kind == ".toml" else json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid {kind[1:].upper()}: {error}") from None
     if not isinstance(document, dict):
         return "models", document
@@ -206,14 +213,14 @@ def _contents(path: Path, text: str) -> tuple[str, object]:
     return next(iter(tables.items()), ("models", cast("list[object]", [])))
 
 
-def names_of(models: Sequence[Model]) -> list[str]:
-    """What the runs of the models are called: their labels, with a number where two are the same."""
-    taken = {model.label for model in models}
+def numbered(labels: Sequence[str]) -> list[str]:
+    """The labels of several models, each told apart from the others: with a number where two are the same."""
+    taken = set(labels)
     names: list[str] = []
-    for model in models:
-        name, number = model.label, 1
+    for label in labels:
+        name, number = label, 1
         while name in names or (number > 1 and name in taken):
             number += 1
-            name = f"{model.label}[{number}]"
+            name = f"{label}[{number}]"
         names.append(name)
     return names

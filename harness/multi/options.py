@@ -3,8 +3,8 @@ names, their checks and what of them is stored with a run; carries none of them 
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -195,7 +195,7 @@ def _whole(value: object, where: str) -> int | None:
 
 
 def _number(value: object, where: str) -> float | int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise ConfigError(f"{where}: must be a finite number")
     return value
 

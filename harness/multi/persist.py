@@ -6,6 +6,7 @@ Storing never raises; reading does."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import cast
 
 import orjson
 
+from harness.config.wording import shown
 from harness.errors import ConfigError, HarnessError, StoreError
 from harness.multi.models import Model
 from harness.multi.options import RECORDS, Options, Persist
@@ -89,7 +91,7 @@ def save_record(record: RunRecord, persist: Persist, folder: str | Path = RECORD
     try:
         with translated("write", path):
             if path.is_dir():
-                raise IsADirectoryError(None, "is a folder", str(path))
+                raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
         atomic_write(path.absolute(), _pretty(record))
         _append(where, _line(_entry(record, path)))
     except (StoreError, TypeError, ValueError, RecursionError) as error:  # of options or errors that are no JSON
@@ -105,11 +107,11 @@ def list_records(limit: int = 25, folder: str | Path = RECORDS) -> list[RunEntry
         folder: Where the index is.
 
     Raises:
-        ConfigError: `limit` is negative.
+        ConfigError: `limit` is no integer, or negative.
         StoreError: the index is there and cannot be read.
     """
-    if limit < 0:
-        raise ConfigError(f"limit = {limit}: must be 0 (all) or more")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"limit = {shown(limit)}: must be 0 (all) or a greater integer")
     path = Path(folder) / INDEX
     try:
         data = path.read_bytes()
@@ -146,11 +148,11 @@ def load_record(run_id: str, folder: str | Path = RECORDS) -> RunRecord | None:
         folder: Where records and index are.
 
     Raises:
-        StoreError: its file is there and cannot be read.
+        StoreError: its file is there and cannot be read, or holds another evaluation by now.
     """
     entry = find_entry(run_id, folder)
     if entry is not None:
-        return _read_record(_place(entry, Path(folder)))
+        return _record_of(entry, _place(entry, Path(folder)))
     # The index may be gone; the documented place of a record is known without it. An id is no path.
     if Path(run_id).name != run_id or not run_id:
         return None
@@ -161,6 +163,15 @@ def _place(entry: RunEntry, folder: Path) -> Path:
     """The file of an entry. What lies in the folder of records is found there, wherever that was moved."""
     path, beside = Path(entry["path"]), folder / Path(entry["path"]).name
     return beside if not path.is_absolute() or (not path.exists() and beside.exists()) else path
+
+
+def _record_of(entry: RunEntry, path: Path) -> RunRecord | None:
+    record = _read_record(path)
+    if record is not None and record["runId"] != entry["runId"]:
+        raise StoreError(
+            f"{entry['runId']} is stored no more: {path} holds {record['runId']}, which was stored there after it"
+        )
+    return record
 
 
 def _read_record(path: Path) -> RunRecord | None:
@@ -180,7 +191,7 @@ def _read_record(path: Path) -> RunRecord | None:
 def _entry(record: RunRecord, path: Path) -> RunEntry:
     return RunEntry(
         runId=record["runId"],
-        createdAt=record["finishedAt"],
+        createdAt=record["persistedAt"],
         path=str(path),
         totals=record["totals"],
         summary=[cast(ModelSummary, {k: v for k, v in each.items() if k != "meta"}) for each in record["summary"]],
@@ -195,7 +206,14 @@ def _read_entry(line: bytes) -> RunEntry | None:
     if not isinstance(value, dict):
         return None
     entry = cast(JsonDict, value)
-    return cast(RunEntry, value) if all(isinstance(entry.get(name), str) for name in ("runId", "path")) else None
+    summary: object = entry.get("summary")
+    is_whole = (
+        all(isinstance(entry.get(name), str) for name in ("runId", "createdAt", "path"))
+        and isinstance(entry.get("totals"), dict)
+        and isinstance(summary, list)
+        and all(isinstance(each, dict) for each in cast("list[object]", summary))
+    )
+    return cast(RunEntry, value) if is_whole else None
 
 
 def _append(folder: Path, line: bytes) -> None:

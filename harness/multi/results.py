@@ -139,7 +139,8 @@ class RunEntry(TypedDict):
     """One line of the index of stored evaluations."""
 
     runId: str
-    createdAt: int
+    createdAt: str
+    """As `persistedAt` of its record."""
     path: str
     totals: Totals
     summary: list[ModelSummary]

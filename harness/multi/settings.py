@@ -4,10 +4,11 @@ settings, which hold only the names of variables."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -34,8 +35,8 @@ from harness.config.values import check
 from harness.config.wording import is_secret_header, nearest, suggestion
 from harness.errors import ConfigError
 from harness.loopback import LITELLM_SCHEME
-from harness.multi.fields import as_dict
-from harness.multi.models import Model, names_of
+from harness.multi.fields import as_dict, camel
+from harness.multi.models import Model, numbered
 from harness.multi.wording import of_a_model
 from harness.redact import redactor
 from harness.types import JsonDict
@@ -53,6 +54,7 @@ _OWN = {
 
 _MODEL, _URL, _KEY = ("model", "model"), ("model", "api_base_url"), ("model", "api_key_var")
 _BOUND = ("model", "max_concurrent")
+_SAMPLING = "model.sampling_args"
 
 _PRICES = ("input", "output", "cached_input")
 
@@ -100,14 +102,17 @@ def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[
     """
     keys: dict[str, str] = {}
     known = load_registry(None, Path.cwd()) if common.registry is None else common.registry
-    around = ChainMap(keys, cast("MutableMapping[str, str]", os.environ if environ is None else environ))
-    names = names_of(models)
+    environ = os.environ if environ is None else environ
+    around = ChainMap(keys, cast("MutableMapping[str, str]", environ))
+    taken = _variables(models, known, environ)
+    names = numbered([model.label for model in models])
     runs: list[ResolvedRun] = []
     notices: list[str] = []
     limits = Limits()
     for model, name in zip(models, names, strict=True):
         _remember_secrets(model)
-        alias, entries = _entries(model, known, keys, around)
+        key_var = _variable_for(model.api_key, keys, taken) if model.api_key else model.api_key_var or None
+        alias, entries = _entries(model, known, key_var, around)
         registry = Registry({**known.entries, alias: entries}, known.file) if entries else known
         flags = _flags(model, name, alias, entries, common.flags)
         found = resolve(MULTI_EVAL, flags, _sets_for(name, names, common.sets), registry=registry)
@@ -134,10 +139,9 @@ def _remember_secrets(model: Model) -> None:
 
 
 def _entries(
-    model: Model, registry: Registry, keys: dict[str, str], environ: Mapping[str, str]
+    model: Model, registry: Registry, key_var: str | None, environ: Mapping[str, str]
 ) -> tuple[str, tuple[Registered, ...]]:
     """The name that the run asks for, and where that leads: entries of a registry; none for a reference model."""
-    key_var = _variable_for(model.api_key, keys) if model.api_key else model.api_key_var or None
     own = _own_values(model)
     price = _price(model)
     if not model.provider and not model.base_url and model.name in registry.entries:
@@ -209,11 +213,19 @@ def _with(entry: Registered, own: Mapping[tuple[str, str], object], price: Mappi
     return replace(entry, values=values, price=price or entry.price)
 
 
-def _variable_for(key: str, keys: dict[str, str]) -> str:
+def _variables(models: Sequence[Model], registry: Registry, environ: Mapping[str, str]) -> frozenset[str]:
+    """Variables that are set or asked for: under none of these names may a literal key go, or whoever asks for the
+    variable would be sent it."""
+    asked = {entry.values.get(_KEY) for entries in registry.entries.values() for entry in entries}
+    return frozenset({*environ, *(model.api_key_var for model in models), *map(str, asked)})
+
+
+def _variable_for(key: str, keys: dict[str, str], taken: Collection[str]) -> str:
     """What a literal key goes by: settings and run folders name variables only."""
     known = next((name for name, value in keys.items() if value == key), None)
     if known is None:
-        known = LITERAL_KEY_VAR if LITERAL_KEY_VAR not in keys else f"{LITERAL_KEY_VAR}_{len(keys) + 1}"
+        names = (f"{LITERAL_KEY_VAR}_{number}" for number in itertools.count(2))
+        known = next(name for name in itertools.chain([LITERAL_KEY_VAR], names) if name not in (*keys, *taken))
         keys[known] = key
     return known
 
@@ -232,8 +244,9 @@ def _flags(
     own = [_as_text(model)] if model.sampling else []
     asked = cast("int | None", common.get("max_concurrent"))
     args = cast("JsonDict | None", common.get("env_args")) or {}
-    if args.get("score_output"):
-        args = {**args, "model_id": model.label}  # a hook is told of it
+    sent = entries[0].values.get(_MODEL) if entries else alias
+    if args.get("score_output") or sent != model.label:
+        args = {**args, "model_id": model.label}  # a hook is told of it, and errors of a schema name it
     return {
         **common,
         "env_args": args,
@@ -267,32 +280,53 @@ def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], tol
         bound = cast("int | None", bounds.get(endpoint.url))
         own = replace(endpoint, max_concurrent=bound if bound is None or bound > 0 else None)
         endpoints.append(own if entries else replace(own, price=_price(model)))
-    where = f"{model.place} ({model.label})"
-    ways = {"model.model": where, "env.name": where}
-    if not model.base_url and model.provider:
-        ways |= {"model.api_base_url": f"provider {model.provider}", "model.api_key_var": f"provider {model.provider}"}
-    words = {**told, **ways}
-    origins = {
-        path: Origin(origin.layer, words[path]) if path in words and origin.layer in ("cli", "registry") else origin
-        for path, origin in run.origins.items()
-    }
+    words = {**told, **_said_by(model)}
+    origins = {path: _origin(path, origin, words) for path, origin in run.origins.items()}
     return replace(run, endpoints=tuple(endpoints), origins=origins)
+
+
+def _said_by(model: Model) -> dict[str, str]:
+    """Where settings come from that the model itself decides, by dotted path."""
+    where = f"{model.place} ({model.label})"
+    words = {"model.model": where, "env.name": where}
+    if model.base_url:
+        words |= {"model.api_base_url": f"{model.place}.baseUrl", "model.api_key_var": "none was given"}
+    elif model.provider:
+        words |= dict.fromkeys(("model.api_base_url", "model.api_key_var"), f"provider {model.provider}")
+    given = {"model.api_key_var": "api_key" if model.api_key else "api_key_var" if model.api_key_var else None}
+    given |= {".".join(path): name for name, path in _OWN.items() if getattr(model, name) not in (None, {})}
+    for name in model.sampling:
+        own = name in ("temperature", "max_tokens") and name not in model.sampling_args
+        given[f"{_SAMPLING}.{name}"] = name if own else "sampling_args"
+    return words | {path: f"{model.place}.{camel(name)}" for path, name in given.items() if name is not None}
+
+
+def _origin(path: str, origin: Origin, words: Mapping[str, str]) -> Origin:
+    """The origin of a setting in the words used here; those of a table hold for what is in it."""
+    if origin.layer not in ("cli", "registry"):
+        return origin
+    while path not in words and path.count(".") > 1:
+        path = path.rpartition(".")[0]
+    return Origin(origin.layer, words[path]) if path in words else origin
 
 
 def _sets_for(name: str, names: Sequence[str], sets: Sequence[str]) -> list[str]:
     """The `--set` texts for one run: `fast:model.rpm=60` is for the model that is called so."""
     chosen: list[str] = []
     for text in sets:
-        override = parse_set(text)
+        # A name may hold what ends one: `qwen2.5:7b:model.rpm=60`.
+        named = max((each for each in names if text.startswith(f"{each}:")), key=len, default=None)
+        override = parse_set(text if named is None else text[len(named) + 1 :])
         for path in override.layer:
             _refuse_own(text.partition("=")[0], path)
-        if override.env_id in (None, MULTI_EVAL):
+        if named is not None and override.env_id is None:
+            if named == name:
+                chosen.append(override.text)
+        elif override.env_id in (None, MULTI_EVAL):
             chosen.append(text)
-        elif override.env_id not in names:
+        else:
             known = suggestion(str(override.env_id), [*names, MULTI_EVAL])
             raise ConfigError(f"--set {text}: no run of {override.env_id!r}; {known}")
-        elif override.env_id == name:
-            chosen.append(text.partition(":")[2])
     return chosen
 
 

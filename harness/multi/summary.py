@@ -1,22 +1,29 @@
 """The statistics of an evaluation: the documented ones of each model, in which a failed task counts 0.0, and ours
-beside them, in which it is missing. Owns the difference between the two, and which models are compared with which;
+beside them, in which it is missing. Owns the words for both, and which models the result object compares; the
 estimators are those of `stats`."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.multi.collect import to_usage
-from harness.multi.results import ModelResult, ModelSummary, TaskResult
+from harness.multi.results import ModelResult, ModelSummary, TaskResult, TaskUsage
+from harness.multi.standing import standings_of
 from harness.stats import paired
+from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import METHODS, Summary, number
-from harness.types import JsonDict, Usage
+from harness.types import JsonDict
 
 SCHEMA_VALID, MATCHED = "schema_valid", "matched"
 """Metrics of a task with a schema, and of one with an expected text."""
+
+_UNKNOWN = TaskUsage(
+    inputTokens=None, outputTokens=None, reasoningTokens=None, cachedTokens=None, requests=0, unreported=0
+)
+"""Of a run whose journal cannot be added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +36,11 @@ class RunOutcome:
     """The engine's own numbers; None if it came to none."""
     state: str = "done"
     stop_reason: str | None = None
-    """Why it ended before its last task; None if it did not."""
+    """Why it did not end as it should; None if it did."""
     folder: str | None = None
     """The run folder; None if nothing was kept."""
+    fail_fast: bool = False
+    """Whether it was to stop at its first failed task."""
 
 
 def summarize_model(model_id: str, results: Sequence[TaskResult], outcome: RunOutcome) -> ModelSummary:
@@ -44,7 +53,7 @@ def summarize_model(model_id: str, results: Sequence[TaskResult], outcome: RunOu
     """
     total = len(results)
     not_run = max(0, outcome.planned - total)
-    usage = Usage() if outcome.summary is None else outcome.summary.usage
+    errors = sum("error" in each for each in results)
     return ModelSummary(
         modelId=model_id,
         total=total,
@@ -52,12 +61,12 @@ def summarize_model(model_id: str, results: Sequence[TaskResult], outcome: RunOu
         avgScore=_mean([each["score"] for each in results]),
         avgLatencyMs=_mean([each["durationMs"] for each in results]),
         avgTokens=_mean([each["tokens"] for each in results]),
-        errorCount=sum("error" in each for each in results),
-        aborted=not_run > 0,
+        errorCount=errors,
+        aborted=not_run > 0 or (outcome.fail_fast and errors > 0),
         notRun=not_run,
-        stopReason=outcome.stop_reason if not_run else None,
-        usage=to_usage(usage),
-        cost=number(usage.cost),
+        stopReason=outcome.stop_reason,
+        usage=_UNKNOWN if outcome.summary is None else to_usage(outcome.summary.usage),
+        cost=None if outcome.summary is None else number(outcome.summary.usage.cost),
         meta=_meta(results, outcome),
     )
 
@@ -69,18 +78,17 @@ def compare(models: Sequence[ModelResult]) -> list[JsonDict]:
     Args:
         models: In the order in which they were given.
     """
-    if len(models) < 2:
-        return []
-    first = models[0]
+    found = standings_of(models)
+    pairs = [(index, found.difference(index, 0)) for index in range(1, len(models))]
     return [
         {
-            "modelId": other["modelId"],
+            "modelId": models[index]["modelId"],
             "model": index,
-            "baseline": first["modelId"],
-            "counted": paired.paired_by_key(_scores(other), _scores(first)).to_json(),
-            "scored": paired.paired_by_key(_scores(other, scored=True), _scores(first, scored=True)).to_json(),
+            "baseline": models[0]["modelId"],
+            "counted": pair.counted.to_json(),
+            "scored": pair.scored.to_json(),
         }
-        for index, other in enumerate(models[1:], 1)
+        for index, pair in pairs
     ]
 
 
@@ -114,14 +122,6 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values) if values else 0.0
 
 
-def _scores(model: ModelResult, *, scored: bool = False) -> Mapping[str, float]:
-    return {
-        each["taskId"]: each["score"]
-        for each in model["results"]
-        if math.isfinite(each["score"]) and not (scored and "error" in each)
-    }
-
-
 def _meta(results: Sequence[TaskResult], outcome: RunOutcome) -> JsonDict:
     summary = outcome.summary
     metrics = {} if summary is None else {name: each.to_json() for name, each in summary.metrics.items()}
@@ -144,8 +144,9 @@ def _latency(values: Sequence[int]) -> JsonDict | None:
     if not values:
         return None
     ordered = sorted(values)
-
-    def at(share: float) -> int:
-        return ordered[math.ceil(share * len(ordered)) - 1]  # nearest rank: a time that some task really took
-
-    return {"mean": _mean(ordered), "p50": at(0.5), "p95": at(0.95), "max": ordered[-1]}
+    return {
+        "mean": _mean(ordered),
+        "p50": nearest_rank(ordered, 0.5),
+        "p95": nearest_rank(ordered, 0.95),
+        "max": ordered[-1],
+    }

@@ -4,10 +4,12 @@ whole. Owns the way from the engine's runs to the results of the models, for the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
 from harness.engine.prepare import Prepared
+from harness.errors import StoreError
 from harness.multi.collect import collect, to_result
 from harness.multi.events import Events
 from harness.multi.models import Model
@@ -49,11 +51,8 @@ class Watch:
             run.progress.listener = partial(self._tell, index, tasks, runs, heard)
 
     def results(self, runs: Sequence[Prepared]) -> list[ModelResult]:
-        """What every model came to, in the order of the models; of one that was cut off, what its journal holds.
-
-        Raises:
-            StoreError: a journal cannot be read.
-        """
+        """What every model came to, in the order of the models; of one that was cut off, what its journal holds. One
+        that cannot be read any more costs the other models nothing: what is wrong is the stop reason of its own."""
         return [self._result(index, run) for index, run in enumerate(runs)]
 
     def _tell(
@@ -77,13 +76,15 @@ class Watch:
     def _result(self, index: int, run: Prepared) -> ModelResult:
         label, progress = self._models[index].label, run.progress
         if index not in self._found:
-            self._keep(index, read_journal(run.folder))
+            with suppress(StoreError):
+                self._keep(index, read_journal(run.folder))
         outcome = RunOutcome(
-            run.plan.total,
-            run.summary,
-            progress.state,
-            (progress.note or progress.state) if progress.state != "done" else None,
-            str(run.folder.path) if run.is_saved else None,
+            planned=run.plan.total,
+            summary=run.summary,
+            state=progress.state,
+            fail_fast=run.fail_fast,
+            stop_reason=(progress.note or progress.state) if progress.state != "done" else None,
+            folder=str(run.folder.path) if run.is_saved else None,
         )
-        results = self._found[index]
+        results = self._found.get(index, [])
         return ModelResult(modelId=label, results=results, summary=summarize_model(label, results, outcome))

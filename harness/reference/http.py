@@ -1,21 +1,21 @@
-"""The reference server's HTTP: paths, bodies, injected faults. Owns the wire format from the server's side; who answers
-what is `server` and `policies`. aiohttp's low-level server: a router and middlewares would double the CPU a request."""
+"""The reference server's HTTP: paths and bodies. Owns the wire format from the server's side; who answers what is
+`server` and `policies`, and what goes wrong is `inject`. aiohttp's low-level server: a router and middlewares would
+double the CPU a request."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import socket
-import struct
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 from aiohttp import web
 
 from harness.errors import ConfigError, EnvironmentFault
-from harness.reference.faults import Fault
+from harness.reference.faults import Asked
 from harness.reference.header import Rollout, read_rollout
+from harness.reference.inject import inject
 from harness.reference.policies import NAMES, Policy, is_reference, message_text, parse_model
 from harness.types import ROLLOUT_HEADER, JsonDict, Message, Messages, Prompt
 
@@ -89,9 +89,11 @@ class Listener:
         if request.method == "POST" and path in ("/v1/chat/completions", "/v1/completions"):
             return await self._complete(request, is_chat=path == "/v1/chat/completions")
         if request.method == "GET" and path == "/v1/models":
-            return _json(_models())
+            return await self._injected(request, Asked(path=path), _models) or _json(_models())
         if request.method == "GET" and path == "/stats":
             return _json(self._stats("rollouts" in request.query))
+        if request.method == "GET" and path in ("/faults", "/v1/faults"):
+            return _json(self._server.fault_report())
         return _error(404, f"{request.method} {path} is not served here; see /v1/models", "unknown_path")
 
     async def _complete(self, request: web.BaseRequest, *, is_chat: bool) -> web.StreamResponse:
@@ -109,7 +111,9 @@ class Listener:
             if server.count_rollouts and rollout is not None:
                 stats.count(rollout.rollout_key)
             if server.faults is not None:
-                injected = await _inject(request, server.faults.next())
+                asked = Asked(stats.requests, request.path, raw, rollout)
+                answer = partial(self._answer, raw, rollout, is_chat=is_chat)
+                injected = await self._injected(request, asked, answer)
                 if injected is not None:
                     return injected
             return _answered(self._answer(raw, rollout, is_chat=is_chat))
@@ -117,6 +121,17 @@ class Listener:
             return _error(refusal.status, str(refusal), refusal.code)
         finally:
             stats.in_flight -= 1
+
+    async def _injected(
+        self, request: web.BaseRequest, asked: Asked, answer: Callable[[], JsonDict]
+    ) -> web.StreamResponse | None:
+        """What a fault makes of the request; None when nothing does."""
+        server = self._server
+        if server.faults is None:
+            return None
+        fault = server.faults.next(asked)
+        server.note(asked, fault)
+        return await inject(request, asked, fault, answer)
 
     def _answer(self, raw: bytes, rollout: Rollout | None, *, is_chat: bool) -> JsonDict:
         body = _parse(raw)
@@ -160,38 +175,9 @@ class Listener:
             "in_flight": stats.in_flight,
             "peak_in_flight": stats.peak_in_flight,
         }
+        if stats.faults:
+            shown["faults"] = dict(stats.faults)
         return {**shown, "rollouts": dict(stats.rollouts)} if with_rollouts else shown
-
-
-async def _inject(request: web.BaseRequest, fault: Fault) -> web.StreamResponse | None:
-    """Do what `fault` says; None when the request is to be answered."""
-    if fault.latency:
-        await asyncio.sleep(fault.latency)
-    if fault.act == "answer":
-        return None
-    if fault.act == "hang":
-        await asyncio.Event().wait()
-    if fault.act == "reset":
-        _reset(request)
-        return web.Response()
-    if fault.act == "body":
-        return web.Response(body=fault.body, headers=fault.headers, content_type="application/json")
-    if fault.body is not None:
-        return web.Response(status=fault.status, body=fault.body, headers=fault.headers)
-    return _error(fault.status, f"injected fault: {fault.status}", "injected", fault.headers)
-
-
-def _reset(request: web.BaseRequest) -> None:
-    """Cut the connection with a RST, as a crashed peer does, not with the FIN of an orderly end."""
-    transport = request.transport
-    if transport is None:
-        return
-    sock = transport.get_extra_info("socket")
-    if sock is not None:
-        # A duplicate, because event loops hand out sockets that refuse setsockopt; the option is the socket's own.
-        with socket.socket(fileno=os.dup(sock.fileno())) as duplicate:
-            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()
 
 
 def count_tokens(text: str) -> int:
@@ -273,6 +259,6 @@ def _answered(body: JsonDict) -> web.Response:
         raise Refusal(400, f"the environment's reply cannot be sent as JSON: {error}", "environment_error") from error
 
 
-def _error(status: int, message: str, code: str, headers: tuple[tuple[str, str], ...] = ()) -> web.Response:
+def _error(status: int, message: str, code: str) -> web.Response:
     error: dict[str, Any] = {"error": {"message": message, "type": "reference_server", "code": code}}
-    return web.Response(status=status, body=orjson.dumps(error), headers=headers, content_type="application/json")
+    return web.Response(status=status, body=orjson.dumps(error), content_type="application/json")

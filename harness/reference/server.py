@@ -3,23 +3,46 @@ start, because aiohttp takes a third of a second) and no answers (`policies`).""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections import Counter, deque
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from harness.errors import ConfigError
 from harness.records import Example
-from harness.reference.faults import Faults, FaultSource, RandomFaults
+from harness.reference.faults import Asked, Fault, Faults, FaultScript, FaultSource, RandomFaults
 from harness.reference.header import Rollout
 from harness.reference.player import Player
 from harness.reference.policies import Policy
-from harness.types import Prompt
+from harness.types import JsonDict, Prompt
 
 if TYPE_CHECKING:
     from harness.reference.http import Listener
 
 COUNTED_ROLLOUTS = 200_000
 """Rollouts that are counted one by one when asked for; further ones only in the totals, so that memory is bounded."""
+
+LOGGED = 10_000
+"""Requests whose fate is remembered one by one, so that memory is bounded; `ServerStats.faults` counts all."""
+
+REPORTED = 1000
+"""The last requests that `GET /faults` lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One request and its fate."""
+
+    number: int
+    """In order of arrival, from 1; 0 for what is no request for a completion."""
+    path: str
+    model: str
+    example: str
+    """The example's key, or ""."""
+    rollout: str
+    """The rollout's key, or ""."""
+    fault: str
+    """Name of the fault, or "" when it was answered."""
 
 
 @dataclass(slots=True)
@@ -31,6 +54,8 @@ class ServerStats:
     peak_in_flight: int = 0
     rollouts: Counter[str] = field(default_factory=Counter[str])
     """Requests by rollout key, if `count_rollouts` is on."""
+    faults: Counter[str] = field(default_factory=Counter[str])
+    """Requests by the fault that they met."""
 
     def count(self, rollout_key: str) -> None:
         """Add a request of this rollout, as long as there is room for new rollouts."""
@@ -45,7 +70,7 @@ class ReferenceServer:
     fixed plausible text of about 200 tokens, so the server can stand in for any endpoint as a load target.
 
     Args:
-        faults: Latency and failures; none by default.
+        faults: Latency and failures; none by default. `script.fault_script` reads them as a command line has them.
         host: Address to listen on.
         port: 0 picks a free one.
         policy: How names outside `reference/` are answered.
@@ -63,6 +88,10 @@ class ReferenceServer:
     ) -> None:
         self.stats = ServerStats()
         self.faults: FaultSource | None = RandomFaults(faults) if isinstance(faults, Faults) else faults
+        # A rule-less script only makes answers late, thousands a second: nothing to remember.
+        self._logs = not (isinstance(self.faults, FaultScript) and not self.faults.tallies)
+        self.served: deque[Served] = deque(maxlen=LOGGED)
+        """The last requests and their fates, if faults were asked for; oldest first."""
         self.policy = policy
         self.count_rollouts = count_rollouts
         self._host = host
@@ -94,6 +123,26 @@ class ReferenceServer:
         """Whether any environment is known."""
         return bool(self._players)
 
+    def note(self, asked: Asked, fault: Fault) -> None:
+        """Remember what a request met."""
+        name = "" if fault.is_none and not fault.name else fault.name or fault.act
+        if name:
+            self.stats.faults[name] += 1
+        if self._logs:
+            example, rollout = asked.key("example"), asked.key("rollout")
+            self.served.append(Served(asked.number, asked.path, asked.model, example, rollout, name))
+
+    def fault_report(self) -> JsonDict:
+        """What was served: totals, each rule's share, the last requests one by one."""
+        tallies = self.faults.tallies if isinstance(self.faults, FaultScript) else ()
+        hit = sum(self.stats.faults.values())
+        return {
+            "requests": self.stats.requests,
+            "faults": hit,
+            "rules": [{"fault": t.rule.label, "requests": t.requests, "hits": t.hits} for t in tallies],
+            "served": [asdict(each) for each in list(self.served)[-REPORTED:]],
+        }
+
     async def start(self) -> str:
         """Listen.
 
@@ -115,6 +164,17 @@ class ReferenceServer:
                 ) from error
             self._listener = listener
         return self.url
+
+    async def __aenter__(self) -> Self:
+        """Listen, as long as the `async with` block."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        await self.stop()
 
     @property
     def url(self) -> str:

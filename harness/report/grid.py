@@ -11,8 +11,7 @@ from typing import TypeAlias
 from rich.cells import cell_len
 from rich.text import Text
 
-from harness.report import numerals
-from harness.report.text import fit
+from harness.report.text import fit, in_ascii
 
 LEAST_NAME, MOST_NAME = 12, 40
 """Cells of a name: what no lack of space takes from it, and what it never exceeds."""
@@ -93,9 +92,6 @@ def head(words: str) -> Text:
     return Text(words, "bold")
 
 
-_ASCII = str.maketrans({"─": "-", numerals.NONE: "-", "…": "~", "≥": ">", "×": "x", "·": "-"})
-
-
 def plain(line: Text) -> Text:
-    """A line for a terminal that has no characters but ASCII's; names of others keep what they are made of."""
-    return Text(line.plain.translate(_ASCII), line.style)
+    """A line for a terminal that has no characters but ASCII's."""
+    return Text(in_ascii(line.plain), line.style)

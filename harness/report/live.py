@@ -20,7 +20,7 @@ from harness.engine.progress import RunProgress
 from harness.report import lines
 from harness.report.frame import Frame, draw
 from harness.report.lines import Watch
-from harness.report.text import clean, make_console
+from harness.report.text import clean, in_ascii, make_console
 
 PERIOD = 0.25
 """Seconds between two looks at the counters: four a second is as fast as figures can be read."""
@@ -238,4 +238,5 @@ class _PlainLines:
 
     def _print(self, line: str) -> None:
         # Lines for logs: never wrapped, never coloured.
-        self._console.print(line, soft_wrap=True, style=None)
+        ascii_only = self._console.options.ascii_only
+        self._console.print(in_ascii(line) if ascii_only else line, soft_wrap=True, style=None)

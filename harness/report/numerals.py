@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 
 from harness.report.text import clean
 from harness.stats.intervals import Estimate
@@ -57,11 +58,13 @@ def signed_interval(estimate: Estimate) -> str:
     return f"[{signed(estimate.low, digits)}, {signed(estimate.high, digits)}]"
 
 
-def p_value(value: float | None) -> str:
-    """A p-value."""
+def p_value(value: float | None, bound: float = 0.05) -> str:
+    """A p-value, with as many digits as it takes to see on which side of a bound it lies."""
     if value is None:
         return NONE
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
+    digits = max(3, math.ceil(-math.log10(bound)) + 1)
+    least = 10.0**-digits
+    return f"<{least:.{digits}f}" if value < least else f"{value:.{digits}f}"
 
 
 def count(value: int) -> str:
@@ -98,8 +101,10 @@ def rate(value: float | None) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """`$1.25`; `$0.0034` where cents do not tell."""
-    return NONE if cost is None else f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.2g}"
+    """`$1.25`; `$0.034` where cents do not tell."""
+    if cost is None or cost >= 0.1 or cost == 0:
+        return NONE if cost is None else f"${cost:,.2f}"
+    return f"${Decimal(f'{cost:.2g}'):f}"  # not $2e-05
 
 
 def duration(seconds: float | None) -> str:

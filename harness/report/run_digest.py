@@ -12,12 +12,12 @@ from typing import NamedTuple
 from harness.config.wording import listed, nearest
 from harness.errors import UsageError
 from harness.records import Example, Failed, Generated
-from harness.stats.summary import Summary, summarize
+from harness.stats.summary import Summary
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, in_order, outcomes, read_journal
 from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
-from harness.store.tally import tally
+from harness.store.tally import summary_of
 from harness.types import JsonDict
 
 MOST = 3
@@ -99,13 +99,13 @@ class Digest:
     """Whether all examples with a score have the same mean: then the worst are simply the first."""
 
 
-def digest(run: RunDir, manifest: Manifest, summary: Mapping[str, object] | None) -> Digest:
+def digest(run: RunDir, manifest: Manifest, final: Mapping[str, object] | None) -> Digest:
     """Read a run's journal.
 
     Args:
         run: Its folder.
         manifest: Its manifest.
-        summary: Its `summary.json`, which alone knows how long it took.
+        final: Its `summary.json`, which alone knows how long it took, if it is of everything that the journal holds.
 
     Raises:
         JournalDamaged: a line cannot be read.
@@ -114,7 +114,7 @@ def digest(run: RunDir, manifest: Manifest, summary: Mapping[str, object] | None
     recorded = read_journal(run)
     if not len(recorded):
         return Digest(None)
-    found = Digest(_summary(recorded, manifest, summary or {}), recorded.counts()["generated"])
+    found = Digest(summary_of(manifest, recorded, final), recorded.counts()["generated"])
     troubles: dict[tuple[bool, str], Trouble] = {}
     standings: list[_Standing] = []
     numbers = in_order(recorded)
@@ -136,30 +136,6 @@ def digest(run: RunDir, manifest: Manifest, summary: Mapping[str, object] | None
     return found
 
 
-def _summary(recorded: Recorded, manifest: Manifest, summary: Mapping[str, object]) -> Summary:
-    planned = manifest.planned
-    rollouts = _count(planned.get("rollouts_per_example")) or 1
-    low, high = (*manifest.reward_range, None, None)[:2]
-    return summarize(
-        tally(recorded),
-        pass_threshold=_number(manifest.settings.get("env.pass_threshold"), 1.0),
-        rollouts_per_example=rollouts,
-        planned=_count(planned.get("num_examples")) * rollouts,
-        # JSON has no infinity: a rubric without bounds leaves null.
-        reward_range=(_number(low, -math.inf), _number(high, math.inf)),
-        wall_s=_number(summary.get("wall_s"), 0.0),
-        resumed=_count(summary.get("resumed")),
-    )
-
-
-def _number(value: object, otherwise: float) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
 def _note(troubles: dict[tuple[bool, str], Trouble], outcome: Outcome) -> None:
     """Enter a rollout under each thing that went wrong with it."""
     base, score = outcome.base, outcome.score
@@ -167,9 +143,7 @@ def _note(troubles: dict[tuple[bool, str], Trouble], outcome: Outcome) -> None:
         return  # nothing went wrong: it waits for its score
     place = (outcome.example.example_id, base.rollout_index)
     if not outcome.is_scored:
-        reward = score.reward if score is not None else None
-        words = outcome.error if reward is None else f"the reward is {reward!r}"
-        message = base.error if isinstance(base, Failed) else words
+        message = base.error if isinstance(base, Failed) else outcome.error
         trouble = troubles.setdefault((False, outcome.reason), Trouble(outcome.reason, message or outcome.reason))
         trouble.places.append(place)
         trouble.retryable += isinstance(base, Failed) and base.retryable

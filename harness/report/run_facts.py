@@ -13,6 +13,7 @@ from typing import cast
 
 from harness.errors import StoreError
 from harness.report.advice import next_steps
+from harness.report.changes import Changes, compare, marks_of
 from harness.report.run_digest import Digest, digest
 from harness.report.runs import has_rows, how_to_go_on
 from harness.report.text import clean
@@ -43,6 +44,8 @@ class RunFacts:
     children: Sequence[Entry] = ()
     siblings: Sequence[Entry] = ()
     """The other runs of its invocation that are still there."""
+    changes: Changes | None = None
+    """It beside the run that it was made from; None if it was not, or if either cannot be read."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Bytes of its files, by what they are."""
 
@@ -58,11 +61,21 @@ def facts_of(path: Path, name: str) -> RunFacts:
     found, problems = None, list[str]()
     if entry.manifest is not None:
         try:
-            found = digest(entry.run, entry.manifest, entry.summary)
+            found = digest(entry.run, entry.manifest, entry.final)
         except StoreError as error:
             problems.append(str(error))
     parent, children, siblings = _relatives(entry)
-    return RunFacts(entry, name, found, tuple(problems), parent, children, siblings, sizes_of(entry.run))
+    changes = None if parent is None or found is None else _changes(entry, parent)
+    return RunFacts(entry, name, found, tuple(problems), parent, children, siblings, changes, sizes_of(entry.run))
+
+
+def _changes(entry: Entry, parent: Entry) -> Changes | None:
+    derived = entry.manifest.derived if entry.manifest else {}
+    try:
+        before, after = (marks_of(read_journal(run)) for run in (parent.run, entry.run))
+    except StoreError:
+        return None
+    return compare(before, after, paired=bool(derived.get("model")))
 
 
 def _relatives(entry: Entry) -> tuple[Entry | None, list[Entry], list[Entry]]:
@@ -141,6 +154,11 @@ def settings_of(manifest: Manifest) -> list[tuple[str, str, str, str]]:
     return rows
 
 
+def inherited(manifest: Manifest, source: str) -> bool:
+    """Whether a setting of that source is the one of the run that this one was made from."""
+    return bool(manifest.parent) and f"{manifest.parent}/config.toml: " in source
+
+
 def settings_json(manifest: Manifest) -> JsonDict:
     """`{path: {value, origin, source}}`: every setting, and where it came from."""
     rows: JsonDict = {}
@@ -164,6 +182,7 @@ def facts_json(facts: RunFacts) -> JsonDict:
         "troubles": [] if found is None else [trouble.to_json() for trouble in found.troubles],
         "worst": [] if found is None else [ranked.to_json() for ranked in found.worst],
         "best": [] if found is None else [ranked.to_json() for ranked in found.best],
+        "changes": None if facts.changes is None else facts.changes.to_json(),
         "children": [child.id for child in facts.children],
         "siblings": [sibling.id for sibling in facts.siblings],
         "sizes": dict(facts.sizes),

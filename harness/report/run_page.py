@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.report import numerals
+from harness.report.changes import show_changes
 from harness.report.run_digest import Digest, Ranked, Trouble
-from harness.report.run_facts import BUILT_IN, RunFacts, settings_of, size_words, steps_of
+from harness.report.run_facts import BUILT_IN, RunFacts, inherited, settings_of, size_words, steps_of
 from harness.report.runs import origin_words, recorded_coverage, recorded_estimate
 from harness.report.table import RunReport, final_table
 from harness.report.text import clean, clean_block
@@ -65,7 +66,7 @@ def page_lines(page: RunFacts, console: Console, width: int) -> None:
     for problem in (*entry.problems, *page.problems):
         _prose(console, clean(problem, 1000), width)
     _say(console, "")
-    _scores(page, console)
+    _scores(page, console, width)
     if page.digest is not None:
         _troubles(console, page.digest.troubles, page, width)
         _examples(console, page.digest, width)
@@ -134,10 +135,13 @@ def _relatives(entries: Sequence[Entry]) -> str:
     return "; ".join([*words, *([f"and {more} more"] if more else [])])
 
 
-def _scores(page: RunFacts, console: Console) -> None:
+def _scores(page: RunFacts, console: Console, width: int) -> None:
     entry, found = page.entry, page.digest
+    note = DIED if entry.state == "died" else entry.note
     if found is not None and found.summary is None:
         _say(console, "No rollout has come to its end yet." if entry.state == "running" else "It holds no rollout.")
+        if note:
+            _prose(console, clean(f"{entry.state}: {note}", 1000), width)
         return
     if found is None:
         if entry.summary is not None:
@@ -146,14 +150,16 @@ def _scores(page: RunFacts, console: Console) -> None:
             coverage = recorded_coverage(entry.summary, entry.planned)
             _say(console, f"Its summary.json says: mean {mean}, scored {coverage}")
         return
-    # The name alone: model, state and folder stand above.
-    note = {"died": DIED}.get(entry.state, "")
     if found.waiting:
         them = "rollout is" if found.waiting == 1 else "rollouts are"
         waiting = f"{numerals.count(found.waiting)} {them} generated and not scored yet"
         note = f"{note}; {waiting}" if note else waiting
+    # The name alone: model, state and folder stand above.
     report = RunReport(entry.name, entry.env_id, entry.model, None, found.summary, entry.state, note)
     final_table([report], console)
+    if page.changes is not None and page.parent is not None:
+        _say(console, "")
+        show_changes(page.parent.id, page.changes, console)
 
 
 def _troubles(console: Console, troubles: Sequence[Trouble], page: RunFacts, width: int) -> None:
@@ -226,10 +232,10 @@ def _ranking(console: Console, ranking: Sequence[Ranked], width: int) -> None:
 
 
 def _metrics(metrics: Mapping[str, float | None]) -> str:
-    """What the functions gave one by one, if that is more than the reward."""
-    if len(metrics) < 2:
+    """What the functions gave one by one, if that is more than the reward. Some have nothing to say of an example."""
+    words = [f"{clean(name, 40)} {numerals.score(value)}" for name, value in metrics.items() if value is not None]
+    if not words or len(metrics) < 2:
         return ""
-    words = [f"{clean(name, 40)} {numerals.score(value)}" for name, value in metrics.items()]
     more = [f"{len(words) - MOST_METRICS} more"] if len(words) > MOST_METRICS else []
     return f": {', '.join([*words[:MOST_METRICS], *more])}"
 
@@ -252,14 +258,19 @@ def _snippet(text: str) -> str:
 
 def _settings_in_short(console: Console, manifest: Manifest, width: int) -> None:
     rows = settings_of(manifest)
-    chosen = [(path, value, source) for path, value, layer, source in rows if layer != BUILT_IN]
+    ours = [row for row in rows if not inherited(manifest, row[3])]
+    chosen = [(path, value, source) for path, value, layer, source in ours if layer != BUILT_IN]
     if not rows:
         return
     _head(console, "Settings")
     for line in _aligned(chosen, width, "  "):
         _say(console, line)
-    if rest := len(rows) - len(chosen):
-        _say(console, f"  {rest} more as built in; --settings shows them")
+    rest = (
+        (len(rows) - len(ours), "more as in the run that it was made from"),
+        (len(ours) - len(chosen), "more as built in"),
+    )
+    if words := ", ".join(f"{count} {what}" for count, what in rest if count):
+        _say(console, f"  {words}; --settings shows them")
 
 
 def _steps(console: Console, page: RunFacts) -> None:

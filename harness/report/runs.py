@@ -7,6 +7,7 @@ import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import cast
 
 from rich.cells import cell_len
@@ -26,6 +27,9 @@ _COMFORT, _LEAST = {"environment": 12, "model": 14}, {"environment": 6, "model":
 
 _FIRST_TO_GO = ("cost", "95 % interval", "kind")
 _NEXT_TO_GO = ("scored",)
+
+_BRACKETS = {(False, False): "", (False, True): " ┐", (True, True): " │", (True, False): " ┘"}
+"""Behind an id, by whether the run above, and the one below, is of the same command."""
 
 _HOW = {"rescore": "rescored", "replay": "replayed"}
 
@@ -129,7 +133,9 @@ def recorded_coverage(summary: JsonDict | None, planned: int | None) -> str:
 
 
 def _columns(entries: Sequence[Entry]) -> list[_Column]:
-    columns = [_Column("run", [clean(entry.id, 100) for entry in entries])]
+    columns = [
+        _Column("run", [clean(entry.id, 100) + mark for entry, mark in zip(entries, _brackets(entries), strict=True)])
+    ]
     if any(entry.kind not in ("run", "") for entry in entries):
         columns.append(_Column("kind", [clean(entry.kind, 20) or numerals.NONE for entry in entries]))
     columns += [
@@ -147,6 +153,18 @@ def _columns(entries: Sequence[Entry]) -> list[_Column]:
     if any(cost is not None for cost in costs):
         columns.append(_Column("cost", [numerals.dollars(cost) for cost in costs], True))
     return columns
+
+
+def _brackets(entries: Sequence[Entry]) -> list[str]:
+    """What holds those runs together that one command made and that stand together; nothing where no two do."""
+    suites = [entry.manifest.suite if entry.manifest else None for entry in entries]
+    if not any(one is not None and one == other for one, other in pairwise(suites)):
+        return [""] * len(suites)
+    marks: list[str] = []
+    for before, suite, after in zip([None, *suites], suites, [*suites[1:], None], strict=False):
+        above, below = (suite is not None and suite == other for other in (before, after))
+        marks.append(_BRACKETS[above, below])
+    return marks
 
 
 def _usage(summary: JsonDict | None) -> JsonDict:

@@ -22,10 +22,10 @@ MOST_TASKS = 5
 """Tasks shown of those on which the models differ."""
 
 MOST_HEAD = 16
-"""Cells of a model's name at the head of a column."""
+"""Cells of a task's name at the head of a column."""
 
-LEAST_SPREAD = 1e-9
-"""Scores that are no further apart are equal, up to rounding."""
+MOST_NAMES = 4
+"""Models named one by one where all others are meant."""
 
 LONGEST_ERROR = 160
 """Characters of an example."""
@@ -86,7 +86,7 @@ def _scores(found: Standings, width: int) -> Iterator[Text]:
 
 
 def _legend(found: Standings) -> Iterator[str]:
-    words = "score: mean over the tasks"
+    words = f"score: mean over the tasks{' run' if any(each.not_run for each in found.models) else ''}"
     if any(each.unscored for each in found.models):
         words += "; one without a score counts 0"
     yield f"{words}. success: tasks whose answer is valid."
@@ -150,7 +150,7 @@ def _minus(found: Standings, base: int, what: str, width: int) -> Iterator[Text]
             continue
         names.append(_label(model))
         rows.append(_difference(difference.scored.estimate, difference, counted=False))
-        if difference.is_partial:
+        if difference.scored != difference.counted:
             names.append("  unscored as 0")
             rows.append(_difference(difference.counted.estimate, difference, counted=True))
     if not rows:
@@ -170,43 +170,82 @@ def _difference(estimate: Estimate, difference: Difference, *, counted: bool) ->
     return [
         numerals.signed(estimate.mean),
         numerals.signed_interval(estimate),
-        numerals.p_value(pair.p_value),
+        numerals.p_value(pair.p_value, difference.alpha),
         *outcomes,
     ]
 
 
 def _verdict(found: Standings, width: int) -> Iterator[Text]:
     """In words: which model is better, and whether that is more than noise."""
-    best, pairs = found.best, len(found.differences)
-    few = [model for index, model in enumerate(found.models) if model.scores and index not in found.ranked]
-    if best is not None or few:
-        yield Text()
+    if len(found.models) < 2:
+        return
+    best, pairs = found.best, found.pairs
+    lines: list[str] = []
     if best is not None:
         against = [found.difference(best, index) for index in found.ranked if index != best]
-        for line in _verdict_words(_label(found.models[best]), against):
-            yield from prose(line, width, "bold")
-    for model in few:
-        yield from prose(f"{_label(model)} has a score on too few tasks to be ranked.", width, "bold")
+        lines += _verdict_words(_label(found.models[best]), against)
+    few = [model for index, model in enumerate(found.models) if model.scores and index not in found.ranked]
+    lines += [f"{_label(model)} has a score on too few tasks to be ranked." for model in few]
+    dead = [_label(model) for model in found.models if not model.scores]
+    if len(dead) == len(found.models):
+        lines.append("No model has a score on any task.")
+    elif dead:
+        lines.append(f"{_listed(dead)} {'has' if len(dead) == 1 else 'have'} no score on any task.")
+    if lines:
+        yield Text()
+    for line in lines:
+        yield from prose(line, width, "bold")
     if best is not None:
         bound = f"{ALPHA / pairs:.2g}, which is {ALPHA} / {pairs} pairs of models" if pairs > 1 else f"{ALPHA}"
         yield from prose(f"More than noise is p < {bound}, in a sign-flip test over the tasks.", width)
 
 
 def _verdict_words(name: str, against: Sequence[Difference]) -> Iterator[str]:
-    level = [each for each in against if not each.scored.wins and not each.scored.losses and each.scored.pairs]
-    beaten = [each for each in against if each.is_signal]
-    close = [each for each in against if each not in beaten and each not in level]
+    """What the best may be said to be to the others. Each sentence says on how much of the tasks it stands."""
+    better = [each for each in against if each.is_better]
+    worse = [each for each in against if each.is_worse]
+    level = [each for each in against if each.is_level]
+    tied = [each for each in against if each.is_tied]
+    close = [each for each in against if each not in (*better, *worse, *level, *tied)]
     if len(level) == len(against):
-        yield f"No difference: {name} and {_names(level)} have the same score on every task."
+        of_all = f" that {'both' if len(level) == 1 else 'all'} have a score for"
+        everyone = _listed([name, *(clean(each.second, 80) for each in level)])
+        yield f"No difference: {everyone} have the same score on every task{_where(level, of_all)}."
         return
-    if beaten:
-        partial = " on the tasks that have a score" if any(each.is_partial for each in beaten) else ""
-        yield f"{name} is better than {_names(beaten)}{partial}: more than noise."
-    if close:
-        lead = "" if beaten else f"{name} has the highest score. "
-        yield f"{lead}Against {_names(close)} that may be noise{_too_few(close)}."
+    lead = ""
+    if better:
+        yield f"{name} is better than {_names(better, against)}{_where(better)}: more than noise."
+    else:
+        first = [name, *(clean(each.second, 80) for each in against if each.is_tied or each.is_level)]
+        lead = f"{_listed(first)} {'has' if len(first) == 1 else 'have'} the highest score{_where(against)}."
+    against_close = f"Against {_names(close, against)} that may be noise{_too_few(close)}." if close else ""
+    if lead or close:
+        yield " ".join(filter(None, (lead, against_close)))
+    if better and tied:
+        yield f"{_names(tied, against)} {'has' if len(tied) == 1 else 'have'} the same mean as {name}."
+    if worse:  # the best is ahead of most others, not of all
+        yield f"{_names(worse, against)} did better than {name} on the tasks of both: more than noise."
     if level:
-        yield f"{_names(level)} {'has' if len(level) == 1 else 'have'} the same score on every task."
+        verb = "has" if len(level) == 1 else "have"
+        where = _where(level, " that both have a score for")
+        yield f"{_names(level, against)} {verb} the same score on every task{where}."
+    yield from _if_counted(name, better, against)
+
+
+def _if_counted(name: str, better: Sequence[Difference], against: Sequence[Difference]) -> Iterator[str]:
+    """Where it matters that tasks without a score are left out."""
+    behind = [each for each in against if each.is_behind_if_counted and not each.is_worse]
+    unsure = [each for each in better if each not in behind and not each.is_signal_if_counted]
+    if behind:
+        verb = "scores" if len(behind) == 1 else "score"
+        yield f"With tasks without a score as 0, {_names(behind, against)} {verb} higher than {name}."
+    if unsure:
+        yield f"With tasks without a score as 0, the difference from {_names(unsure, against)} may be noise."
+
+
+def _where(differences: Sequence[Difference], words: str = " on the tasks that have a score") -> str:
+    """That not all tasks are compared, if they are not."""
+    return words if any(each.is_partial for each in differences) else ""
 
 
 def _too_few(close: Sequence[Difference]) -> str:
@@ -219,26 +258,29 @@ def _too_few(close: Sequence[Difference]) -> str:
 
 def _by_task(found: Standings, width: int) -> Iterator[Text]:
     """The tasks on which the models are furthest apart, if they are on any."""
-    apart: dict[str, float] = {}
-    for task in dict.fromkeys(task for model in found.models for task in model.scores):
-        scores = [model.scores[task] for model in found.models if task in model.scores]
-        if max(scores) - min(scores) > LEAST_SPREAD:
-            apart[task] = max(scores) - min(scores)
+    apart = found.apart
     if not apart:
         return
-    tasks = sorted(apart, key=lambda task: -apart[task])[:MOST_TASKS]
+    tasks = apart[:MOST_TASKS]
     yield Text()
     yield head("Where they differ most:" if len(apart) > len(tasks) else "Where they differ:")
+    models = [model for model in found.models if any(task in model.scores for task in tasks)]
     groups: list[Group] = []
-    for model in found.models:
-        cells = [numerals.score(model.scores.get(task)) for task in tasks]
-        if any(task in model.scores for task in tasks):
-            groups.append([Column(fit(_label(model), min(MOST_HEAD, cell_len(_label(model)))).rstrip(), cells)])
-    yield from grid([clean(task, 200) for task in tasks], "task", groups, width)
+    for task in tasks:
+        name = clean(task, 200)
+        cells = [numerals.score(model.scores.get(task)) for model in models]
+        groups.append([Column(fit(name, min(MOST_HEAD, cell_len(name))).rstrip(), cells)])
+    yield from grid([_label(model) for model in models], "model", groups, width)
 
 
-def _names(differences: Sequence[Difference]) -> str:
-    names = [clean(each.second, 80) for each in differences]
+def _names(differences: Sequence[Difference], against: Sequence[Difference]) -> str:
+    """The second models of these, of all that the best is held against."""
+    if len(differences) == len(against) > MOST_NAMES:
+        return f"all {len(against)} others"
+    return _listed([clean(each.second, 80) for each in differences])
+
+
+def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -299,8 +341,7 @@ def _cost(model: Standing) -> str:
     cost = model.usage.cost
     if cost is None:
         return "unknown" if model.usage.requests else numerals.NONE
-    words = f"${cost:,.2f}" if cost >= 0.1 or cost == 0 else f"${cost:.2g}"
-    return f"≥ {words}" if model.unpriced else words
+    return f"{'≥ ' if model.unpriced else ''}{numerals.dollars(cost)}"
 
 
 def _label(model: Standing) -> str:

@@ -53,6 +53,14 @@ def clean_block(text: str) -> str:
     return _SURROGATES.sub("\ufffd", _UNSEEN.sub("", text))
 
 
+_ASCII = str.maketrans({"─": "-", "–": "-", "…": "~", "≥": ">", "±": "+/-", "×": "x", "·": "-"})
+
+
+def in_ascii(words: str) -> str:
+    """Words of ours for a terminal that has no characters but ASCII's; names of others keep what they are made of."""
+    return words.translate(_ASCII)
+
+
 def fit(text: str, width: int) -> str:
     """`text` padded or cut to `width` cells. A cut leaves out the middle: names differ at both ends."""
     length = cell_len(text)

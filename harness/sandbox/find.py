@@ -59,6 +59,17 @@ def find_sandbox(name: str = "auto", *, packages: Sequence[str] = (), image: str
     raise _missing(reasons)
 
 
+def why_not(name: str, image: str = IMAGE) -> str:
+    """Why one of those that contain programs cannot be had; "" if it works.
+
+    Args:
+        name: `bubblewrap`, `docker` or `podman`.
+        image: What a container would run.
+    """
+    found = _bubblewrap(()) if name == "bubblewrap" else _container(name, image)
+    return "" if isinstance(found, Way) else found
+
+
 def _checked(found: Way | str) -> Sandbox:
     if isinstance(found, Way):
         return found

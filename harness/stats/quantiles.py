@@ -1,12 +1,13 @@
-"""Quantiles of the normal and of Student's t distribution. Owns nothing else.
+"""Quantiles of the normal and of Student's t distribution, and of measured values. Owns nothing else.
 
-Written out instead of taken from `scipy.special.stdtrit`, because importing that costs half a second and more of
-processor time, as much as hundreds of rollouts, and every run and every live display needs one quantile. The tests hold
-both against scipy."""
+Those of distributions are written out instead of taken from `scipy.special.stdtrit`, because importing that costs half
+a second and more of processor time, as much as hundreds of rollouts, and every run and every live display needs one
+quantile. The tests hold both against scipy."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -77,3 +78,13 @@ def _expansion(z: float, df: int) -> float:
     g3 = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     g4 = (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160
     return z + g1 / df + g2 / df**2 + g3 / df**3 + g4 / df**4
+
+
+def nearest_rank(ordered: Sequence[float], part: float) -> float:
+    """The nearest-rank quantile: the least of the values that at least `part` of them do not exceed.
+
+    Args:
+        ordered: Ascending; at least one.
+        part: Above 0, at most 1.
+    """
+    return ordered[math.ceil(part * len(ordered)) - 1]

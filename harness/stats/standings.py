@@ -10,14 +10,15 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
-from harness.stats.intervals import Estimate, mean_interval
+from harness.stats.intervals import Estimate, mean_interval, same
 from harness.stats.paired import Paired, paired_by_key
+from harness.stats.quantiles import nearest_rank
 from harness.types import Usage
 
 ALPHA = 0.05
-"""A difference is called more than noise below this p-value, divided by the number of pairs of models."""
+"""A difference is called more than noise below this p-value, divided by the number of pairs of models that have scores:
+whoever picks the best of several looks at all pairs."""
 
 MISSING = 0.0
 """What a task without a score counts in the documented averages."""
@@ -88,6 +89,16 @@ class Standing:
         return sum(self.failures.values())
 
     @property
+    def tasks(self) -> int:
+        """Tasks that were to be run."""
+        return len({each.task for each in self.attempts}) + self.not_run
+
+    @property
+    def counted(self) -> Mapping[str, float]:
+        """Task → its score, of all that were run; one without a score counts 0."""
+        return _by_task((each.task, MISSING if each.score is None else each.score) for each in self.attempts)
+
+    @property
     def is_whole(self) -> bool:
         """Whether every task that was to be run has a score."""
         return not self.unscored and not self.not_run
@@ -103,13 +114,38 @@ class Difference:
     """Over the tasks that both have a score for."""
     counted: Paired
     """Over the tasks that both have run, those without a score as 0."""
+    tasks: int
+    """Tasks that both were to run."""
     alpha: float = ALPHA
     """The p-value below which it is called more than noise."""
 
     @property
     def is_signal(self) -> bool:
-        """Whether it is more than noise."""
-        return self.scored.p_value is not None and self.scored.p_value < self.alpha
+        """Whether it is more than noise; says nothing of its direction."""
+        return _is_below(self.scored, self.alpha)
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the first is better than the second, and that is more than noise."""
+        return self.is_signal and _ahead(self.scored)
+
+    @property
+    def is_worse(self) -> bool:
+        """The same the other way round."""
+        return self.is_signal and not _ahead(self.scored)
+
+    @property
+    def is_level(self) -> bool:
+        """Whether both have the same score on every task that both have one for."""
+        return self.scored.pairs > 0 and self.scored.ties == self.scored.pairs
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether both have the same mean, and not for being level."""
+        first, second = self.scored.first, self.scored.second
+        if first is None or second is None or self.is_level:
+            return False
+        return same(min(first, second), max(first, second))
 
     @property
     def can_tell(self) -> bool:
@@ -118,13 +154,27 @@ class Difference:
 
     @property
     def is_partial(self) -> bool:
-        """Whether tasks without a score are left out of it."""
-        return self.scored != self.counted
+        """Whether tasks are left out of it."""
+        return self.scored.pairs < self.tasks
 
     @property
-    def turned(self) -> Difference:
-        """The same with the models exchanged."""
-        return Difference(self.second, self.first, _turned(self.scored), _turned(self.counted), self.alpha)
+    def is_behind_if_counted(self) -> bool:
+        """Whether the first has the lower mean where a task without a score counts 0."""
+        mean = self.counted.estimate.mean
+        return mean is not None and mean < 0
+
+    @property
+    def is_signal_if_counted(self) -> bool:
+        """Whether that difference is more than noise."""
+        return _is_below(self.counted, self.alpha)
+
+
+def _is_below(pair: Paired, alpha: float) -> bool:
+    return pair.p_value is not None and pair.p_value < alpha
+
+
+def _ahead(pair: Paired) -> bool:
+    return pair.estimate.mean is not None and pair.estimate.mean > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +182,32 @@ class Standings:
     """All models of one evaluation, in the order in which they were named."""
 
     models: tuple[Standing, ...]
-    differences: tuple[Difference, ...]
-    """Of every pair of models, the one that was named later minus the earlier."""
+    _known: dict[tuple[int, int], Difference] = field(
+        default_factory=dict[tuple[int, int], Difference], init=False, repr=False, compare=False
+    )
+    """Differences that were asked for; all of many models' would take minutes."""
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of models that can be compared: both have a score."""
+        return math.comb(sum(bool(model.scores) for model in self.models), 2)
+
+    @property
+    def apart(self) -> list[str]:
+        """The tasks on which the models differ, those first on which they are furthest apart."""
+        gaps: dict[str, float] = {}
+        for task in dict.fromkeys(task for model in self.models for task in model.scores):
+            scores = [model.scores[task] for model in self.models if task in model.scores]
+            if not same(min(scores), max(scores)):
+                gaps[task] = max(scores) - min(scores)
+        return sorted(gaps, key=lambda task: -gaps[task])
 
     def difference(self, first: int, second: int) -> Difference:
         """The model at one index minus that at another."""
-        low, high = sorted((first, second))
-        place = list(combinations(range(len(self.models)), 2)).index((low, high))
-        found = self.differences[place]
-        return found if first == high else found.turned
+        if (first, second) not in self._known:
+            alpha = ALPHA / max(1, self.pairs)
+            self._known[first, second] = _difference(self.models[first], self.models[second], alpha)
+        return self._known[first, second]
 
     @property
     def ranked(self) -> tuple[int, ...]:
@@ -151,20 +218,27 @@ class Standings:
 
     @property
     def best(self) -> int | None:
-        """Index of the ranked model with the highest mean; of equal ones the first. None if fewer than two are ranked.
+        """Index of the ranked model that is ahead of most others; of several, that with the highest mean, and of equal
+        ones the first. None if fewer than two are ranked.
 
-        Means are taken over the tasks that all ranked models have a score for; where there is none, each model's own
-        tasks have to do."""
+        A model is ahead of another by its mean over the tasks that both have a score for: what one of them lacks must
+        not decide between two others. Where every task has a score, that is the model with the highest mean."""
         if len(self.ranked) < 2:
             return None
-        first, *others = [self.models[index].scores for index in self.ranked]
-        shared = [task for task in first if all(task in scores for scores in others)]
 
-        def mean(index: int) -> float:
+        def place(index: int) -> tuple[int, float, int]:
             scores = self.models[index].scores
-            return math.fsum(scores[task] for task in shared or scores) / len(shared or scores)
+            ahead = sum(_leads(scores, self.models[other].scores) for other in self.ranked)
+            return ahead, math.fsum(scores.values()) / len(scores), -index
 
-        return max(self.ranked, key=lambda index: (mean(index), -index))
+        return max(self.ranked, key=place)
+
+
+def _leads(first: Mapping[str, float], second: Mapping[str, float]) -> bool:
+    """Whether the first is ahead on the tasks of both."""
+    tasks = [task for task in first if task in second]
+    ours, theirs = (math.fsum(scores[task] for task in tasks) for scores in (first, second))
+    return ours > theirs and not same(theirs, ours)
 
 
 def standings(models: Sequence[tuple[str, Sequence[Attempt], int]]) -> Standings:
@@ -173,10 +247,7 @@ def standings(models: Sequence[tuple[str, Sequence[Attempt], int]]) -> Standings
     Args:
         models: (name, attempts made, attempts planned) of each.
     """
-    rows = tuple(_standing(name, attempts, planned) for name, attempts, planned in models)
-    pairs = list(combinations(rows, 2))
-    alpha = ALPHA / max(1, len(pairs))
-    return Standings(rows, tuple(_difference(later, earlier, alpha) for earlier, later in pairs))
+    return Standings(tuple(_standing(name, attempts, planned) for name, attempts, planned in models))
 
 
 def _standing(name: str, attempts: Sequence[Attempt], planned: int) -> Standing:
@@ -195,8 +266,8 @@ def _standing(name: str, attempts: Sequence[Attempt], planned: int) -> Standing:
         success=_mean([float(each.is_valid) for each in attempts]),
         schema_valid=sum(checked),
         schema_answers=len(checked),
-        p50=_quantile(seconds, 0.5),
-        p95=_quantile(seconds, 0.95),
+        p50=nearest_rank(seconds, 0.5) if seconds else None,
+        p95=nearest_rank(seconds, 0.95) if seconds else None,
         usage=sum((each.usage for each in attempts), Usage()),
         unpriced=sum(each.usage.requests for each in attempts if each.usage.cost is None),
         failures=dict(failures.most_common()),
@@ -204,13 +275,11 @@ def _standing(name: str, attempts: Sequence[Attempt], planned: int) -> Standing:
 
 
 def _difference(first: Standing, second: Standing, alpha: float) -> Difference:
-    counted = [
-        _by_task((each.task, MISSING if each.score is None else each.score) for each in model.attempts)
-        for model in (first, second)
-    ]
-    return Difference(
-        first.name, second.name, paired_by_key(first.scores, second.scores), paired_by_key(*counted), alpha
-    )
+    scored = paired_by_key(first.scores, second.scores)
+    counted = scored
+    if first.unscored or second.unscored:
+        counted = paired_by_key(first.counted, second.counted)
+    return Difference(first.name, second.name, scored, counted, max(first.tasks, second.tasks), alpha)
 
 
 def _by_task(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
@@ -223,24 +292,3 @@ def _by_task(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
-
-
-def _quantile(ordered: Sequence[float], part: float) -> float | None:
-    """The nearest-rank quantile: a value that there was."""
-    return ordered[math.ceil(part * len(ordered)) - 1] if ordered else None
-
-
-def _turned(pair: Paired) -> Paired:
-    old = pair.estimate
-    estimate = Estimate(
-        None if old.mean is None else -old.mean,
-        old.stderr,
-        None if old.high is None else -old.high,
-        None if old.low is None else -old.low,
-        old.method,
-        old.examples,
-    )
-    return Paired(
-        estimate, pair.p_value, pair.test, pair.losses, pair.wins, pair.ties, pair.second, pair.first,
-        pair.correlation, pair.only_second, pair.only_first,
-    )  # fmt: skip

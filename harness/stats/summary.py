@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
 from harness.stats.passk import PassRate, pass_at_k, pass_hat_k, pass_rate, powers_of_two
+from harness.stats.quantiles import nearest_rank
 from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
 from harness.types import JsonDict, Usage
 
@@ -102,7 +103,8 @@ class Summary:
     refused: int
     """Scored rollouts whose last answer was a refusal."""
     usage: Usage = field(default_factory=Usage)
-    wall_s: float = 0.0
+    wall_s: float | None = None
+    """Wall time in seconds; None if unknown."""
     resumed: int = 0
     """Outcomes that were there before `wall_s` began."""
     rollout_seconds: Distribution | None = None
@@ -124,9 +126,10 @@ class Summary:
 
     @property
     def rollouts_per_s(self) -> float | None:
-        """Throughput over the wall time, what a resume found left out; None if nothing was done in it."""
+        """Throughput over the wall time, what a resume found left out; None if nothing was done in it, or it is
+        unknown."""
         made = self.num_rollouts - self.resumed
-        return made / self.wall_s if self.wall_s > 0 and made > 0 else None
+        return made / self.wall_s if self.wall_s and made > 0 else None
 
     def to_json(self) -> JsonDict:
         """As in `summary.json`: no NaN, no infinity, string keys."""
@@ -189,7 +192,7 @@ def summarize(
     rollouts_per_example: int,
     planned: int,
     reward_range: tuple[float, float],
-    wall_s: float,
+    wall_s: float | None,
     resumed: int = 0,
 ) -> Summary:
     """All numbers of a run.
@@ -200,7 +203,7 @@ def summarize(
         rollouts_per_example: As asked for; pass@k is given for k = 1, 2, 4, … up to it.
         planned: Rollouts asked for.
         reward_range: Worst and best reward that the rubric can give; infinite where unknown. Rewards outside widen it.
-        wall_s: Wall time in seconds.
+        wall_s: Wall time in seconds; None if unknown.
         resumed: Outcomes that were there before that time began (0 if it is that of all attempts at the run).
     """
     reward = spread(table.rewards())
@@ -295,6 +298,5 @@ def _distribution(seconds: list[float]) -> Distribution | None:
         return None
     seconds.sort()
     last = len(seconds) - 1
-    # Nearest rank: a time that some rollout really took.
-    p50, p95 = seconds[math.ceil(0.5 * len(seconds)) - 1], seconds[math.ceil(0.95 * len(seconds)) - 1]
+    p50, p95 = nearest_rank(seconds, 0.5), nearest_rank(seconds, 0.95)
     return Distribution(math.fsum(seconds) / len(seconds), p50, p95, seconds[last])

@@ -42,6 +42,8 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
     """
     code = errno.errorcode.get(error.errno, "") if error.errno is not None else ""
     hint = _HINTS.get(error.errno or 0, "")
+    if action in ("read", "remove") and "output_dir" in hint:
+        hint = "ask its owner"  # another place to write to is no help
     # str(error) repeats the path where the system names one; the bare reason reads better.
     reason = error.strerror or str(error) or type(error).__name__
     return StoreError(f"cannot {action} {path}: {reason} ({code or 'no errno'}, errno {error.errno})" + _tail(hint))
@@ -160,6 +162,11 @@ def swap_folder(new: Path, current: Path) -> None:
         os.rename(new, current)
         shutil.rmtree(retired, ignore_errors=True)
     sync_folder(current.parent)
+
+
+def can_exchange(a: Path, b: Path) -> bool:
+    """Whether the file system exchanges the names of two folders in one step, which it does to these."""
+    return _exchange(a, b)
 
 
 def _exchange(a: Path, b: Path) -> bool:

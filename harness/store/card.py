@@ -19,8 +19,9 @@ from harness.errors import StoreError
 from harness.redact import redactor
 from harness.store.atomic import atomic_write
 from harness.store.card_head import config_entry, configs_yaml, join_card, merge_config, split_card
+from harness.store.finding import runs_in
 from harness.store.manifest import Manifest, without_secrets
-from harness.store.rundir import RunDir, RunLock, runs_in
+from harness.store.rundir import RunDir, RunLock
 from harness.types import JsonDict
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
@@ -130,6 +131,7 @@ def run_card_section(
         ("environment", manifest.env_id),
         ("model", manifest.model),
         ("status", manifest.status),
+        ("made from", _origin(manifest)),
         ("started", manifest.created),
         ("planned", _planned(manifest)),
         ("versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())),
@@ -177,7 +179,8 @@ def _parent_body(parent: Path, runs: list[RunDir]) -> str:
             lines.append(f"| {escape(run.id)} | {escape(str(error))} | | | | | |")
             continue
         results = dict(_results(manifest, summary))
-        cells = [run.id, manifest.name or manifest.env_id, manifest.status, results.get("mean reward", "–")]
+        name = ", ".join(filter(None, (manifest.name or manifest.env_id, _origin(manifest))))
+        cells = [run.id, name, manifest.status, results.get("mean reward", "–")]
         cells += [results.get("95 % interval", "–"), results.get("scored", "–"), _planned(manifest)]
         lines.append(f"| {' | '.join(escape(cell) for cell in cells)} |")
         if run.has_data():
@@ -290,9 +293,20 @@ def _commit(manifest: Manifest) -> str:
     return f"{commit}{' with local changes' if manifest.git.get('dirty') else ''}" if commit else ""
 
 
+def _origin(manifest: Manifest) -> str:
+    """From which run it was made, and how; "" for a run of its own."""
+    derived = manifest.derived
+    if not derived:
+        return ""
+    only = f" (only {derived['only']})" if derived.get("only") else ""
+    return f"{derived.get('how')} of {manifest.parent}{only}"
+
+
 def _repeating(manifest: Manifest) -> str:
     """What the settings are good for, as the line above them."""
     settings = manifest.settings
+    if manifest.derived:
+        return "Its settings, with which `bench run` would make a run of its own:"
     ours = BUILT_INS.get(str(settings.get("env.env_id")))
     if ours is not None and not ours.has_rows(settings.get("env.env_args") or {}):
         return "Its settings; its rows are in the program that made it, which alone can repeat it:"

@@ -25,7 +25,10 @@ it cannot be read."""
 STATES: tuple[str, ...] = get_args(State)
 KINDS = ("run", "eval", "multi")
 
-UNFINISHED: frozenset[str] = frozenset({"died", "stopped", "interrupted", "failed"})
+ENDED_EARLY: frozenset[str] = frozenset({"stopped", "interrupted", "failed"})
+"""States of runs that said themselves that they ended before they were done."""
+
+UNFINISHED: frozenset[str] = frozenset({"died", *ENDED_EARLY})
 """States of runs that ended before they were done: `bench resume` goes on with them."""
 
 _AGES = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -64,8 +67,8 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """The environment, with the run's label if that is another name."""
-        return self.env_id if self.name == self.env_id else f"{self.env_id} · {self.name}"
+        """The environment, with the run's label where that tells more."""
+        return self.env_id if self.name in (self.env_id, self.model) else f"{self.env_id} · {self.name}"
 
     @property
     def model(self) -> str:
@@ -76,6 +79,11 @@ class Entry:
     def kind(self) -> str:
         """`run`, `eval` or `multi`; unknown ("") of a damaged run."""
         return self.manifest.kind if self.manifest else ""
+
+    @property
+    def note(self) -> str:
+        """Why it ended early, as its manifest has it; "" if it did not, or did not say."""
+        return self.manifest.note if self.manifest and self.state in ENDED_EARLY else ""
 
     @property
     def created(self) -> datetime | None:
@@ -111,6 +119,7 @@ class Entry:
             "id": self.id,
             "path": str(self.run.path),
             "state": self.state,
+            "note": self.note or None,
             "kind": self.kind or None,
             "env_id": manifest.env_id if manifest else None,
             "name": manifest.name if manifest else None,

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -51,12 +51,44 @@ def find_run(output_dir: Path | str, name: str) -> Path:
         UsageError: there is none, or more than one.
         StoreError: the output folder cannot be read.
     """
+    return find_runs(output_dir, [name])[0]
+
+
+def find_runs(output_dir: Path | str, names: Iterable[str]) -> list[Path]:
+    """The run folders that `names` mean, in their order.
+
+    Args:
+        output_dir: The output folder to search; it is read once at most.
+        names: Each as `find_run` takes it.
+
+    Raises:
+        UsageError: as `find_run`.
+        StoreError: as `find_run`.
+    """
+    known: list[Path] | None = None
+    found: list[Path] = []
+    for name in names:
+        path = _at(name)
+        if path is None:
+            known = _under(output_dir) if known is None else known
+            path = _named(name, Path(output_dir) / "evals", known)
+        found.append(path)
+    return found
+
+
+def _at(name: str) -> Path | None:
+    """The run folder at a path, if that is what `name` is."""
     if os.path.exists(name):
         for candidate in (Path(name), Path(name).parent):
             if _is_run(candidate):
                 return candidate if candidate.name else candidate.resolve()
-    root = Path(output_dir) / "evals"
-    runs = _under(output_dir)
+        if held := runs_in(Path(name)):
+            raise UsageError(f"{name} is the folder of {_counted(held)}; name one of them: {_listing(held)}")
+    return None
+
+
+def _named(name: str, root: Path, runs: Sequence[Path]) -> Path:
+    """The one of `runs` that a name means which is no path."""
     if not runs:
         raise UsageError(f"no runs under {root}; name the output folder with --output-dir")
     if name == "latest":
@@ -66,7 +98,7 @@ def find_run(output_dir: Path | str, name: str) -> Path:
         return matches[0]
     if matches:
         more = "write more of the id" if len({run.name for run in matches}) > 1 else "name one by its path"
-        raise UsageError(f"{name!r} means {len(matches)} runs; {more}: {_listing(matches)}")
+        raise UsageError(f"{name!r} means {_counted(matches)}; {more}: {_listing(matches)}")
     raise UsageError(f"no run {name!r} under {root}; the newest are {_listing(runs)}")
 
 
@@ -102,8 +134,15 @@ def _is_run(path: Path) -> bool:
         return True  # it is there, and whoever reads it is told why that fails
 
 
-def _listing(runs: Iterable[Path]) -> str:
-    return ", ".join(f"{run.name} ({run.parent.name})" for run in reversed(_newest(runs, _LISTED)))
+def _counted(runs: Sequence[Path]) -> str:
+    return f"{len(runs):,} {'run' if len(runs) == 1 else 'runs'}"
+
+
+def _listing(runs: Sequence[Path]) -> str:
+    """The newest few by name, and how many there are besides."""
+    named = [f"{run.name} ({run.resolve().parent.name})" for run in reversed(_newest(runs, _LISTED))]
+    more = len(runs) - len(named)
+    return ", ".join([*named, *([f"and {more:,} older"] if more else [])])
 
 
 def _newest(runs: Iterable[Path], most: int | None) -> list[Path]:

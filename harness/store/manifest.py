@@ -62,6 +62,8 @@ class Manifest:
     budget: JsonDict = field(default_factory=dict[str, Any])
     """What the invocation that made it last might spend, what it spent, and which bound it met; empty without one. No
     part of the identity: a run may go on with a larger budget."""
+    note: str = ""
+    """Why it ended early, in words; "" if it did not."""
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> JsonDict:
@@ -97,15 +99,20 @@ class Manifest:
             picked["reward_range"] = (-math.inf if low is None else low, math.inf if high is None else high)
         return cls(**picked)
 
-    def ended(self, status: RunStatus) -> Manifest:
-        """The same run with another status."""
-        return dataclasses.replace(self, status=status)
+    def ended(self, status: RunStatus, note: str = "") -> Manifest:
+        """The same run with another status.
+
+        Args:
+            status: The status.
+            note: Why it ended early, in words.
+        """
+        return dataclasses.replace(self, status=status, note=note)
 
 
 _FIELDS = tuple(f.name for f in dataclasses.fields(Manifest) if f.name != "schema_version")
 
 _TYPES: Mapping[str, tuple[type, str]] = {
-    **dict.fromkeys(("name", "kind", "status", "created", "command"), (str, "text")),
+    **dict.fromkeys(("name", "kind", "status", "note", "created", "command"), (str, "text")),
     **dict.fromkeys(
         ("settings", "origins", "identity", "versions", "git", "planned", "derived", "budget"), (dict, "JSON object")
     ),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from harness.errors import StoreError
 from harness.records import Example, Failed, Generated, Scored
 from harness.stats.scores import LARGEST_SCORE, NO_REASON, UNUSABLE
 from harness.store.journal import JournalReader
@@ -59,7 +60,12 @@ def read_journal(folder: RunDir) -> Recorded:
     Raises:
         StoreError: it cannot be read.
     """
-    return Recorded.load(folder.journal_path) if folder.journal_path.exists() else Recorded(folder.journal_path)
+    try:
+        return Recorded.load(folder.journal_path)
+    except StoreError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return Recorded(folder.journal_path)
+        raise
 
 
 def in_order(recorded: Recorded) -> Sequence[int]:

@@ -9,10 +9,9 @@ import re
 import secrets
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.errors import StoreError, UsageError
 from harness.store.atomic import sync_folder, translated
 from harness.store.card import rebuild_card
 from harness.store.rundir import RunDir
@@ -24,13 +23,13 @@ _REMOVED = re.compile(r"\..+\.[0-9a-f]{8}\.removed")
 
 
 def remove_runs(runs: Sequence[RunDir]) -> None:
-    """Remove run folders: all of them, or none if one cannot be locked.
+    """Remove run folders: all of them, or none if one is in use or cannot be written when this begins.
 
     Args:
         runs: Each once.
 
     Raises:
-        RunLocked: a process writes one of them; nothing was removed.
+        RunLocked: a process writes one of them; nothing was removed, unless it began to write just now.
         UsageError: one is a symbolic link; nothing was removed.
         StoreError: a folder cannot be renamed or deleted; what was removed before it stays removed.
     """
@@ -38,19 +37,17 @@ def remove_runs(runs: Sequence[RunDir]) -> None:
         if run.path.is_symlink():
             raise UsageError(f"{run.path} is a symbolic link; remove the link and what it leads to by hand")
     parents = dict.fromkeys(run.parent for run in runs)
-    with ExitStack() as held:
+    for run in runs:  # one after the other: a process may have few files open, and be asked to remove thousands
+        run.lock().release()
+    for parent in parents:
+        _sweep(parent)
+    aside: list[Path] = []
+    try:
         for run in runs:
-            held.enter_context(run.lock())
-        for parent in parents:
-            _sweep(parent)
-        aside = [_put_aside(run) for run in runs]
-    for parent in parents:
-        _settle(parent)
-    for path in aside:
-        with translated("remove", path):
-            shutil.rmtree(path)
-    for parent in parents:
-        _drop_if_empty(parent)
+            with run.lock():
+                aside.append(_put_aside(run))
+    finally:
+        _finish(list(parents), aside)
 
 
 def _put_aside(run: RunDir) -> Path:
@@ -58,8 +55,30 @@ def _put_aside(run: RunDir) -> Path:
     aside = run.parent / f".{run.id[:100]}.{secrets.token_hex(4)}.removed"
     with translated("remove", run.path):
         os.rename(run.path, aside)
-        sync_folder(run.parent)
     return aside
+
+
+def _finish(parents: Sequence[Path], aside: Sequence[Path]) -> None:
+    """What follows when runs are gone for everybody. What one step cannot do keeps no other from being done."""
+    for parent in parents:
+        with translated("remove", parent), contextlib.suppress(FileNotFoundError):
+            sync_folder(parent)
+    try:
+        for parent in parents:
+            _settle(parent)
+    finally:
+        for path in aside:
+            _delete(path)
+        for parent in parents:
+            _drop_if_empty(parent)
+
+
+def _delete(path: Path) -> None:
+    with translated("remove", path):
+        while path.exists():
+            # Another removal may sweep the same files away.
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(path)
 
 
 def _sweep(parent: Path) -> None:
@@ -74,16 +93,21 @@ def _settle(parent: Path) -> None:
     """Make the card say what there is now. A folder that has none of ours, such as one that a run was copied to, keeps
     the README that it has."""
     if (parent / _CARD_LOCK).exists():
-        rebuild_card(parent)
+        try:
+            rebuild_card(parent)
+        except StoreError:
+            if parent.exists():  # else another removal has taken the last run
+                raise
 
 
 def _drop_if_empty(parent: Path) -> None:
     """Remove the folder of an environment and model that has no run left."""
-    if not (parent / _CARD_LOCK).exists():
-        return
+    ours = {_CARD, _CARD_LOCK} if (parent / _CARD_LOCK).exists() else set[str]()
+    if not ours and parent.absolute().parent.name != "evals":
+        return  # a folder of somebody else's, which is none of our business even if it is empty now
     with contextlib.suppress(OSError):  # something else lies in it, or another run begins there at this moment
-        if set(os.listdir(parent)) <= {_CARD, _CARD_LOCK}:
-            for name in (_CARD, _CARD_LOCK):
+        if set(os.listdir(parent)) <= ours:
+            for name in ours:
                 (parent / name).unlink(missing_ok=True)
             parent.rmdir()
             sync_folder(parent.parent)

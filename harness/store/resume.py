@@ -12,10 +12,11 @@ from harness.errors import StoreError
 from harness.keyindex import KeyIndex
 from harness.keys import canonical
 from harness.store.codec import to_text
+from harness.store.finding import runs_in
 from harness.store.journal import read_at
 from harness.store.manifest import Manifest, without_secrets
 from harness.store.recorded import Recorded
-from harness.store.rundir import RunDir, runs_in
+from harness.store.rundir import RunDir
 from harness.types import JsonDict
 
 __all__ = ["Recorded", "differences", "find_resumable", "missing_examples", "read_at", "why_not"]

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from harness.errors import ConfigError, StoreError
 from harness.records import FIXED_COLUMNS, Example, Failed, Generated, Scored
+from harness.stats.scores import LARGEST_SCORE
 from harness.store.arrow import arrow, column, integers, parquet
 from harness.store.atomic import translated
 from harness.store.codec import to_text
@@ -246,15 +247,15 @@ def plain_row(
     metrics = score.metrics if score is not None else {}
     extra = score.extra if score is not None else {}
     state = base.state if isinstance(base, Generated) else {}
-    scored = score is not None and score.reward is not None
+    reward = None if score is None else _usable(score.reward)
     row: dict[str, str | int | float | bool | None] = {
         "example_id": _text(example.example_id),
         "rollout_index": base.rollout_index,
         "answer": _text(example.answer),
         "task": _text(example.task),
         "info": to_text(example.info),
-        "reward": None if score is None else _number(score.reward),
-        "outcome": "scored" if scored else "unscored",
+        "reward": reward,
+        "outcome": "unscored" if reward is None else "scored",
         "error": error_of(base, score),
         "stop_condition": _text(base.stop_condition) if isinstance(base, Generated) else None,
         "is_truncated": bool(base.is_truncated) if isinstance(base, Generated) else False,
@@ -263,7 +264,7 @@ def plain_row(
         "model": columns.model,
         "env_id": columns.env_id,
     }
-    row |= {name: _number(metrics.get(name)) for name in columns.metric_names}
+    row |= {name: _usable(metrics.get(name)) for name in columns.metric_names}
     for name in columns.state_columns:
         holder = extra if name in extra else state
         row[name] = to_text(holder[name]) if name in holder else None
@@ -338,18 +339,21 @@ def _text(value: object) -> str | None:
     return value if value is None or isinstance(value, str) else to_text(value)
 
 
-def _number(value: object) -> float | None:
+def _usable(value: object) -> float | None:
+    """A score as statistics take it; None for what they leave out."""
     try:
         number = float(cast(float, value))
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if number == number else None
+    return number if abs(number) <= LARGEST_SCORE else None
 
 
 def error_of(base: Generated | Failed, score: Scored | None) -> str | None:
     """Why a rollout has no score, or what else of its scoring failed, in whole words; None if nothing did."""
     if score is not None:
         reasons = [why if name == "*" else f"{name}: {why}" for name, why in score.reasons.items()]
+        if score.reward is not None and _usable(score.reward) is None:
+            reasons.insert(0, f"the reward is {score.reward!r}")
         return "; ".join(reasons) or None
     if isinstance(base, Failed):
         return f"{base.reason}: {base.error}" if base.error else base.reason

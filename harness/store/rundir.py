@@ -24,15 +24,15 @@ from harness.errors import RunLocked, StoreError
 from harness.redact import redactor
 from harness.store.atomic import atomic_write, make_folder, store_error, sync_folder, translated
 from harness.store.codec import from_text, to_text
-from harness.store.finding import all_runs as all_runs
-from harness.store.finding import find_run as find_run
-from harness.store.finding import runs_in as runs_in
 from harness.store.manifest import Manifest, without_secrets
 from harness.types import JsonDict
 
 NAME_LIMIT = 100
 """Characters of one part of a folder name. Two parts and `--` stay below the 255 bytes of a file name, with room for
 what a sync tool or the Hub adds."""
+
+MOST_TRIES = 20
+"""Times that a folder is made anew which others remove at that very moment."""
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
 
@@ -87,17 +87,24 @@ class RunDir:
             StoreError: the folder cannot be made.
         """
         parent = Path(output_dir) / "evals" / folder_name(stem, model)
-        with translated("create", parent):
-            make_folder(parent)
+        tries = 0
         while True:
+            with translated("create", parent):
+                make_folder(parent)
             path = parent / new_run_id()
-            try:
-                path.mkdir()
+            with translated("create", path):
+                try:
+                    path.mkdir()
+                except FileExistsError:
+                    continue  # another process drew the same id in the same second
+                except FileNotFoundError:
+                    # Another process removed the last run of this parent, and the parent with it. A link that leads
+                    # nowhere looks alike, but stays.
+                    tries += 1
+                    if tries > MOST_TRIES:
+                        raise
+                    continue
                 sync_folder(parent)
-            except FileExistsError:
-                continue  # another process drew the same id in the same second
-            except OSError as error:
-                raise store_error("create", path, error) from error
             return cls(path)
 
     @property
@@ -180,9 +187,12 @@ class RunDir:
 
     def read_summary(self) -> JsonDict | None:
         """Reads `summary.json`; None if the run has none yet."""
-        if not self.summary_path.exists():
-            return None
-        return cast(JsonDict, _read_json(self.summary_path))
+        try:
+            return cast(JsonDict, _read_json(self.summary_path))
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
 
     def has_data(self) -> bool:
         """Whether the run has rows that can be loaded."""

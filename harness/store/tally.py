@@ -3,6 +3,7 @@ run's settings statistics are about; computes nothing itself."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from harness.records import JUDGEMENTS, Failed, Generated, Scored
@@ -11,7 +12,6 @@ from harness.stats.summary import Summary, summarize
 from harness.store.journal import JournalReader
 from harness.store.manifest import Manifest
 from harness.store.recorded import NOWHERE, Recorded
-from harness.store.rundir import RunDir
 from harness.types import Usage
 
 NOT_SCORED = "not scored"
@@ -49,28 +49,35 @@ def tally(recorded: Recorded) -> ScoreTable:
     return table
 
 
-def summary_of(run: RunDir, manifest: Manifest, recorded: Recorded) -> Summary:
+def summary_of(manifest: Manifest, recorded: Recorded, final: Mapping[str, object] | None = None) -> Summary:
     """A run's numbers by its journal as it is now: `summary.json` may be older, or not there yet.
 
     Args:
-        run: Its folder, for the times that only `summary.json` knows.
         manifest: Its manifest.
         recorded: Its journal, read to its end.
+        final: Its `summary.json`, which alone knows how long the run took, if it is of everything that the journal
+            holds. Files can be edited, and damaged: what is no number is unknown.
 
     Raises:
-        StoreError: a file cannot be read.
+        JournalDamaged: a line cannot be read.
+        StoreError: the file cannot be read.
     """
-    before = run.read_summary() or {}
-    rollouts = manifest.planned.get("rollouts_per_example", 1)
+    before = final or {}
+    examples, rollouts = (_number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
+    threshold = _number(manifest.settings.get("env.pass_threshold"))
     return summarize(
         tally(recorded),
-        pass_threshold=float(manifest.settings.get("env.pass_threshold", 1.0)),
-        rollouts_per_example=rollouts,
-        planned=manifest.planned.get("num_examples", 0) * rollouts,
+        pass_threshold=1.0 if threshold is None else threshold,
+        rollouts_per_example=int(rollouts or 1),
+        planned=max(int((examples or 0) * (rollouts or 1)), len(recorded)),
         reward_range=manifest.reward_range,
-        wall_s=float(before.get("wall_s") or 0.0),
-        resumed=int(before.get("resumed") or 0),
+        wall_s=_number(before.get("wall_s")),
+        resumed=int(_number(before.get("resumed")) or 0),
     )
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def judged(judgements: object) -> Usage | None:

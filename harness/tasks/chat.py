@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.clients.wire import check_sampling_args
+from harness.clients.wire import check_settings_of_sampling
 from harness.errors import ConfigError
 from harness.types import JsonDict
 
@@ -15,7 +15,7 @@ WIRE_NAMES: Mapping[str, str] = {
     "presencePenalty": "presence_penalty", "repetitionPenalty": "repetition_penalty", "stopSequences": "stop",
     "responseFormat": "response_format", "toolChoice": "tool_choice", "parallelToolCalls": "parallel_tool_calls",
     "reasoningEffort": "reasoning_effort", "logitBias": "logit_bias", "topLogprobs": "top_logprobs",
-    "serviceTier": "service_tier", "extraBody": "extra_body", "apiKey": "api_key",
+    "serviceTier": "service_tier", "extraBody": "extra_body", "extraHeaders": "extra_headers", "apiKey": "api_key",
 }  # fmt: skip
 """Names that endpoints spell in another way. All others reach them as they are."""
 
@@ -31,8 +31,10 @@ def sampling_args_of(chat_options: JsonDict) -> JsonDict:
         wire = WIRE_NAMES.get(name, name)
         if wire == "tools":
             continue
+        if wire in ("headers", "extra_headers"):
+            raise ConfigError(f"chatOptions.{name}: headers are the model's, and are said where the model is given")
         if wire in args:
             raise ConfigError(f"chatOptions say {wire} in two ways; leave one out")
         args[wire] = value
-    check_sampling_args(args)
+    check_settings_of_sampling(args)
     return args

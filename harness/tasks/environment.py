@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from types import CodeType
+from typing import cast
 
 from harness.agents.environment import source_hashes
 from harness.deadline import Deadline
@@ -16,7 +18,7 @@ from harness.state import Prefix, State, step
 from harness.tasks import javascript
 from harness.tasks.chat import sampling_args_of
 from harness.tasks.files import load_tasks
-from harness.tasks.hook import Hook, hook_of
+from harness.tasks.hook import Hook, code_of, hook_of
 from harness.tasks.options import TaskOptions
 from harness.tasks.reference import empty_output, ideal_output
 from harness.tasks.rubric import TaskRubric, task_of
@@ -184,10 +186,25 @@ def _hashes(tasks: Sequence[Task], hook: Hook | None) -> JsonDict:
 def _source_of(hook: Hook) -> JsonDict | str:
     if hook.files:
         return source_hashes(hook.files)
+    code = code_of(hook.function)
     try:
-        return digest(inspect.getsource(hook.function))
+        return digest(inspect.getsource(code))
     except (OSError, TypeError):  # of a prompt, or no Python
-        return hook.name
+        compiled = getattr(code, "__code__", None)
+        return digest(_bytecode(compiled)) if isinstance(compiled, CodeType) else hook.name
+
+
+def _bytecode(code: CodeType) -> list[object]:
+    """What a function does, the same in every process that runs the same Python."""
+    constants: list[object] = []
+    for value in cast("tuple[object, ...]", code.co_consts):
+        if isinstance(value, CodeType):
+            constants.append(_bytecode(value))
+        elif isinstance(value, frozenset):  # its order is another one in every process
+            constants.append(sorted(map(repr, cast("frozenset[object]", value))))
+        else:
+            constants.append(repr(value))
+    return [code.co_code.hex(), list(code.co_names), constants]
 
 
 def _said(options: TaskOptions) -> JsonDict:

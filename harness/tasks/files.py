@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -34,14 +35,25 @@ def load_tasks(path: str | Path) -> list[Task]:
     if read is None:
         kinds = ", ".join(_FORMATS)
         raise ConfigError(f"{path}: tasks are read from files that end with {kinds}, and this one does not")
-    return read_tasks(read(_text(file), str(path)), str(path))
+    return read_tasks(read(read_text(file, "tasks", tuple(_FORMATS)), str(path)), str(path))
 
 
-def _text(file: Path) -> str:
+def read_text(file: Path, of: str, endings: Sequence[str]) -> str:
+    """The text of a file, a byte order mark left out.
+
+    Args:
+        file: The file.
+        of: What it is to hold, for messages.
+        endings: Of the files that hold such.
+
+    Raises:
+        ConfigError: there is no such file, it cannot be read, or it is no UTF-8.
+    """
     try:
         return file.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        near = suggestion(file.name, _siblings(file)) if _siblings(file) else "there are no files of tasks beside it"
+        beside = _siblings(file, endings)
+        near = suggestion(file.name, beside) if beside else f"there are no files of {of} beside it"
         raise ConfigError(f"{file}: there is no such file; {near}") from error
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
@@ -49,16 +61,16 @@ def _text(file: Path) -> str:
         raise ConfigError(f"{file} is not the UTF-8 text that it should be: {error}") from error
 
 
-def _siblings(file: Path) -> list[str]:
+def _siblings(file: Path, endings: Sequence[str]) -> list[str]:
     try:
-        return sorted(each.name for each in file.parent.iterdir() if each.suffix.lower() in _FORMATS)
+        return sorted(each.name for each in file.parent.iterdir() if each.suffix.lower() in endings)
     except OSError:
         return []
 
 
 def _json(text: str, where: str) -> object:
     try:
-        value: object = json.loads(text, parse_constant=_refuse)
+        value: object = json.loads(text, parse_constant=_refuse, object_pairs_hook=partial(_object, where))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is no JSON: {error}") from error
     if isinstance(value, dict):
@@ -77,7 +89,8 @@ def _json_lines(text: str, where: str) -> object:
         if not line.strip():
             continue
         try:
-            rows.append(json.loads(line, parse_constant=_refuse))
+            at = partial(_object, f"{where}: line {number}")
+            rows.append(json.loads(line, parse_constant=_refuse, object_pairs_hook=at))
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{where}: line {number} is no JSON: {error}") from error
     return rows
@@ -113,6 +126,16 @@ def _listed(document: Mapping[str, object], keys: tuple[str, ...], where: str) -
 def _kind(value: object) -> str:
     kinds: dict[type, str] = {dict: "an object", str: "a text", bool: "a truth value", type(None): "null"}
     return kinds.get(type(value), "a number")
+
+
+def _object(where: str, fields: Sequence[tuple[str, object]]) -> object:
+    """An object of the file. A name that it has twice would leave the first value out in silence."""
+    table: dict[str, object] = {}
+    for name, value in fields:
+        if name in table:
+            raise ConfigError(f"{where}: {name!r} stands twice in one object; leave one out")
+        table[name] = value
+    return table
 
 
 def _refuse(name: str) -> object:

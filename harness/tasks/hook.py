@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,11 @@ from harness.agents.loading import import_object
 from harness.agents.own_task import OwnTask
 from harness.errors import EvalFnError
 from harness.offload import offload
-from harness.rubrics.functions import read
+from harness.rubrics.functions import raised, read
 from harness.tasks.schemas import SchemaRegistry
 from harness.tasks.scoring import TaskError, TaskScore
 from harness.tasks.tasks import Task
+from harness.types import JsonDict
 
 HookFunction: TypeAlias = Callable[..., Any]
 """Takes a `HookCall`, or what of it its parameters name; returns a number, a truth value, a dict of `score`, `valid`
@@ -94,9 +96,10 @@ class Hook:
 
     def _begin(self, call: HookCall) -> Any:
         names = _parameters(self.function, self.name)
-        if names is None:
-            return self.function(call)
-        return self.function(**{name: call[name] for name in names})
+        try:
+            return self.function(call) if names is None else self.function(**{name: call[name] for name in names})
+        except SystemExit as error:  # whoever runs threads would tell of a function of ours
+            raise EvalFnError(raised(error)) from error
 
 
 def hook_of(value: Hook | HookFunction | str | None) -> Hook | None:
@@ -111,10 +114,17 @@ def hook_of(value: Hook | HookFunction | str | None) -> Hook | None:
         return load_hook(value)
     name = str(getattr(value, "__name__", None) or type(value).__name__)
     try:
-        file = inspect.getsourcefile(inspect.unwrap(value))
+        file = inspect.getsourcefile(code_of(value))
     except (TypeError, ValueError):
         file = None
     return Hook(value, name, () if file is None or not Path(file).is_file() else (Path(file),))
+
+
+def code_of(function: HookFunction) -> Callable[..., Any]:
+    """The function or class that a hook's code is in: of a partial the function, of an object its class."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    return inspect.unwrap(function) if inspect.isroutine(function) or inspect.isclass(function) else type(function)
 
 
 def load_hook(path: str) -> Hook:
@@ -156,9 +166,10 @@ def _from_fields(fields: Mapping[str, object]) -> TaskScore:
         raise EvalFnError(f"returned a dict without 'score': it has {', '.join(map(str, fields)) or 'nothing'}")
     number = _number(fields["score"], " as 'score'")
     valid = fields.get("valid")
-    if valid is not None and not isinstance(valid, bool | int):
+    truth = number > 0 if valid is None else read(valid)[0]
+    if truth is None:
         raise EvalFnError(f"returned 'valid' as {type(valid).__name__}: it must be true or false")
-    return TaskScore(number, number > 0 if valid is None else bool(valid), _errors(fields.get("errors")))
+    return TaskScore(number, bool(truth), _errors(fields.get("errors")))
 
 
 def _errors(value: object) -> list[TaskError]:
@@ -167,7 +178,17 @@ def _errors(value: object) -> list[TaskError]:
     if not isinstance(value, list | tuple):
         return [str(value)]
     entries = cast("list[object] | tuple[object, ...]", value)
-    return [cast("dict[str, Any]", each) if isinstance(each, dict) else str(each) for each in entries]
+    return [_error(each) for each in entries]
+
+
+def _error(value: object) -> TaskError:
+    """One of them as a journal holds it: what is no JSON is told in words, for it would be lost."""
+    if not isinstance(value, dict):
+        return str(value)
+    try:
+        return cast(JsonDict, json.loads(json.dumps(value, allow_nan=False)))
+    except (TypeError, ValueError, RecursionError):
+        return str(cast(object, value))
 
 
 def _number(value: object, where: str = "") -> float:

@@ -4,6 +4,7 @@ references may lead (nowhere but into the schema), and the words for a schema th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias, cast
@@ -63,7 +64,7 @@ def _made(schema: JsonDict) -> Check:
         schema, default_specification=drafts.specification_with(kind.META_SCHEMA["$schema"])
     )
     _follow_references(resource, registry)
-    validator = kind(schema, registry=registry)
+    validator = library.validators.extend(kind, {"multipleOf": _not_multiple})(schema, registry=registry)
 
     def check(value: object) -> list[str]:
         try:
@@ -75,6 +76,22 @@ def _made(schema: JsonDict) -> Check:
         for _ in validator.iter_errors(probe):
             break
     return check
+
+
+def _not_multiple(validator: Any, step: Any, value: Any, _: Any) -> Iterator[Any]:
+    """What is wrong with a number that is no multiple. Numbers of JSON are decimal: 19.99 is a multiple of 0.01, which
+    it is not once both are doubles."""
+    if validator.is_type(value, "number") and not _is_multiple(value, step):
+        from jsonschema import ValidationError
+
+        yield ValidationError(f"{value!r} is not a multiple of {step}")
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    try:
+        return (Fraction(str(value)) / Fraction(str(step))).denominator == 1
+    except ValueError:  # infinite
+        return False
 
 
 def _follow_references(resource: Any, registry: Any) -> None:

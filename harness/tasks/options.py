@@ -4,10 +4,10 @@ their checks."""
 from __future__ import annotations
 
 import json
-import math
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from harness.config.wording import shown, suggestion
 from harness.errors import ConfigError
@@ -76,5 +76,5 @@ def _check_word(name: str, value: object, words: tuple[str, ...]) -> None:
 
 
 def _check_number(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(cast(float, value)):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise ConfigError(f"{name} = {shown(value)}: must be a number")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,43 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
 def test_names_go_to_the_index_without_their_organisation(
     text: str, requirement: str, distribution: str, options: Options
 ) -> None:
-    assert read_target(text, options) == Target(text, requirement, distribution)
+    assert replace(read_target(text, options), doubt="") == Target(text, requirement, distribution)
+
+
+ELSEWHERE = "what a package index calls gsm8k may be somebody else's"
+UNKNOWN = "nothing here is called"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gsm8k", ELSEWHERE),
+        ("org/gsm8k@0.2.1", ELSEWHERE),
+        ("gsm8k[extra]>=1,<2", ELSEWHERE),
+        ("my-emv", f"{UNKNOWN} my-emv, so it would be taken from the package index, where anybody can have taken that "
+                   "name (did you mean 'my-env'?)"),
+        ("agent-evl", "(did you mean 'agent-eval'?)"),
+        ("nothing-like-it", "where anybody can have taken that name"),
+        ("nothing-like-it>=1", UNKNOWN),
+        ("nothing-like-it==1.*", UNKNOWN),
+        ("lab/nothing-like-it==1.0", "they call nothing-like-it may be of others than lab"),
+    ],
+)  # fmt: skip
+def test_a_name_that_may_be_a_strangers_is_doubted(text: str, words: str, options: Options) -> None:
+    assert words in read_target(text, options).doubt
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nothing-like-it==1.2", "nothing-like-it@1.2", "nothing-like-it[x]==1.2", "gsm8k==0.2",  # looked up
+        "pytest", "Typing.Extensions>=4",  # came from an index
+        "my-env", "org/my-env", "./environments/my_env", "some_env-1.0-py3-none-any.whl",
+        "git+https://example.org/x.git", "x @ https://example.org/x.whl",
+    ],
+)  # fmt: skip
+def test_what_somebody_has_looked_up_or_has_here_is_not_doubted(text: str, options: Options) -> None:
+    assert read_target(text, options).doubt == ""
 
 
 @pytest.mark.parametrize("text", ["my-env", "my_env", "org/my-env", "./environments/my_env", "environments/my_env"])
@@ -48,6 +85,7 @@ def test_a_folder_is_meant_by_its_path_or_by_the_name_of_its_project(text: str, 
 
 def test_a_version_is_never_taken_from_a_folder(options: Options) -> None:
     assert read_target("my-env==2.0", options) == Target("my-env==2.0", "my-env==2.0", "my-env")
+    assert read_target("my-env>=2.0", options).doubt
 
 
 def test_a_wheel_is_a_file_that_names_its_distribution(options: Options, tmp_path: Path) -> None:

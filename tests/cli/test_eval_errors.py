@@ -30,6 +30,16 @@ ALIKE = "-d data.jsonl --eval-fn rewards:exact_match --model x --base-url URL"
         (f"{USUAL} --baseline-base-url URL", "error: --baseline-base-url requires --baseline-model.\n"),
         (f"{USUAL} --baseline-api-key k", "error: --baseline-api-key requires --baseline-model.\n"),
         (f"{USUAL} --baseline-api-key-var K", "error: --baseline-api-key-var requires --baseline-model.\n"),
+        (
+            f"{USUAL} --api-key sk-1 --baseline-model m --baseline-api-key-var BENCH_API_KEY",
+            "error: --baseline-api-key-var: BENCH_API_KEY stands for the key that the other model was given; pass "
+            "--baseline-api-key, or use a variable of another name.\n",
+        ),
+        (
+            f"{USUAL} --api-key-var BENCH_BASELINE_API_KEY --baseline-model m --baseline-api-key sk-2",
+            "error: --api-key-var: BENCH_BASELINE_API_KEY stands for the key that the other model was given; pass "
+            "--api-key, or use a variable of another name.\n",
+        ),
         (f"{USUAL} --fresh --retry-failed", "error: --fresh and --retry-failed are mutually exclusive.\n"),
         (f"{USUAL} --fresh --resume", "error: --fresh and --resume are mutually exclusive.\n"),
         (USUAL.replace("--model x", "--model ''"), "error: Model cannot be empty. Pass a value with --model.\n"),

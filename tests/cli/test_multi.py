@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from multi_evals import Multi
+from sums_model import SumsModel
 
 from harness.stats.paired import paired_difference
 
@@ -140,6 +143,23 @@ def test_the_key_of_a_named_model_is_the_one_that_k_names(multi: Multi, monkeypa
     assert multi.model.keys[-1] == "Bearer sk-canary-of-mine"
     kept = [path for path in multi.cwd.rglob("*") if path.is_file() and path.suffix != ".py"]
     assert kept and not any(b"canary" in path.read_bytes() for path in kept)
+
+
+def test_named_models_may_be_at_different_hosts_each_with_its_own_key(
+    multi: Multi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONE", "sk-canary-one")
+    monkeypatch.setenv("TWO", "sk-canary-two")
+    with SumsModel() as other:
+        named = ("-m", "strong", "-b", multi.model.url, "-k", "ONE", "-m", "weak", "-b", other.url, "-k", "TWO")
+        result = json.loads(multi.bench("multi", "sums.json", *named, "--json").out)
+        assert [(each["modelId"], each["baseUrl"]) for each in result["meta"]["models"]] == [
+            ("strong", multi.model.url), ("weak", other.url)
+        ]  # fmt: skip
+        assert ({body["model"] for body in multi.model.requests}, set(multi.model.keys)) == (
+            {"strong"}, {"Bearer sk-canary-one"}
+        )  # fmt: skip
+        assert ({body["model"] for body in other.requests}, set(other.keys)) == ({"weak"}, {"Bearer sk-canary-two"})
 
 
 def test_scoring_options_reach_the_scores(multi: Multi) -> None:
@@ -289,6 +309,19 @@ def test_settings_may_be_set_for_all_models_or_for_one(multi: Multi) -> None:
     assert {body.get("seed") for body in multi.model.requests} == {None, 7}
 
 
+@pytest.mark.parametrize("label", ["qwen2.5:7b", "reference/noisy?accuracy=0.7", "a:b=c:d", "model.rpm"])
+def test_a_setting_may_be_set_for_a_model_of_any_name(multi: Multi, label: str) -> None:
+    url = multi.model.url
+    (multi.cwd / "models.toml").write_text(
+        f'[[model]]\nid = "{label}"\nmodelId = "m"\nbaseUrl = "{url}"\n[[model]]\nid = "qwen2.5"\nbaseUrl = "{url}"\n'
+    )
+    sets = ("--set", f"{label}:model.sampling_args.seed=7", "--set", "model.sampling_args.top_k=3")
+    asked = multi.json(*sets)["meta"]["models"]
+    assert [each["samplingArgs"] for each in asked] == [{"seed": 7, "top_k": 3}, {"top_k": 3}]
+    refused = multi.multi("--set", f"{label}:model.model=x")
+    assert refused.code == 2 and "a model's name, address and key are said where the model is given" in refused.err
+
+
 def test_sampling_options_are_for_all_models_and_a_models_own_win(multi: Multi) -> None:
     (multi.cwd / "models.toml").write_text(
         f'[[model]]\nid = "a"\nbaseUrl = "{multi.model.url}"\n'
@@ -308,7 +341,26 @@ def test_a_dry_run_shows_where_each_setting_comes_from_and_asks_nothing(multi: M
     assert told["env.env_args.length_target"] == (50, "--length-target")
     assert told["model.max_concurrent"] == (4, "--task-concurrency")
     assert told["env.name"] == ("strong", "models.toml: model[0] (strong)")
+    assert told["model.api_base_url"] == (multi.model.url, "models.toml: model[0].baseUrl")
+    assert told["model.api_key_var"] == ("", "none was given")
     assert multi.multi("--dry-run").out.splitlines()[-1] == "2 runs; nothing was called."
+
+
+def test_a_dry_run_calls_what_a_model_says_as_its_file_does(multi: Multi) -> None:
+    more = {"temperature": 0.5, "rpm": 30, "apiKeyVar": "HOME", "headers": {"X-Team": "a"}}
+    multi.models("strong", samplingArgs={"top_p": 0.9, "extra_body": "x"}, **more)
+    done = multi.multi("--dry-run", "--json", "-S", "top_k=4", "-m", "extra", "-b", multi.model.url, "-k", "HOME")
+    first, named = json.loads(done.out)["runs"]
+    sources = {path: line["source"] for path, line in first["settings"].items()}
+    at = "models.toml: model[0]"
+    assert {path: sources[path] for path in sources if path.startswith("model.") and at in sources[path]} == {
+        "model.model": f"{at} (strong)", "model.api_base_url": f"{at}.baseUrl", "model.api_key_var": f"{at}.apiKeyVar",
+        "model.extra_headers": f"{at}.headers", "model.extra_headers.X-Team": f"{at}.headers", "model.rpm": f"{at}.rpm",
+        "model.sampling_args.temperature": f"{at}.temperature", "model.sampling_args.top_p": f"{at}.samplingArgs",
+        "model.sampling_args.extra_body": f"{at}.samplingArgs",
+    }  # fmt: skip
+    assert sources["model.sampling_args.top_k"] == "-S top_k"
+    assert [named["settings"][f"model.{key}"]["source"] for key in ("api_base_url", "api_key_var")] == ["-b", "-k"]
 
 
 def test_a_file_that_is_called_like_a_sub_command_is_reached_by_its_path(multi: Multi) -> None:
@@ -331,6 +383,25 @@ def test_two_models_of_one_name_stay_apart(multi: Multi) -> None:
     assert [model["modelId"] for model in result["models"]] == ["strong", "strong"]
     assert [len(model["results"]) for model in result["models"]] == [6, 6]
     assert len(multi.runs()) == 2
+    assert [line.split()[0] for line in multi.multi("--resume").out.splitlines()[4:6]] == ["strong", "strong[2]"]
+
+
+def test_the_next_steps_are_about_all_models_and_work_as_they_stand(multi: Multi) -> None:
+    from harness import results
+
+    multi.models("strong", "weak", "weak")
+    done = multi.multi()
+    steps = dict(line.strip().split(": ", 1) for line in done.out.split("Next\n")[1].splitlines())
+    assert list(steps) == ["read", "load", "publish"]
+    read = multi.bench(*shlex.split(steps["read"])[1:])
+    assert read.code == 0 and "52 + 52" in read.out and "about five" in read.out, "what the worse model said"
+    assert steps["load"].startswith("harness.results.rollouts_df([")
+    folders = ast.literal_eval(steps["load"].removeprefix("harness.results.rollouts_df"))
+    frame = results.rollouts_df(folders)
+    assert frame.groupby("run_id").size().tolist() == [6, 6, 6]
+    assert steps["publish"] == "bench multi sums.json models.toml --resume -H"
+    refused = multi.bench(*shlex.split(steps["publish"])[1:])
+    assert "HF_TOKEN" in refused.err, "the words are right, only the login is missing"
 
 
 def test_the_help_lists_options_by_what_they_are_about(multi: Multi) -> None:

@@ -22,6 +22,11 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("sums.json", "models.toml", "--no-include-inputs"), "--no-include-inputs says what a record leaves out: add --p"),
     (("sums.json", "models.toml", "-b", "http://x/v1"), "--api-base-url is about models that -m names, and none is"),
     (("sums.json", "models.toml", "-k", "KEY"), "--api-key-var is about models that -m names, and none is"),
+    (
+        ("sums.json", "-m", "a", "-m", "b", "-m", "c", "-b", "http://x/v1", "-b", "http://y/v1"),
+        "is given 2 times for 3 mo",
+    ),
+    (("sums.json", "-m", "a", "-k", "A", "-k", "B"), "--api-key-var is given 2 times for 1 models of -m"),
     (("sums.json", "models.toml", "--no-save", "--resume"), "--no-save keeps nothing that --resume could go on with"),
     (("sums.json", "models.toml", "--dry-run", "--retry-failed"), "--dry-run looks at no recorded run"),
     (("sums.json", "models.toml", "-H", "--no-save"), "pushes what --no-save does not keep"),
@@ -47,6 +52,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("sums.json", "models.toml", "--set", "model.model=x"), "--set model.model: a model's name, address and key are"),
     (("sums.json", "models.toml", "--set", "strnog:model.rpm=1"), "no run of 'strnog'; did you mean"),
     (("sums.json", "models.toml", "--set", "env.rollouts_per_example=3"), "a model is asked each task once"),
+    (("sums.json", "models.toml", "-S", "n=3"), "only one answer a request is used; list the task again to ask more"),
     (("sums.json", "models.toml", "--events", "sums.json/x"), "--events sums.json/x: cannot open"),
     (("sums.json", "models.toml", "--events", "./sums.json"), "--events ./sums.json: is read by this evaluation"),
     (("sums.json", "models.toml", "--events", "models.toml"), "--events models.toml: is read by this evaluation"),
@@ -95,6 +101,19 @@ def test_a_key_that_is_not_set_stops_before_the_first_model_is_asked(multi: Mult
     assert multi.model.requests == []
 
 
+def test_a_key_of_a_registry_that_is_not_set_is_refused_with_what_can_be_done_about_it(multi: Multi) -> None:
+    (multi.cwd / "mine.toml").write_text(
+        '[[endpoint]]\nendpoint_id = "far"\nurl = "https://models.example/v1"\nkey = "NOT_SET_HERE"\n'
+    )
+    whole = multi.bench("multi", "sums.json", "mine.toml")
+    assert whole.code == 2 and "NOT_SET_HERE is not set, and far at https://models.example/v1 needs it" in whole.err
+    assert "put it in .env, give the model another variable or another address" in whole.err
+    assert " -k" not in whole.err, "that is about models of -m"
+    assert "give the model another variable" in multi.bench("multi", "sums.json", "mine.toml", "--dry-run").err
+    named = multi.bench("multi", "sums.json", "-m", "far", "-e", "mine.toml")
+    assert named.code == 2 and "name another variable with -k" in named.err
+
+
 def test_a_literal_key_is_in_no_file_and_on_no_screen(multi: Multi) -> None:
     multi.models("strong", apiKey="sk-canary-123456")
     done = multi.multi("--persist", "--events", "events.jsonl", "--json", "-v")
@@ -105,6 +124,21 @@ def test_a_literal_key_is_in_no_file_and_on_no_screen(multi: Multi) -> None:
     assert len(kept) > 5 and not [path for path in kept if b"canary" in path.read_bytes()]
     record = json.loads(next(path for path in kept if path.name.startswith("mmeval_")).read_text())
     assert record["modelConfigs"] == [{"id": "strong", "modelId": "strong", "baseUrl": multi.model.url}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model.extra_headers.X-Api-Key=canary-0123456789abcdef",
+        "model.extra_headers={X-Api-Key='canary-0123456789abcdef'}",
+    ],
+)
+def test_a_secret_header_that_is_typed_is_in_no_file_and_on_no_screen(multi: Multi, text: str) -> None:
+    done = multi.multi("--set", text, "--persist")
+    assert done.code == 0 and "publish: bench multi sums.json models.toml --set" in done.out
+    assert "canary" not in done.out + done.err
+    kept = [path for path in multi.cwd.rglob("*") if path.is_file()]
+    assert not [path for path in kept if b"canary" in path.read_bytes()]
 
 
 def test_a_record_that_cannot_be_written_is_told_and_loses_nothing_else(multi: Multi) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from typing import Any
 
 import pytest
@@ -65,6 +67,7 @@ def test_records_are_listed_the_newest_last(multi: Multi) -> None:
     lines = multi.bench("multi", "runs").out.splitlines()
     assert lines[0].split() == ["record", "when", "tasks", "models", "best"]
     assert [line.split()[0] for line in lines[2:]] == ids
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", " ".join(lines[2].split()[1:3]))
     assert lines[2].split()[3:] == ["6", "2", "strong", "0.701"]
     assert [each["runId"] for each in json.loads(multi.bench("multi", "runs", "-n", "2", "--json").out)] == ids[1:]
     assert len(json.loads(multi.bench("multi", "runs", "--limit", "0", "--json").out)) == 3
@@ -170,21 +173,23 @@ def test_an_interrupted_replay_is_resumed_like_any_evaluation(multi: Multi) -> N
 def test_the_shown_replay_command_works(multi: Multi) -> None:
     done = multi.multi("--persist-dir", "records of mine")
     [shown] = [line.strip() for line in done.out.splitlines() if "again: " in line]
-    import shlex
-
     words = shlex.split(shown.removeprefix("again: "))
     assert words[:3] == ["bench", "multi", "replay"] and words[-2:] == ["--persist-dir", "records of mine"]
     assert multi.bench(*words[1:], "--no-save").code == 0
 
 
-def test_a_replay_without_its_function_says_so(multi: Multi, caplog: pytest.LogCaptureFixture) -> None:
-    persisted(multi, "--score-output", "scoring:words")
+def test_a_replay_without_its_function_says_so(multi: Multi) -> None:
+    run_id = persisted(multi, "--score-output", "scoring:words")["runId"]
     plain = multi.bench("multi", "replay", "latest", "--json")
     assert plain.code == 0
-    [said] = [words for words in caplog.messages if "scoring:words" in words]
-    assert "is scored by the documented formula unless score_output is given" in said
+    assert plain.err.splitlines()[0] == (
+        f"note: {run_id} was scored by scoring:words, this replay is scored by the documented formula; "
+        "to score it alike, add --score-output scoring:words"
+    )
+    assert "score_output" not in plain.err
     same = multi.bench("multi", "replay", "latest", "--json", "--score-output", "scoring:words")
     assert [each["score"] for each in json.loads(same.out)["models"][1]["results"]] == [1.0, 2.0] * 3
+    assert "was scored by" not in same.err
 
 
 @pytest.mark.parametrize("command", ["show", "replay"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from recorded_runs import ALL_RIGHT, HALF_RIGHT, Bench, Write, all_runs, change, make_run
 
-from harness.cli.derived_door import Changes, Mark, Marks, compare, show_changes
+from harness.report.changes import Changes, Mark, Marks, compare, show_changes
 from harness.report.text import make_console
 from harness.store.rundir import RunDir
 
@@ -139,7 +139,10 @@ def test_a_run_that_was_not_to_be_kept_elsewhere_stands_beside_its_parent(bench:
     done = bench("replay", str(parent), "-q", "--json")
     assert Path(json.loads(done.out)["runs"][0]["path"]).parents[2] == Path("there")
     missed = bench("replay", "latest")
-    assert (missed.code, missed.err) == (2, "error: no runs under outputs/evals; name the output folder with --output-dir\n")
+    assert (missed.code, missed.err) == (
+        2,
+        "error: no runs under outputs/evals; name the output folder with --output-dir\n",
+    )
 
 
 def test_a_copy_that_lies_anywhere_is_replayed_into_the_output_folder(bench: Bench, write: Write) -> None:
@@ -162,6 +165,12 @@ def test_a_killed_run_is_replayed_as_far_as_it_came(bench: Bench, write: Write) 
     summary = json.loads(done.out)["runs"][0]["summary"]
     assert (summary["num_rollouts"], summary["scored"], json.loads(done.out)["changes"]["only_after"]) == (2, 2, 0)
     assert journal.read_bytes().endswith(lines[generated[2]][:40]), "the parent is left as it is"
+    note = f"note: {parent.name} has 2 of its 4 rollouts; this run is made of those, and of their 2 examples"
+    assert note in done.err.splitlines()
+    told = json.loads(done.out)["parent"]
+    assert (told["rollouts"], told["planned"]) == (2, 4)
+    again = bench("replay", json.loads(done.out)["runs"][0]["path"], "-q")
+    assert "note:" not in again.err, "that one is whole"
 
 
 def test_the_number_of_rollouts_in_flight_may_be_another(bench: Bench, write: Write) -> None:

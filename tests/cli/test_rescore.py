@@ -32,7 +32,7 @@ def test_json_says_what_was_rescored(bench: Bench, write: Write) -> None:
     document = json.loads(done.out)
     assert document["parent"] == {
         "id": parent.name, "path": str(parent), "env_id": "by_file", "model": HALF_RIGHT,
-        "how": "rescore", "only": "correct",
+        "how": "rescore", "only": "correct", "rollouts": 4, "planned": 4,
     }  # fmt: skip
     assert (document["changes"]["same"], document["changes"]["paired"]) == (4, None)
     manifest = json.loads((Path(document["runs"][0]["path"]) / "run.json").read_text())

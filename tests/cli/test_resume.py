@@ -45,6 +45,22 @@ def test_a_run_goes_on_with_its_own_settings(bench: Bench, write: Write) -> None
     assert all_runs() == [run]
 
 
+def test_a_run_that_goes_on_is_still_what_the_first_command_made(bench: Bench, write: Write) -> None:
+    run = make_run(bench, write, "-T", "0.5")
+    cut(run, 5)
+    before = read(run / "run.json")
+    assert bench("resume", "latest", "-q", "-c", "3").code == 0
+    after = read(run / "run.json")
+    assert [after[name] for name in ("command", "suite", "created")] == [
+        before[name] for name in ("command", "suite", "created")
+    ]
+    told = {path: origin["source"] for path, origin in after["origins"].items()}
+    assert told["model.sampling_args.temperature"] == "-T 0.5" and told["model.max_concurrent"].endswith(
+        "max_concurrent=3"
+    )
+    assert not [source for source in told.values() if "config.toml" in source]
+
+
 def test_a_run_that_is_done_says_so_and_loads_nothing(bench: Bench, write: Write) -> None:
     run = make_run(bench, write)
     Path("by_file.py").unlink()
@@ -119,6 +135,33 @@ def test_a_derived_run_finds_its_parent_where_it_lies_now_or_says_that_it_is_gon
     done = bench("resume", str(child))
     assert (done.code, done.out) == (2, "")
     assert f"{child} is a rescore of {parent.name}, which is gone, so it cannot go on" in done.err
+
+
+def test_a_rescore_goes_on_with_what_it_took_over_however_its_parent_has_grown(bench: Bench, write: Write) -> None:
+    parent = make_run(bench, write)
+    child = Path(json.loads(bench("rescore", "latest", "-q", "--json").out)["runs"][0]["path"])
+    whole, kept = steady(read(child / "summary.json")), (child / "journal.jsonl").read_bytes()
+    grown = bench("resume", str(parent), "--set", "env.rollouts_per_example=2", "-q", "--json")
+    assert json.loads(grown.out)["runs"][0]["summary"]["scored"] == 8
+    cut(child, 9)
+    done = bench("resume", str(child), "-q", "--json")
+    assert done.code == 0, done.err
+    assert steady(json.loads(done.out)["runs"][0]["summary"]) == whole
+    assert json.loads(done.out)["changes"]["only_before"] == 4
+    lines = [json.loads(line)["type"] for line in (child / "journal.jsonl").read_text().splitlines()]
+    assert lines == [json.loads(line)["type"] for line in kept.splitlines()], "nothing was played"
+
+
+def test_a_rescore_that_died_before_it_took_anything_over_begins_again(bench: Bench, write: Write) -> None:
+    make_run(bench, write)
+    child = Path(json.loads(bench("rescore", "latest", "-q", "--json").out)["runs"][0]["path"])
+    whole = steady(read(child / "summary.json"))
+    cut(child, 0)
+    (child / "journal.jsonl").unlink()
+    done = bench("resume", str(child), "-q", "--json")
+    assert done.code == 0, done.err
+    [report] = json.loads(done.out)["runs"]
+    assert (steady(report["summary"]), report["path"]) == (whole, str(child))
 
 
 def test_an_evaluation_of_an_agent_goes_on_and_is_played_again(evals: Evals) -> None:

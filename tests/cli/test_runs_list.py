@@ -78,8 +78,8 @@ def test_json_has_documented_keys(bench: Bench) -> None:
     assert list(whole) == ["output_dir", "runs"] and whole["output_dir"] == "outputs"
     [run] = whole["runs"]
     assert list(run) == [
-        "id", "path", "state", "kind", "env_id", "name", "model", "created", "command", "suite", "parent", "derived",
-        "planned", "summary", "problems",
+        "id", "path", "state", "note", "kind", "env_id", "name", "model", "created", "command", "suite", "parent",
+        "derived", "planned", "summary", "problems",
     ]  # fmt: skip
     assert (run["id"], run["env_id"], run["summary"]["reward"]["mean"]) == ("20261121T091803Z-aaaa", "gsm8k", 0.5)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import sys
@@ -66,6 +67,26 @@ def test_a_terminal_is_asked(
     assert done.out == ("" if code else "removed 20261121T091503Z-aaaa\n")
 
 
+class CtrlC(io.StringIO):
+    """A terminal at which somebody answers with Ctrl-C."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, size: int = -1, /) -> str:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_is_a_no(bench: Bench, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = made()
+    screen = CtrlC()
+    monkeypatch.setattr("sys.stdin", CtrlC())
+    monkeypatch.setattr("sys.stderr", screen)
+    assert bench("runs", "rm", "latest").code == 130
+    assert screen.getvalue().endswith("[y/N]: \nnothing was removed\n")
+    assert all_runs(OUTPUTS) == [run.path]
+
+
 def test_several_go_together_and_each_once(bench: Bench, here: Path) -> None:
     runs = [made(minute) for minute in range(3)]
     done = bench("runs", "rm", "-y", runs[0].id, str(runs[1].path), runs[0].id)
@@ -88,6 +109,17 @@ def test_a_run_in_use_is_refused_with_all_others(bench: Bench, here: Path) -> No
     assert (done.code, done.out) == (1, "")
     assert f"run {busy.path} is being written by another process; stop that first. Nothing was removed" in done.err
     assert all_runs(OUTPUTS) == [idle.path, busy.path]
+
+
+def test_a_run_that_cannot_be_written_is_not_taken_for_one_in_use(bench: Bench, here: Path) -> None:
+    run = made()
+    lock = run.path / ".lock"
+    lock.unlink(missing_ok=True)
+    lock.symlink_to(lock)
+    done = bench("runs", "rm", "--yes", run.id)
+    assert (done.code, done.out) == (1, "")
+    assert f"cannot open {lock}: " in done.err and "another process" not in done.err
+    assert all_runs(OUTPUTS) == [run.path]
 
 
 def test_what_died_and_what_is_damaged_can_go(bench: Bench, here: Path) -> None:

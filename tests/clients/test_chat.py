@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from harness.clients.chat import ChatClient, Target
+from harness.clients.clock import ManualClock
 from harness.clients.health import Health, HealthPolicy
 from harness.clients.limits import Limiter
 from harness.clients.retry import RetryPolicy
@@ -215,11 +216,83 @@ def test_an_unreadable_200_is_retried_a_few_times_only(body: bytes) -> None:
         malformed = Fault("body", body=body)
         async with serving(malformed, malformed) as server, client_of(server.url) as client:
             assert (await client.request(ASK)).attempts == 3
-        async with serving(then=malformed) as server, client_of(server.url) as client:
+        async with serving(Fault(), then=malformed) as server, client_of(server.url) as client:
+            await client.request(ASK)
             with pytest.raises(ResponseError, match="HTTP 200, but") as caught:
                 await client.request(ASK)
             assert caught.value.reason == "bad_response"
-            assert server.stats.requests == 3
+            assert server.stats.requests == 4
+
+    run(main)
+
+
+@pytest.mark.parametrize("body", MALFORMED)
+def test_what_never_spoke_as_an_api_is_given_up_and_bad_luck_is_not(body: bytes) -> None:
+    is_page = body.startswith(b"<") or not body
+
+    async def main() -> None:
+        async with serving(then=Fault("body", body=body)) as server, client_of(server.url, bound=4) as client:
+            errors = await outcomes(client, 100)
+            assert {type(error) for error in errors} == {SystemicError if is_page else ResponseError}
+            assert {getattr(error, "reason", "") for error in errors} == {"bad_response"}
+            assert {"is the base URL that of an OpenAI-compatible API?" in str(error) for error in errors} == {True}
+            assert server.stats.requests < 300 if is_page else server.stats.requests == 300
+            other = [await outcomes(client, 1, ModelCall("another", ASK.prompt))]
+            assert type(other[0][0]) is (SystemicError if is_page else ResponseError), "each model has its own chance"
+
+    run(main)
+
+
+def test_another_models_replies_are_told_once_and_kept(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving(then=Fault(edit="wrong-model", value="cheap\x1b[2J")) as server:
+            async with client_of(server.url) as client:
+                answers = await outcomes(client, 5)
+                assert {getattr(answer, "model", "") for answer in answers} == {"cheap\x1b[2J"}
+            assert [record.getMessage() for record in caplog.records] == [
+                "endpoint: some-model was asked for, and cheap?[2J answers"
+            ]
+
+    run(main)
+
+
+def test_an_absurd_retry_after_slows_nothing_longer_than_it_is_obeyed() -> None:
+    async def main() -> None:
+        day = status(429, Retry_After="86400")
+        policy = RetryPolicy(base=0.001, cap=0.01, retry_after_cap=0.05, rng=random.Random(0))
+        clock = ManualClock()
+        limiter = Limiter(8, clock=clock)
+        async with serving(day) as server:
+            client = ChatClient(Target(server.url), limiter, policy=policy)
+            started = time.monotonic()
+            assert (await client.request(ASK)).attempts == 2
+            assert 0.05 <= time.monotonic() - started < 5.0
+            await client.close()
+        window = limiter.window
+        assert window < 8
+        await clock.advance(60.0)
+        limiter.refused(clock.now(), None)
+        assert limiter.window < window, "a minute later the next 429 counts, not a day later"
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("huge", status=401, size=100 * 2**20),
+        Fault("status", status=401, delivery="hang"),
+        Fault("status", status=401, delivery="reset"),
+        Fault("status", status=401, delivery="close"),
+    ],
+)
+def test_an_error_counts_by_its_status_whatever_becomes_of_its_body(fault: Fault) -> None:
+    async def main() -> None:
+        async with serving(then=fault) as server, client_of(server.url, request_timeout=20.0) as client:
+            with pytest.raises(SystemicError, match="HTTP 401") as caught:
+                await client.request(ASK)
+            assert caught.value.reason == "auth"
+            assert server.stats.requests == 1
 
     run(main)
 

@@ -82,6 +82,29 @@ def test_nonsense_is_ignored(value: str) -> None:
     assert read(x_ratelimit_reset_tokens=value) is None
 
 
+ABSURD_ZONE = "Wed, 21 Oct 2015 07:28:00 +9999999999999999999"
+
+
+@pytest.mark.parametrize("name", ["Retry-After", "retry-after-ms", "x-ratelimit-reset-requests"])
+def test_a_time_zone_beyond_all_bounds_is_no_time(name: str) -> None:
+    assert read_retry_after({name: ABSURD_ZONE}, 429, NOW) is None
+    date = format_datetime(datetime.fromtimestamp(NOW + 30, UTC), usegmt=True)
+    assert read(Retry_After=date, Date=ABSURD_ZONE) == 30.0
+
+
+NAMES = ("Retry-After", "retry-after-ms", "x-ratelimit-reset-requests", "anthropic-ratelimit-tokens-reset")
+HTTP_DATES = st.from_regex(r"[A-Z][a-z]{2}, \d{1,9} Oct \d{1,9} \d\d:\d\d:\d\d [+-]\d{1,30}", fullmatch=True)
+TIMES = st.from_regex(r"\d{1,9}-\d\d-\d\dT\d\d:\d\d:\d\d([+-]\d\d:\d\d)?", fullmatch=True)
+
+
+@given(st.sampled_from(NAMES), st.text(max_size=40) | HTTP_DATES | TIMES | st.floats().map(str))
+def test_no_header_breaks_the_reader_or_makes_a_wait_without_end(name: str, text: str) -> None:
+    policy = RetryPolicy(rng=random.Random(0))
+    asked = read_retry_after(CIMultiDict({name: text, "Date": text}), 429, NOW)
+    assert asked is None or asked >= 0.0
+    assert 0.0 <= policy.delay(1, asked) <= 1.25 * RETRY_AFTER_CAP
+
+
 def test_an_absurd_value_is_capped() -> None:
     delay = RetryPolicy().delay(1, 86_400.0)
     assert RETRY_AFTER_CAP <= delay <= RETRY_AFTER_CAP * 1.25

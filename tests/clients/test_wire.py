@@ -14,7 +14,9 @@ from harness.clients.wire import (
     asked_output_tokens,
     build_request,
     check_sampling_args,
+    check_settings_of_sampling,
     estimate_prompt_tokens,
+    is_another_model,
     merge_sampling_args,
     read_reply,
     read_usage,
@@ -88,6 +90,15 @@ def test_replies_that_would_not_be_read_are_not_asked_for(args: dict[str, Any]) 
     with pytest.raises(ModelError):
         build_request(ModelCall("m", MESSAGES, sampling_args=args))
     check_sampling_args({"n": 1, "stream": False, "extra_body": {}})
+
+
+@pytest.mark.parametrize("args", [{"model": "x"}, {"messages": []}, {"prompt": "x"}, {"extra_body": {"model": "x"}}])
+def test_settings_do_not_ask_for_another_model_or_question_than_the_one_on_record(args: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"^sampling_args\.(\w+): would ask for another \1 than the run records; "):
+        check_settings_of_sampling(args)
+    check_sampling_args(args)  # an agent may
+    with pytest.raises(ConfigError, match=r"^sampling_args\.n = 2: "):
+        check_settings_of_sampling({"n": 2})
 
 
 @pytest.mark.parametrize("args", [{"api_key": "canary-0123"}, {"extra_body": {"api_key": "canary-0123"}}])
@@ -239,6 +250,47 @@ def test_usage_is_read_in_full() -> None:
     assert read_usage(full) == Usage(10, 20, 15, 8, requests=1, cost=0.25)
     deepseek = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12, "prompt_cache_hit_tokens": 6}
     assert read_usage(deepseek).cached_tokens == 6
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "is_another"),
+    [
+        ("gpt-4.1-mini", "gpt-4.1-mini-2025-04-14", False),
+        ("openai/gpt-4o", "gpt-4o-2024-08-06", False),
+        ("claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022", False),
+        ("qwen3", "/models/Qwen3.gguf", False),
+        ("gpt-4o", "gpt-3.5-turbo", True),
+        ("gpt-4.1", "gpt-4.1-mini", False),
+        ("my-model", "another-model", True),
+    ],
+)
+def test_another_model_is_told_from_a_longer_name(asked: str, answered: str, is_another: bool) -> None:
+    assert is_another_model(asked, answered) is is_another
+
+
+@pytest.mark.parametrize("number", [-1, True, 2**62, 1.5, "7"])
+def test_a_count_that_cannot_be_one_is_unknown(number: object) -> None:
+    assert read_usage({"prompt_tokens": number, "completion_tokens": 3}) == Usage(requests=1, unreported=1)
+    details = {"reasoning_tokens": number}
+    whole = {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4, "completion_tokens_details": details}
+    assert read_usage(whole) == Usage(1, 3, requests=1)
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0, "0.1"])
+def test_a_cost_that_cannot_be_one_is_unknown(cost: object) -> None:
+    assert read_usage({"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4, "cost": cost}).cost is None
+
+
+@pytest.mark.parametrize("role", ["assistant", "user", "tool", "model", 7, None, ""])
+def test_a_reply_is_the_assistants(role: object) -> None:
+    assert good(reply({"role": role, "content": "x"})).message == {"role": "assistant", "content": "x"}
+
+
+def test_ids_of_tool_calls_are_texts() -> None:
+    function = {"name": "f", "arguments": "{}"}
+    raw = [{"id": 7, "type": None, "function": function}, {"id": ["x"], "type": {}, "function": function}]
+    calls = good(reply({"content": None, "tool_calls": raw})).message["tool_calls"]
+    assert [(call["id"], call["type"]) for call in calls] == [("7", "function"), ("call_1", "function")]
 
 
 @pytest.mark.parametrize("usage", [None, {}, [], "x", {"prompt_tokens": None, "completion_tokens": 3}])

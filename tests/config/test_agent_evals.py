@@ -155,7 +155,9 @@ def test_a_set_may_name_one_of_several_agents(write: Write) -> None:
 
 
 def test_without_a_dataset_it_is_refused(write: Write) -> None:
-    with pytest.raises(ConfigError, match=r"^bench run: agent-eval without a dataset file: .* with resume=True to go on"):
+    with pytest.raises(
+        ConfigError, match=r"^bench run: agent-eval without a dataset file: .* with resume=True to go on"
+    ):
         resolve("agent-eval", {"env_args": {"agent": "a:B"}})
 
 

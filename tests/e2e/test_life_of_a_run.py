@@ -444,7 +444,7 @@ def test_the_same_prompts_go_to_another_model(shop: Workshop) -> None:
     assert paired["ci95"][0] < paired["difference"] < paired["ci95"][1]
     assert document["parent"] == {
         "id": parent.name, "path": str(parent.relative_to(shop.cwd)), "env_id": "sums", "model": NOISY,
-        "how": "replay", "only": None,
+        "how": "replay", "only": None, "rollouts": 40, "planned": 40,
     }  # fmt: skip
 
 

@@ -50,6 +50,20 @@ class Worded(SingleTurnEnv):
         return "as it was said"
 
 
+class Scribe(MultiTurnEnv):
+    """Writes into the replies."""
+
+    async def add_model_response(self, state, prompt, response):
+        response.message["content"] = f"<{response.message['content']}>"
+        await super().add_model_response(state, prompt, response)
+
+    async def env_response(self, messages, state, **kwargs):
+        return [{"role": "user", "content": "and now?"}]
+
+    def reference_reply(self, example, messages):
+        return f"turn {sum(m['content'] == 'and now?' for m in messages)}"
+
+
 class Live(SingleTurnEnv):
     def reference_reply(self, example, messages):
         return "yes"
@@ -64,10 +78,17 @@ def worded(completion):
     return float(completion[-1]["content"] == "in other words")
 
 
+def written(completion):
+    said = [m["content"] for m in completion if m["role"] == "assistant"]
+    return float(said == ["<turn 0>", "<turn 1>"])
+
+
 def load_environment(kind="pair"):
     rows = [{"question": f"q{n}", "answer": "a"} for n in range(2)]
     if kind == "pair":
         return Pair(dataset=rows, rubric=Rubric([turns]), max_turns=3)
+    if kind == "scribe":
+        return Scribe(dataset=rows, rubric=Rubric([written]), max_turns=2)
     if kind == "worded":
         return Worded(dataset=rows, rubric=Rubric([worded]))
     return Live(dataset=rows, rubric=Rubric([worded], needs_live_state=True))
@@ -111,7 +132,7 @@ def lines(run: RunDir, kind: str) -> list[bytes]:
     return [line for line in run.journal_path.read_bytes().splitlines() if json.loads(line)["type"] == kind]
 
 
-@pytest.mark.parametrize("kind", ["pair", "worded"])
+@pytest.mark.parametrize("kind", ["pair", "worded", "scribe"])
 def test_the_replies_are_played_that_the_model_gave(make: Callable[..., RunDir], kind: str) -> None:
     parent = make(kind)
     assert numbers(parent)["reward"]["mean"] == 1.0
@@ -121,9 +142,10 @@ def test_the_replies_are_played_that_the_model_gave(make: Callable[..., RunDir],
     assert said[0] == said[1]
 
 
-def test_a_rescore_takes_rollouts_over_byte_for_byte(make: Callable[..., RunDir]) -> None:
-    parent = make("worded")
-    child = make("worded", parent, "rescore")
+@pytest.mark.parametrize("kind", ["pair", "worded", "scribe"])
+def test_a_rescore_takes_rollouts_over_byte_for_byte(make: Callable[..., RunDir], kind: str) -> None:
+    parent = make(kind)
+    child = make(kind, parent, "rescore")
     assert numbers(child) == numbers(parent)
     assert sorted(lines(child, "generated")) == sorted(lines(parent, "generated"))
     assert len(lines(child, "scored")) == 4

@@ -121,6 +121,7 @@ def test_a_bug_in_one_run_is_noted_there_and_ends_no_other(
     assert (good.progress.state, bad.progress.state) == ("done", "failed")
     assert bad.progress.note == "internal error: ZeroDivisionError: division by zero"
     assert status(bad) == "stopped"
+    assert bad.folder.read_manifest().note == bad.progress.note
     assert [record.message for record in caplog.records] == ["run run-1"]
     assert type(good.environment).torn_down == 2  # type: ignore[attr-defined]
 

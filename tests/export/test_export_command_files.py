@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import stat
@@ -97,6 +98,20 @@ def test_missing_folders_are_made_and_one_that_exists_takes_the_default_name(run
     done = export_run(run, FORMATS["csv"], tmp_path / "new")
     assert done.paths == (tmp_path / "new" / f"sums--lab--m-1--{run.id}.csv",)
     assert stat.S_IMODE(done.paths[0].stat().st_mode) & 0o600 == 0o600
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_name_in_a_manifest_leads_out_of_the_working_directory(name: str, tmp_path: Path) -> None:
+    """A run folder may come from anybody."""
+    run = odd_run(tmp_path / "outputs")
+    names = {"id": "../../../../../up", "env_id": "../" * 80, "model": "漢字/" * 80}
+    run.write_manifest(dataclasses.replace(run.read_manifest(), **names))
+    place = tmp_path / "deep" / "down" / FORMATS[name].default_target(run.read_manifest())
+    exported = export_run(run, FORMATS[name], place)
+    assert exported.paths
+    assert all(path.resolve().is_relative_to(tmp_path / "deep" / "down") for path in exported.paths)
+    assert ".." not in place.parts
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "outputs"]
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -236,6 +251,16 @@ def test_a_run_without_rollouts_says_so(name: str, tmp_path: Path) -> None:
     done = export_run(run, FORMATS[name], tmp_path / "out")
     assert (done.rows, done.notes) == (0, ("the run is failed; 0 of 4 rollouts are in the export",))
     assert all(path.exists() for path in done.paths)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_manifest_that_somebody_edited_is_no_obstacle(name: str, tmp_path: Path) -> None:
+    odd = {"num_examples": "many", "rollouts_per_example": None}
+    run = odd_run(tmp_path / "outputs", status="paused", planned=odd, settings={"env.pass_threshold": "high"})
+    run.summary_path.write_text("{")
+    exported = export_run(run, FORMATS[name], tmp_path / "there")
+    assert exported.rows == 6
+    assert exported.notes[0] == "the run is damaged; 6 rollouts are in the export"
 
 
 def test_a_line_of_a_newer_version_is_refused(tmp_path: Path) -> None:

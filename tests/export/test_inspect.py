@@ -99,6 +99,12 @@ def members(path: Path) -> dict[str, Any]:
         return {name: json.loads(archive.read(name)) for name in archive.namelist()}
 
 
+def log_head(run: RunDir, path: Path) -> dict[str, Any]:
+    """The head of a run's log."""
+    write(run, path)
+    return members(path)["header.json"]
+
+
 # What Inspect reads
 
 
@@ -276,7 +282,7 @@ def test_usage_and_times_are_in_the_reader_s_own_terms(logs: Logs) -> None:
     assert talked["messages"][-3]["metadata"] == {"name": "asker"}
     stats = logs.read["odd.eval"]["header"]["stats"]
     assert stats["started_at"] == "2026-11-21T09:15:03.250000+00:00"
-    assert stats["completed_at"] == talked["completed_at"]
+    assert stats["completed_at"] == stats["started_at"]  # its rollouts are older, as a replay's are
     assert stats["role_usage"]["grader"]["input_tokens"] == 100
 
 
@@ -376,7 +382,7 @@ def test_inspect_view_serves_the_log_and_its_samples(logs: Logs, tmp_path: Path)
 def test_the_archive_holds_what_readers_look_for(odd: RunDir, tmp_path: Path) -> None:
     exported = write(odd, tmp_path / "odd.eval")
     assert (exported.paths, exported.rows) == ((tmp_path / "odd.eval",), strange_runs.ROLLOUTS)
-    assert exported.notes == ("5 rollouts without a score are NaN or errors in the log, and in none of its means",)
+    assert exported.notes == ("rollouts without a score (5) are NaN or errors in the log, and in none of its means",)
     found = members(tmp_path / "odd.eval")
     listed = [f"samples/{each['id']}_epoch_{each['epoch']}.json" for each in found["summaries.json"]]
     assert list(found) == [*listed, "_journal/start.json", "summaries.json", "header.json"]
@@ -451,6 +457,26 @@ def test_ids_are_told_apart_by_their_text() -> None:
     assert ids.all == given
     again = samples.example(len(own), example_id=1)
     assert ids.of(again) == ids.of(again) == "1#4"
+
+
+def test_two_runs_of_one_model_are_two_tasks(tmp_path: Path) -> None:
+    """Inspect's viewer hides all logs of a task but the newest: they are attempts at the same thing there."""
+    runs = [strange_run(tmp_path / name) for name in "ab"]
+    tasks = [log_head(run, tmp_path / f"{name}.eval")["eval"]["task_id"] for run, name in zip(runs, "ab", strict=True)]
+    again = log_head(runs[0], tmp_path / "again.eval")["eval"]["task_id"]
+    assert tasks[0] != tasks[1]
+    assert again == tasks[0]
+
+
+def test_a_log_ends_after_it_began_and_lasts_as_long_as_the_run(tmp_path: Path) -> None:
+    run = samples.make_run(tmp_path, created="2026-11-21T09:15:03.000000Z")
+    samples.write(run.journal_path, [samples.example(), samples.generated(), samples.scored()])
+    run.write_manifest(run.read_manifest().ended("done"))
+    run.write_summary({"wall_s": 90.5})
+    stats = log_head(run, tmp_path / "a.eval")["stats"]
+    assert (stats["started_at"], stats["completed_at"]) == (
+        "2026-11-21T09:15:03.000000Z", "2026-11-21T09:16:33.500000+00:00",
+    )  # fmt: skip
 
 
 def test_one_turn_is_no_limit_that_was_met(tmp_path: Path) -> None:

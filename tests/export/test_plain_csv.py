@@ -117,6 +117,21 @@ def test_no_cell_begins_a_formula_and_none_loses_anything(text: str) -> None:
     assert restored(cell) == text
 
 
+@pytest.mark.parametrize("letter", ["\r", "\n", "\r\n", ",", '"', "\v", "\f", "\x85", "\u2028"])
+def test_no_letter_of_a_text_ends_its_cell(letter: str, tmp_path: Path) -> None:
+    """A carriage return outside quotes ends a row, and the next one would begin with the formula."""
+    text = f"see{letter}=1+1"
+    row = one(tmp_path, example(0), generated(0, completion=[{"role": "assistant", "content": text}]), scored(0))
+    assert (row["final_answer"], row["completion_text"], row["reward"]) == (text, f"assistant: {text}", "1.0")
+
+
+def test_a_row_ends_in_a_line_feed_alone(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    stream_csv(odd_run(tmp_path), stream)
+    text = stream.getvalue()
+    assert (text.count(b"\r"), text[-1:]) == (0, b"\n")
+
+
 def test_numbers_that_are_numbers_stay_numbers(tmp_path: Path) -> None:
     lines = (example(0, example_id=-3), generated(0, state={"turn": -7}), scored(0, 0, -0.5))
     row = one(tmp_path, *lines)

@@ -147,14 +147,17 @@ def test_task_concurrency_is_how_many_tasks_of_a_model_are_asked_at_once() -> No
 
 def test_a_timeout_cancels_the_request_and_counts_0() -> None:
     async def use(server: ModelServer) -> None:
-        suite = [{"id": "slow", "prompt": "wait", "timeoutMs": 60}, {"id": "quick", "prompt": "go", "expected": "gone"}]
+        suite = [
+            {"id": "slow", "prompt": "wait", "timeoutMs": 300},
+            {"id": "quick", "prompt": "go", "expected": "gone"},
+        ]
         result = await evaluate(suite, [{"id": "m", "endpoint": server.url}], timeout_ms=60_000)
         await server.until(lambda: server.left, "the server sees the client go")
         assert [each.text for each in server.left] == ["wait"]
         slow, quick = result["models"][0]["results"]
-        assert slow["durationMs"] >= 60
+        assert slow["durationMs"] >= 300
         assert (slow["output"], slow["score"], slow["valid"], slow["tokens"]) == ("", 0.0, False, 0)
-        words = "MultiModelEvaluator timeout after 60ms"
+        words = "MultiModelEvaluator timeout after 300ms"
         assert (slow["errors"], slow.get("error"), slow.get("timeout")) == ([words], words, True)
         assert (quick["valid"], "error" in quick, "timeout" in quick) == (True, False, False)
         summary = result["summary"][0]
@@ -198,6 +201,17 @@ def test_abort_on_error_stops_that_model_alone_and_says_what_was_not_run() -> No
         return (400, "no such thing") if (asked.model, asked.text) == ("bad", "question 1") else "yes"
 
     served(answer, use)
+
+
+def test_a_model_that_fails_at_its_last_task_is_aborted_too() -> None:
+    """As the documents have it, although nothing was left to be run."""
+
+    async def use(server: ModelServer) -> None:
+        result = await evaluate(tasks(2), [{"id": "m", "endpoint": server.url}], abort_on_error=True)
+        [summary] = result["summary"]
+        assert (summary["total"], summary["aborted"], summary["notRun"], summary["stopReason"]) == (2, True, 0, None)
+
+    served(lambda asked: (400, "no such thing") if asked.text == "question 1" else "yes", use)
 
 
 def test_without_it_the_other_tasks_go_on() -> None:
@@ -408,18 +422,35 @@ def test_a_run_of_files_is_one_that_a_command_can_go_on_with(workplace: Path) ->
     assert identity_of(run, environment) == json.loads((folder / "run.json").read_text())["identity"]
 
 
+@pytest.mark.parametrize("is_file", [True, False])
+def test_errors_of_a_schema_name_the_model_as_results_do(is_file: bool, workplace: Path) -> None:
+    suite = [{"prompt": "?", "schema": {"type": "object"}}]
+    (workplace / "suite.json").write_text(json.dumps(suite))
+    models = [{"id": "fast", "modelId": "reference/echo"}]
+    result = asyncio.run(evaluate("suite.json" if is_file else suite, models))
+    [[error]] = [each["errors"] for each in result["models"][0]["results"]]
+    assert error == {"expertId": "fast", "errors": ["Output is not valid JSON"]}
+
+
 # Refusals
+
+
+def said_of(nothing: object) -> str:
+    if not nothing:
+        return "$"
+    words = f'"{nothing}"' if isinstance(nothing, str) else f"a {type(nothing).__name__}"
+    return f": {words} is neither a list, nor the path of a file that ends with .json, .jsonl, .toml$"
 
 
 @pytest.mark.parametrize("nothing", [None, [], (), "tasks", {"id": "t"}, 7])
 def test_tasks_are_required(nothing: Any) -> None:
-    with pytest.raises(ValidationError, match=r"^Task list required$"):
+    with pytest.raises(ValidationError, match=r"^Task list required" + said_of(nothing)):
         asyncio.run(evaluate(nothing, ["reference/oracle"]))
 
 
 @pytest.mark.parametrize("nothing", [None, [], (), "gpt", {"id": "m"}, 7])
 def test_models_are_required(nothing: Any) -> None:
-    with pytest.raises(ValidationError, match=r"^Model configs required$"):
+    with pytest.raises(ValidationError, match=r"^Model configs required" + said_of(nothing)):
         asyncio.run(evaluate(tasks(1), nothing))
 
 
@@ -441,6 +472,7 @@ def test_models_are_required(nothing: Any) -> None:
         (["reference/oracle"], {"runId": "../x"}, "options: runId = \"../x\": must be letters"),
         (["reference/oracle"], {"modelConcurrency": -1}, "options: modelConcurrency = -1: must be at least 1"),
         (["reference/oracle"], {"resume": True}, "options: resume goes on with run folders"),
+        ([{"id": "reference/oracle", "samplingArgs": {"model": "other"}}], {}, r"^sampling_args\.model: would ask"),
         (["reference/oracle"], {"apiKeys": {"no one": "k"}}, "options: apiKeys: 'no one' is no model's id"),
     ],
 )  # fmt: skip
@@ -481,6 +513,29 @@ def test_a_literal_key_is_sent_and_written_nowhere(workplace: Path) -> None:
     assert {path.name for path in files} >= {"run.json", "config.toml", "journal.jsonl", "index.jsonl", "events.jsonl"}
     holding = [path for path in files if b"tk-very-secret" in path.read_bytes() or b"tk-header" in path.read_bytes()]
     assert holding == []
+
+
+@pytest.mark.parametrize("url", ["http://me:{secret}@host/v1", "https://host/v1?key={secret}"])
+def test_a_refused_address_is_told_without_its_secret(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"^models\[0\] \(m\): baseUrl = \S+ must not hold a ") as refused:
+        asyncio.run(evaluate(tasks(1), [{"id": "m", "baseUrl": url.format(secret="tk-in-the-address")}]))
+    assert "tk-in-the-address" not in str(refused.value)
+
+
+def test_a_literal_key_goes_to_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_API_KEY", "key-of-the-variable")
+
+    async def use(server: ModelServer) -> None:
+        async with ModelServer(lambda _: "yes") as other:
+            models = [
+                {"id": "a", "endpoint": server.url, "apiKey": "key-as-given"},
+                {"id": "b", "endpoint": other.url, "apiKeyVar": "BENCH_API_KEY"},
+            ]
+            await evaluate(tasks(1), models)
+            assert [each.key for each in server.asked] == ["key-as-given"]
+            assert [each.key for each in other.asked] == ["key-of-the-variable"]
+
+    served(lambda _: "yes", use)
 
 
 def test_api_keys_are_given_by_id_or_by_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -553,6 +608,15 @@ def test_a_listener_that_raises_costs_no_result(caplog: pytest.LogCaptureFixture
     ]
 
 
+def test_a_listener_that_changes_what_it_is_told_changes_no_result() -> None:
+    def listen(name: str, payload: JsonDict) -> None:
+        for summary in payload.pop("summary", []):
+            summary.clear()
+
+    result = asyncio.run(evaluate(tasks(1), ["reference/null"], on_event=listen))
+    assert result["summary"][0]["total"] == 1
+
+
 # Folders
 
 
@@ -583,6 +647,27 @@ def test_a_journal_that_cannot_go_on_stops_its_model_and_what_there_is_is_told(w
     assert 0 < summary["total"] == 40 - summary["notRun"] < 40
     assert (result["persist"]["stored"], result["persist"]["reason"]) == (False, "Persist failed")
     assert done.stderr.startswith("reference/echo: failed: cannot write outputs")
+
+
+def test_a_journal_that_is_damaged_costs_the_other_models_nothing(
+    workplace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def damage(_: str, payload: JsonDict) -> None:
+        if (payload.get("modelId"), payload.get("completed")) == ("bad", 1):
+            [journal] = workplace.glob("outputs/evals/*--null/*/journal.jsonl")
+            with journal.open("r+b") as file:
+                file.write(b"no JSON")
+
+    async def use(server: ModelServer) -> EvaluationResult:
+        models = [{"id": "bad", "modelId": "reference/null"}, {"id": "good", "endpoint": server.url}]
+        return await evaluate(tasks(3), models, output_dir="outputs", model_concurrency=1, on_event=damage)
+
+    result = served(lambda _: "yes", use)
+    bad, good = result["summary"]
+    assert (bad["total"], bad["aborted"], bad["notRun"], good["total"]) == (0, True, 3, 3)
+    assert "journal.jsonl" in str(bad["stopReason"]) and "byte 0" in str(bad["stopReason"])
+    assert (bad["usage"]["inputTokens"], bad["cost"], good["usage"]["inputTokens"]) == (None, None, 30)
+    assert [each.getMessage() for each in caplog.records] == [f"bad: failed: {bad['stopReason']}"]
 
 
 def test_a_cancelled_evaluation_leaves_no_lock_and_is_gone_on_with(workplace: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.errors import ConfigError, ValidationError
-from harness.multi.models import Model, load_models, names_of, read_model, read_models
+from harness.multi.models import Model, load_models, numbered, read_model, read_models
 
 FULL: dict[str, Any] = {
     "id": "fast",
@@ -83,7 +83,7 @@ def test_one_that_says_nothing_is_called_unknown() -> None:
 
 def test_runs_of_one_label_get_names_of_their_own() -> None:
     labels = ["a", "b", "a", "a", "a[2]", "a"]
-    assert names_of([Model(label) for label in labels]) == ["a", "b", "a[3]", "a[4]", "a[2]", "a[5]"]
+    assert numbered(labels) == ["a", "b", "a[3]", "a[4]", "a[2]", "a[5]"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_runs_of_one_label_get_names_of_their_own() -> None:
         ({"id": "a", "apiKey": 12345678}, r"^models\[1\]: apiKey: must be a string$"),
         ({"id": "a", "headers": "X: y"}, r"^models\[1\]: headers: must be a table, not str$"),
         ({"id": "a", "temperature": "hot"}, r'^models\[1\]: temperature = "hot": must be a number$'),
-        ({"id": "a", "maxTokens": True}, r"^models\[1\]: maxTokens = true: must be a number$"),
+        ({"id": "a", "maxTokens": True}, r"^models\[1\]: maxTokens = true: must be an integer$"),
         ({"id": "a", "temprature": 1}, "models\\[1\\]: unknown key 'temprature'; did you mean \"temperature\"\\?$"),
         ({"id": "a", "url": "x", "endpoint": "y"}, "'endpoint' means the same as 'url'; keep one of them$"),
         ({"id": ""}, r"^models\[1\]: names no model; give it a modelId, or an id that is one$"),
@@ -138,6 +138,13 @@ def test_files_of_models(name: str, workplace: Path) -> None:
     assert read_models(workplace / name) == expected
 
 
+def test_a_line_of_a_file_ends_at_a_newline_alone(workplace: Path) -> None:
+    (workplace / "m.jsonl").write_text(
+        '{"id": "a", "samplingArgs": {"stop": "\u2028"}}\r\n{"id": "b"}', encoding="utf-8"
+    )
+    assert load_models(Path("m.jsonl")) == (Model("a", sampling_args={"stop": "\u2028"}), Model("b"))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
@@ -160,7 +167,9 @@ def test_a_file_that_is_wrong(name: str, text: str, words: str, workplace: Path)
 
 
 def test_a_file_that_is_not_there_or_of_another_kind(workplace: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^none\.toml: cannot be read: "):
+    with pytest.raises(
+        ConfigError, match=r"^none\.toml: there is no such file; there are no files of models beside it$"
+    ):
         load_models(Path("none.toml"))
     (workplace / "m.yaml").write_text("- a")
     with pytest.raises(ConfigError, match=r"^m\.yaml: a file of models ends in \.json, \.jsonl, \.toml$"):

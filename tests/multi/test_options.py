@@ -75,6 +75,7 @@ def test_what_is_stored_is_what_was_given_under_the_documented_names() -> None:
         ({"taskConcurrency": True}, "^options: taskConcurrency = true: must be an integer$"),
         ({"timeoutMs": "5"}, '^options: timeoutMs = "5": must be a finite number$'),
         ({"lengthTarget": float("inf")}, "must be a finite number$"),
+        ({"lengthTarget": 10**400}, "must be a finite number$"),
         ({"abortOnError": 1}, "^options: abortOnError = 1: must be true or false$"),
         ({"matchMode": 1}, "^options: matchMode = 1: must be a string$"),
         ({"chatOptions": [1]}, "^options: chatOptions: must be a dict, not list$"),

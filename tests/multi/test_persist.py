@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from bench_runs import until
@@ -63,7 +63,7 @@ def test_the_layout_is_the_documented_one(workplace: Path) -> None:
     [line] = (RECORDS / "index.jsonl").read_text().splitlines()
     entry = json.loads(line)
     assert list(entry) == ["runId", "createdAt", "path", "totals", "summary"]
-    assert (entry["runId"], entry["path"], entry["createdAt"]) == ("mine", str(path), result["finishedAt"])
+    assert (entry["runId"], entry["path"], entry["createdAt"]) == ("mine", str(path), record["persistedAt"])
     assert [list(each)[:8] for each in entry["summary"]] == [list(each)[:8] for each in result["summary"]]
     assert list((RECORDS / "index.jsonl").read_bytes()[-1:]) == [10]
 
@@ -95,6 +95,17 @@ def test_a_path_of_its_own_loads_back_from_anywhere(workplace: Path, monkeypatch
     assert record["runId"] == result["runId"]
 
 
+def test_a_path_that_was_used_again_is_not_taken_for_the_former_evaluation() -> None:
+    first, second = (stored(persist={"path": "mine.json"}, run_id=name) for name in ("first", "second"))
+    assert (first["runId"], second["runId"]) == ("first", "second")
+    record = asyncio.run(load_run("second"))
+    assert record is not None and record["runId"] == "second"
+    with pytest.raises(
+        StoreError, match=r"^first is stored no more: \S+mine\.json holds second, which was stored there"
+    ):
+        asyncio.run(load_run("first"))
+
+
 def test_a_folder_of_records_may_be_moved(workplace: Path) -> None:
     result = stored(persist_dir="records")
     (workplace / "records").rename(workplace / "moved")
@@ -115,7 +126,17 @@ def test_the_list_is_the_newest_the_oldest_of_them_first(workplace: Path) -> Non
     index = RECORDS / "index.jsonl"
     lines = index.read_bytes().splitlines(keepends=True)
     index.write_bytes(
-        b"".join([*lines[:29], b'{"torn": \n', b"[]\n", b'{"runId": 5, "path": "x"}\n', b"\xff\n", lines[29]])
+        b"".join(
+            [
+                *lines[:29],
+                b'{"torn": \n',
+                b"[]\n",
+                b'{"runId": 5, "path": "x"}\n',
+                b'{"runId": "x", "path": "x"}\n',
+                b"\xff\n",
+                lines[29],
+            ]
+        )
     )
 
     def listed(limit: int) -> list[str]:
@@ -124,8 +145,9 @@ def test_the_list_is_the_newest_the_oldest_of_them_first(workplace: Path) -> Non
     every = [f"run-{number:02d}" for number in range(30)]
     assert [entry["runId"] for entry in asyncio.run(list_runs())] == every[-25:]
     assert (listed(0), listed(3), listed(1), listed(99)) == (every, every[-3:], every[-1:], every)
-    with pytest.raises(ConfigError, match=r"^limit = -1: must be 0 \(all\) or more$"):
-        list_records(-1)
+    for limit in (-1, 2.5, True, "5", None):
+        with pytest.raises(ConfigError, match=r"^limit = .+: must be 0 \(all\) or a greater integer$"):
+            list_records(cast(int, limit))
     assert asyncio.run(list_runs(persist_dir="none")) == []
 
 

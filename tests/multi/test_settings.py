@@ -80,6 +80,25 @@ def test_literal_keys_go_by_variables_of_their_own() -> None:
     assert [text for text in said if "first-key" in text or "second-key" in text] == []
 
 
+def test_no_literal_key_goes_by_a_variable_that_somebody_else_is_sent(workplace: Path) -> None:
+    """Or a key would leave for a host that it was not given for."""
+    local = "http://localhost:9/v1"
+    given = {"id": "a", "baseUrl": local, "apiKey": "first-key-1"}
+    asking = {"id": "b", "baseUrl": "http://localhost:8/v1", "apiKeyVar": "BENCH_API_KEY"}
+    for models in ([given, asking], [asking, given]):
+        found = runs_of(*models)
+        assert found.keys == {"BENCH_API_KEY_2": "first-key-1"}
+        assert {way(run)[1:] for run in found.runs} == {
+            (local, "BENCH_API_KEY_2"), ("http://localhost:8/v1", "BENCH_API_KEY"),
+        }  # fmt: skip
+    common = Common({"env_args": {"tasks": "tasks.json"}}, (), Registry())
+    environ = {"BENCH_API_KEY": "set-1", "BENCH_API_KEY_2": "set-2"}
+    assert resolve_models(read_models([given]), common, environ=environ).keys == {"BENCH_API_KEY_3": "first-key-1"}
+    (workplace / "endpoints.toml").write_text(REGISTRY.replace("HOUSE_KEY", "BENCH_API_KEY"))
+    registry = load_registry(workplace / "endpoints.toml", workplace)
+    assert runs_of(given, "house", registry=registry).keys == {"BENCH_API_KEY_2": "first-key-1"}
+
+
 REGISTRY = """
 [[endpoint]]
 endpoint_id = "house"

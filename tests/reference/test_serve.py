@@ -87,7 +87,35 @@ def test_faults_on_request() -> None:
     with serving(*options) as (_, url):
         assert ask(url, "any", "x")[0] == 429
         with urllib.request.urlopen(url.removesuffix("/v1") + "/stats", timeout=10) as reply:
-            assert json.loads(reply.read()) == {"requests": 1, "in_flight": 0, "peak_in_flight": 1}
+            assert json.loads(reply.read()) == {
+                "requests": 1,
+                "in_flight": 0,
+                "peak_in_flight": 1,
+                "faults": {"429": 1},
+            }
+
+
+def test_scripted_faults_and_what_is_told_of_them_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "faults.toml").write_text('seed = 3\n[[fault]]\nfault = "503"\nmodel = "b"\n')
+    with serving("--faults", "faults.toml", "--fault", "429@at=2", "--fail-rate", "0", cwd=tmp_path) as (process, url):
+        assert [ask(url, model, "x")[0] for model in "aaab"] == [200, 429, 200, 503]
+        with urllib.request.urlopen(f"{url}/faults", timeout=10) as reply:
+            assert [each["fault"] for each in json.loads(reply.read())["served"]] == ["", "429", "", "503"]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert (process.returncode, out) == (0, "")
+    assert err.splitlines()[-4:] == [
+        "served 4 requests, 2 faults",
+        "fault        asked  hit",
+        "429@at=2         4    1",
+        "503@model=b      1    1",
+    ]
+
+
+def test_the_faults_there_are_can_be_listed() -> None:
+    done = subprocess.run([*BENCH, "--list-faults"], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "reset            the connection is reset before a byte of the reply\n" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -95,6 +123,10 @@ def test_faults_on_request() -> None:
     [
         (["--policy", "oracle"], "add --env"),
         (["--policy", "orcale"], "did you mean reference/oracle?"),
+        (["--fault", "rest"], 'did you mean "reset"?'),
+        (["--faults", "none.toml"], "cannot read none.toml"),
+        (["--fault", "reset@share=0.6", "--hang-rate", "0.6"], "at most 1 is possible"),
+        (["--latency", "-1"], "latency must be a number of 0 or more"),
         (["--fail-rate", "2"], "fail_rate must be from 0 to 1"),
         (["--fail-status", "teapot"], "--fail-status 'teapot'"),
         (["--env", ","], "--env is empty"),

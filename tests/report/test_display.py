@@ -126,6 +126,17 @@ def test_a_terminal_without_unicode_gets_ascii() -> None:
     assert "0.750 +/-0.084" in lines[2] and "###" in lines[2]
 
 
+def test_a_log_without_unicode_gets_ascii() -> None:
+    raw = io.BytesIO()
+    progress = run(done=8, total=8, state="done")
+    progress.usage += Usage(unreported=1, requests=1)
+    file = io.TextIOWrapper(raw, encoding="ascii", errors="strict")
+    with Display([progress], make_console(file=file, width=80), live=False):
+        pass
+    assert "gsm8k - m: 8 rollouts" in raw.getvalue().decode()
+    assert "mean 0.750 +/-0." in raw.getvalue().decode() and "> 800 + 400 tokens" in raw.getvalue().decode()
+
+
 def test_all_right_so_far_is_not_plus_minus_zero() -> None:
     progress = run()
     for index in range(10):

@@ -61,7 +61,16 @@ def test_duration(seconds: float | None, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("cost", "words"),
-    [(None, "–"), (0.0, "$0.00"), (0.01, "$0.01"), (0.00345, "$0.0034"), (1234.5, "$1,234.50")],
+    [
+        (None, "–"),
+        (0.0, "$0.00"),
+        (0.01, "$0.01"),
+        (0.0164, "$0.016"),
+        (0.00345, "$0.0034"),
+        (2e-5, "$0.00002"),
+        (1.25e-7, "$0.00000012"),
+        (1234.5, "$1,234.50"),
+    ],
 )
 def test_dollars(cost: float | None, words: str) -> None:
     assert numerals.dollars(cost) == words
@@ -105,6 +114,7 @@ def test_differences_have_signs_and_p_values_no_zero() -> None:
     assert numerals.signed_interval(Estimate(0.1, 0.1, -0.1, 0.3, "t", 4)) == "[-0.100, +0.300]"
     assert numerals.signed_interval(Estimate(0.1)) == "–"
     assert [numerals.p_value(value) for value in (None, 0.0004, 0.05, 1.0)] == ["–", "<0.001", "0.050", "1.000"]
+    assert [numerals.p_value(value, 0.05 / 190) for value in (0.000021, 0.0004)] == ["0.00002", "0.00040"]
 
 
 def test_tokens_that_are_not_known_are_not_zero() -> None:

@@ -161,8 +161,8 @@ def test_a_run_with_rows_says_how_to_load_and_publish_them(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("state", ["stopped", "interrupted", "failed", "running"])
-def test_a_run_that_did_not_end_says_how_to_go_on(tmp_path: Path, state: str) -> None:
-    run = finished(tmp_path, rollouts(2), status=state)
+def test_a_run_that_did_not_end_says_why_and_how_to_go_on(tmp_path: Path, state: str) -> None:
+    run = finished(tmp_path, rollouts(2), status=state, note="nobody answers\x1b[2J")
     said = steps(run)
     assert said[0] == f"go on: bench resume {run.id}"
     assert not [step for step in said if "rescore" in step or "replay" in step]
@@ -170,6 +170,9 @@ def test_a_run_that_did_not_end_says_how_to_go_on(tmp_path: Path, state: str) ->
     assert "2 of 4 not run" in shown
     why = "died: its process is gone and did not say why: it was killed, or the machine went down"
     assert (why in shown) == (state == "running")
+    assert (f"{state}: nobody answers" in shown) == (state != "running") and "\x1b" not in shown
+    empty = run_at(tmp_path, minute=1, status=state, note="nobody answers")
+    assert (f"It holds no rollout. {state}: nobody answers" in together(page(empty))) == (state != "running")
 
 
 def test_a_run_under_way_shows_what_there_is_so_far(tmp_path: Path) -> None:
@@ -180,6 +183,8 @@ def test_a_run_under_way_shows_what_there_is_so_far(tmp_path: Path) -> None:
         lines = page(run)
         said = steps(run)
     assert lines[0] == "sums · lab/m-1 · running"
+    [time] = [line for line in lines if line.startswith("sums  ") and line.endswith("–         –")]
+    assert "1:01" not in time  # that is of the last time that it stopped
     assert "  running: 1 rollout is generated and not scored yet" in lines
     assert said == [f"read one: bench runs show {run.id} --example 0"]
     assert "What went wrong" not in lines
@@ -232,6 +237,54 @@ def test_relatives_are_named_as_far_as_they_are_there(tmp_path: Path) -> None:
     lines = page(run, 200)
     assert f"  made          rescored from {parent.id} (unscored only), which is not here any more" in lines
     assert not [line for line in lines if "made with it" in line]
+
+
+def derived(tmp_path: Path, how: str, model: str | None = None) -> tuple[RunDir, RunDir]:
+    """A run, and one made from it in which one reward of four is another."""
+    parent = finished(tmp_path, [*rollouts(3), example(3), *paid(3, 0.0)])
+    path = f"{parent.path}/config.toml"
+    origins = {
+        "env.env_id": {"origin": "eval", "source": f"{path}: eval[0].env.env_id"},
+        "env.num_examples": {"origin": "builtin", "source": "built-in"},
+        "model.model": {"origin": "cli", "source": f"--model {model}"},
+    }
+    settings = {"env.env_id": "sums", "env.num_examples": 4, "model.model": "lab/m-1"}
+    made = finished(
+        tmp_path, [*rollouts(3), example(3), *paid(3, 1.0)], minute=1, parent=parent.id, settings=settings,
+        origins=origins, derived={"how": how, "parent": parent.id, "model": model},
+    )  # fmt: skip
+    return parent, made
+
+
+def test_a_run_made_from_another_is_compared_with_it(tmp_path: Path) -> None:
+    parent, run = derived(tmp_path, "rescore")
+    lines = page(run)
+    assert section(lines, f"Compared with {parent.id}") == [
+        "  mean 0.250 → 0.500",
+        "  rewards: 3 the same, 1 higher, 0 lower",
+        "  changed: example 3 (0.000 → 1.000)",
+    ]
+    changes = facts_json(facts_of(run.path, run.id))["changes"]
+    assert (changes["mean_before"], changes["mean_after"], changes["same"], changes["up"]) == (0.25, 0.5, 3, 1)
+    assert changes["paired"] is None
+    assert facts_json(facts_of(parent.path, parent.id))["changes"] is None
+    parent.journal_path.write_bytes(b"{\n" + parent.journal_path.read_bytes())
+    assert not [line for line in page(run) if line.startswith("Compared")]
+
+
+def test_another_model_is_compared_example_by_example(tmp_path: Path) -> None:
+    parent, run = derived(tmp_path, "replay", "lab/m-2")
+    last = section(page(run), f"Compared with {parent.id}")[-1]
+    assert last.startswith("  difference +0.250 [") and last.endswith("paired over 4 examples")
+
+
+def test_settings_of_the_parent_are_counted_and_not_repeated(tmp_path: Path) -> None:
+    _, run = derived(tmp_path, "replay", "lab/m-2")
+    assert section(page(run), "Settings") == [
+        "  model.model  lab/m-1  --model lab/m-2",
+        "  1 more as in the run that it was made from, 1 more as built in; --settings shows them",
+    ]
+    assert len(list(settings_lines(run.read_manifest(), 100))) == 4  # all three, and a line between
 
 
 def test_agents_and_tasks_are_said_to_be_such(tmp_path: Path) -> None:
@@ -288,6 +341,7 @@ def test_examples_that_are_all_alike_are_not_called_the_worst(tmp_path: Path) ->
 
 def test_an_example_says_which_of_its_rollouts_is_shown(tmp_path: Path) -> None:
     metrics: dict[str, float | None] = {f"metric{number}": number / 8 for number in range(6)}
+    metrics = {"of_others": None, **metrics}
     records: list[Record] = [
         example(0), *paid(0, 0.0), generated(0, 1), scored(0, 1, 1.0, metrics=metrics), failed(0, 2),
         example(1), *paid(1, 0.25), *paid(1, 0.25, rollout=1), *paid(1, 0.25, rollout=2),
@@ -378,8 +432,8 @@ def test_json_has_the_whole_page(tmp_path: Path) -> None:
     facts = facts_json(facts_of(run.path, run.id))
     assert json.loads(json.dumps(facts)) == facts
     assert list(facts) == [
-        "run", "settings", "versions", "git", "summary", "waiting", "troubles", "worst", "best", "children", "siblings",
-        "sizes", "problems", "next",
+        "run", "settings", "versions", "git", "summary", "waiting", "troubles", "worst", "best", "changes", "children",
+        "siblings", "sizes", "problems", "next",
     ]  # fmt: skip
     assert facts["run"] == read_entry(run.path).to_json()
     assert facts["summary"] == run.read_summary()

@@ -73,6 +73,22 @@ def test_eighty_cells_have_room_for_how_much_was_scored(four: list[Entry]) -> No
     assert head.split() == ["run", "environment", "model", "state", "mean", "scored"]
 
 
+def test_runs_of_one_command_are_held_together(tmp_path: Path) -> None:
+    suites = (None, "S1", "S1", "S1", "S2", "S1", None, None)
+    for minute, suite in enumerate(suites):
+        finished(tmp_path, minute=minute, suite=suite, name=f"m{minute}", kind="multi")
+    head, _, *rows = lines(list(Catalogue(tmp_path)), 80)
+    assert [row[21:23] for row in rows] == ["  ", "  ", "  ", "  ", " ┐", " │", " ┘", "  "]
+    assert [row.split("·")[1].split()[0] for row in rows[4:7]] == ["m3", "m2", "m1"]
+    assert head.startswith("run                      kind")
+
+
+def test_a_label_is_shown_where_it_tells_more(tmp_path: Path) -> None:
+    for minute, name in enumerate(("tasks", "lab/m-1", "fast", "")):
+        finished(tmp_path, minute=minute, env_id="tasks", name=name, kind="multi")
+    assert [entry.title for entry in Catalogue(tmp_path)] == ["tasks", "tasks · fast", "tasks", "tasks"]
+
+
 def test_without_runs_there_is_no_list() -> None:
     assert lines([], 80) == []
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from harness.report.side_by_side import Ending, side_by_side
@@ -15,6 +19,8 @@ FAST = (0.3, 0.5, 0.3, 0.7, 0.3, 0.5, 0.3, 0.3)
 DEEP = (0.9, 0.9, 0.7, 0.9, 0.9, 0.5, 0.9, 0.9)
 
 NONE_SHARED = "no task has a score of both"
+BOTH = "that both have a score for"
+PART = " on the tasks that have a score"
 
 Model = tuple[str, list[Attempt], int]
 
@@ -68,13 +74,10 @@ deep is better than fast: more than noise.
 More than noise is p < 0.05, in a sign-flip test over the tasks.
 
 Where they differ most:
-task     fast   deep
-────────────────────
-task-0  0.300  0.900
-task-4  0.300  0.900
-task-6  0.300  0.900
-task-7  0.300  0.900
-task-1  0.500  0.900""".splitlines()
+model  task-0  task-4  task-6  task-7  task-1
+─────────────────────────────────────────────
+fast    0.300   0.300   0.300   0.300   0.500
+deep    0.900   0.900   0.900   0.900   0.900""".splitlines()
     )
 
 
@@ -108,7 +111,7 @@ def test_no_line_is_longer_than_the_terminal_and_no_figure_is_cut(width: int, as
 
 def test_what_has_no_score_is_told_apart_from_what_scored_low() -> None:
     text = "\n".join(shown(*MIXED, width=100, endings=ENDS))
-    assert "score: mean over the tasks; one without a score counts 0." in text
+    assert "score: mean over the tasks run; one without a score counts 0." in text
     rows = [line.split() for line in text.splitlines()]
     assert ["anthropic/claude-3-7-sonnet", "0.600", "75", "%", "2", "of", "3", "8", "of", "8"] in [r[:10] for r in rows]
     assert ["anthropic/claude-3-7-sonnet", "0.800", "[0.624,", "0.976]", "6", "of", "8"] in rows
@@ -148,8 +151,12 @@ def test_the_first_is_not_held_against_itself_as_the_best() -> None:
         ((0.9,), (0.1,), "a has the highest score. Against b that may be noise: one task cannot tell."),
         ((0.9,) * 3, (0.1,) * 3, "a has the highest score. Against b that may be noise: 3 tasks cannot tell."),
         ((0.1, 0.9) * 5, (0.9, 0.2) * 5, "b has the highest score. Against a that may be noise."),
+        ((0.1, 0.9), (0.9, 0.1), "a and b have the highest score."),
         ((0.1,) * 6, (0.9,) * 6, "b is better than a: more than noise."),
-        ((0.1, None), (None, 0.9), f"b has the highest score. Against a that may be noise: {NONE_SHARED}."),
+        ((0.1, None), (None, 0.9), f"b has the highest score{PART}. Against a that may be noise: {NONE_SHARED}."),
+        ((0.5, 0.5), (0.5, None), f"No difference: a and b have the same score on every task {BOTH}."),
+        ((0.5, 0.5), (None, None), "b has no score on any task."),
+        ((None, None), (None, None), "No model has a score on any task."),
     ],
 )  # fmt: skip
 def test_the_verdict_never_says_more_than_the_tasks_do(
@@ -158,12 +165,104 @@ def test_the_verdict_never_says_more_than_the_tasks_do(
     assert words in shown(model("a", first), model("b", second), width=120)
 
 
+def test_a_verdict_on_answered_tasks_says_what_failures_would_make_of_it() -> None:
+    failing = model("failing", (*[0.9] * 6, *[None] * 6))
+    lines = shown(failing, model("steady", (0.7,) * 12))
+    at = lines.index("failing is better than steady on the tasks that have a score: more than noise.")
+    assert lines[at + 1] == "With tasks without a score as 0, steady scores higher than failing."
+    fewer = shown(model("failing", (*[0.9] * 9, *[None] * 3)), model("steady", (0.6,) * 12))
+    assert "With tasks without a score as 0, the difference from steady may be noise." in fewer
+    close = shown(
+        model("failing", (0.9, 0.9, 0.5, *[None] * 3)), model("steady", (0.8, 0.9, 0.55, *[0.9] * 3)), width=100
+    )
+    at = close.index(
+        "failing has the highest score on the tasks that have a score. Against steady that may be noise: 3"
+    )
+    assert close[at + 1 : at + 3] == [
+        "tasks cannot tell.",
+        "With tasks without a score as 0, steady scores higher than failing.",
+    ]
+
+
+def test_a_verdict_on_tasks_that_were_run_says_so() -> None:
+    lines = shown(model("cut", (0.9,) * 7, planned=10), model("all", (0.1,) * 10))
+    assert "cut is better than all on the tasks that have a score: more than noise." in lines
+    assert not any("as 0" in line for line in lines), "what was not run is no failure"
+
+
+def test_a_model_that_beats_the_best_is_told_where_models_go_round_in_a_circle() -> None:
+    good, bad, none = (0.9,) * 8, (0.1,) * 8, (None,) * 8
+    lines = shown(
+        model("a", (*good, *none, *bad)), model("b", (*bad, *good, *none)), model("c", (*none, *bad, *good)), width=120
+    )
+    at = lines.index("a is better than b on the tasks that have a score: more than noise.")
+    assert lines[at + 1] == "c did better than a on the tasks of both: more than noise."
+
+
+KINDS = st.sampled_from([(0.1, 0.2, 0.3), (0.7, 0.8, 0.9), (0.8, 0.9, None), (0.1, 0.5, 0.9)])
+ROWS = KINDS.flatmap(lambda cells: st.lists(st.sampled_from(cells), min_size=8, max_size=12))
+
+
+@given(st.lists(ROWS, min_size=2, max_size=4))
+def test_whoever_is_called_better_is_ahead_and_below_the_bound(rows: list[list[float | None]]) -> None:
+    models = [model(name, tuple(row), planned=12) for name, row in zip("abcd", rows, strict=False)]
+    scores = {name: {each.task: each.score for each in made if each.score is not None} for name, made, _ in models}
+    scored = sum(bool(each) for each in scores.values())
+    bound = 0.05 / max(1, math.comb(scored, 2))
+    lines = shown(*models, width=400)
+    claims = re.findall(
+        r"^(\w) is better than ([\w, ]+?)( on the tasks that have a score)?: more", "\n".join(lines), re.M
+    )
+    for better, others, where in claims:
+        for other in re.findall(r"\b[abcd]\b", others):
+            tasks = scores[better].keys() & scores[other].keys()
+            first, second = ([scores[name][task] for task in sorted(tasks)] for name in (better, other))
+            assert sum(first) > sum(second)
+            assert by_hand(first, second) < bound
+            assert where or len(tasks) == 12
+
+
+def by_hand(first: list[float], second: list[float]) -> float:
+    """The two-sided sign-flip p-value, pattern by pattern."""
+    gaps = [round(a - b, 6) for a, b in zip(first, second, strict=True)]
+    seen = abs(sum(gaps)) - 1e-9
+    flips = list(itertools.product((1, -1), repeat=len(gaps)))
+    return sum(abs(sum(sign * gap for sign, gap in zip(flip, gaps, strict=True))) >= seen for flip in flips) / len(
+        flips
+    )
+
+
+def test_of_many_models_all_are_told_and_none_at_length() -> None:
+    models = [model(f"vendor/model-{n:02}", tuple(min(1.0, 0.04 * n + 0.01 * k) for k in range(8))) for n in range(20)]
+    lines = shown(*models)
+    assert max(map(cell_len, lines)) <= 80
+    verdict = "vendor/model-19 has the highest score. Against all 19 others that may be noise: 8 tasks cannot tell."
+    assert verdict in " ".join(lines)
+    assert "More than noise is p < 0.00026, which is 0.05 / 190 pairs of models, in a" in lines
+    apart = lines.index("Where they differ most:")
+    assert len(lines) == apart + 3 + 20, "a line a model"
+    against = "\n".join(lines[lines.index("Difference from vendor/model-00, task by task; + is better:") :])
+    assert len(re.findall("0\\.00781\\b", against)) >= 19, "as many digits as the bound has, and one more"
+
+
 def test_beaten_close_and_level_models_stand_in_one_verdict() -> None:
     best = (0.9,) * 8
     close = (*[0.9] * 7, 0.8)
     lines = shown(model("best", best), model("weak", (0.1,) * 8), model("close", close), model("same", best))
     at = lines.index("best is better than weak: more than noise.")
     assert lines[at + 1 : at + 3] == ["Against close that may be noise.", "same has the same score on every task."]
+
+
+def test_models_of_equal_means_are_not_told_to_lead_one_another() -> None:
+    tied, other, weak = model("tied", (0.6, 0.8) * 5), model("other", (0.8, 0.6) * 5), model("weak", (0.1, 0.2) * 5)
+    lines = shown(tied, other, weak)
+    at = lines.index("tied is better than weak: more than noise.")
+    assert lines[at + 1] == "other has the same mean as tied."
+    near = shown(tied, other, model("near", (0.6, 0.7) * 5))
+    assert "tied and other have the highest score. Against near that may be noise." in near
+    same = shown(tied, model("same", (0.6, 0.8) * 5), model("near", (0.6, 0.7) * 5))
+    at = same.index("tied and same have the highest score. Against near that may be noise.")
+    assert same[at + 1] == "same has the same score on every task."
 
 
 def test_one_model_is_not_compared() -> None:

@@ -17,10 +17,13 @@ from store_samples import PEAK, example, failed, generated, key, make_run, pytho
 from harness.errors import JournalDamaged, UsageError
 from harness.records import Record, Timing
 from harness.results import rollouts_df
+from harness.stats.scores import LARGEST_SCORE, UNUSABLE
 from harness.store.codec import encode
 from harness.store.dataset import DatasetWriter
+from harness.store.outcomes import read_journal
 from harness.store.rows import Columns
 from harness.store.rundir import RunDir
+from harness.store.tally import summary_of
 from harness.types import Usage
 
 FIXED = [
@@ -120,6 +123,24 @@ def test_what_has_no_score_has_no_reward_and_says_why(tmp_path: Path) -> None:
     assert frame["reason"].value_counts().to_dict() == {
         "judge no verdict": 1, "no reason given": 1, "not scored": 1, "timeout": 1, "rate_limit": 1,
     }  # fmt: skip
+
+
+def test_a_reward_that_the_summary_leaves_out_is_left_out_here_too(tmp_path: Path) -> None:
+    run = journal(tmp_path, [
+        example(0), generated(0, 0), scored(0, 0, 1e101),
+        generated(0, 1), scored(0, 1, 0.5, metrics={"correct": -1e300}),
+    ])  # fmt: skip
+    rows = table(run, columns=["reward", "outcome", "reason", "error", "correct"])
+    assert rows == [
+        {
+            "reward": None, "outcome": "unscored", "reason": UNUSABLE, "error": "the reward is 1e+101", "correct": None,
+        },
+        {"reward": 0.5, "outcome": "scored", "reason": None, "error": None, "correct": None},
+    ]  # fmt: skip
+    recorded = read_journal(run)
+    summary = summary_of(run.read_manifest(), recorded)
+    assert (summary.reward.estimate.mean, summary.unscored) == (0.5, {UNUSABLE: 1})
+    assert summary.metrics["correct"].estimate.mean is None
 
 
 def test_tokens_that_nobody_reported_are_missing(tmp_path: Path) -> None:
@@ -332,5 +353,5 @@ def test_whatever_a_journal_holds_both_backends_say_the_same(
     [other] = frame.astype(object).where(frame.notna(), None).to_dict("records")
     assert list(row) == list(other) == [name for name, _ in FIXED]
     assert row == other
-    assert row["reward"] == reward
+    assert row["reward"] == (None if reward is None or abs(reward) > LARGEST_SCORE else reward)
     assert json.loads(row["turn"]) == json.loads(json.dumps(value))

@@ -51,7 +51,9 @@ def test_of_nothing_nothing_is_known() -> None:
     model = found.models[0]
     assert (model.mean, model.success, model.p50, model.p95, model.scored.mean) == (None, None, None, None, None)
     assert (model.not_run, found.best) == (3, None)
-    assert found.differences[0].scored.p_value is None and not found.differences[0].is_signal
+    difference = found.difference(1, 0)
+    assert difference.scored.p_value is None and not (difference.is_signal or difference.is_level)
+    assert found.pairs == 0
 
 
 @pytest.mark.parametrize(("number", "p50", "p95"), [(1, 1, 1), (2, 1, 2), (10, 5, 10), (20, 10, 19), (100, 50, 95)])
@@ -84,14 +86,25 @@ def test_differences_are_of_pairs_and_say_what_they_leave_out() -> None:
     assert back.scored.estimate.mean == pytest.approx(-0.5)
     assert (back.scored.wins, back.scored.losses) == (0, 1)
     assert (back.scored.only_first, back.scored.only_second) == (1, 2)
-    assert back.turned == pair
+    assert (back.first, back.second, back.counted.pairs) == ("x", "y", 3)
 
 
-def test_every_pair_has_its_difference_and_the_bound_is_divided_among_them() -> None:
-    models = [("a", made(0.1, 0.2), 2), ("b", made(0.3, 0.4), 2), ("c", made(0.7, 0.9), 2)]
+def test_a_difference_is_of_part_of_the_tasks_if_some_failed_or_were_not_run() -> None:
+    whole, failing = made(0.1, 0.2, 0.3), [*made(0.4, 0.5), failed("t2")]
+    found = standings([("whole", whole, 3), ("failing", failing, 3), ("stopped", made(0.4, 0.5), 3)])
+    assert [found.difference(0, index).is_partial for index in (1, 2)] == [True, True]
+    assert [found.difference(0, index).tasks for index in (1, 2)] == [3, 3]
+    assert found.difference(0, 1).scored != found.difference(0, 1).counted
+    assert found.difference(0, 2).scored == found.difference(0, 2).counted
+    repeated = [("a", [*made(0.1), *made(0.3)], 2), ("b", made(0.5), 1)]
+    assert not standings(repeated).difference(0, 1).is_partial
+
+
+def test_the_bound_is_divided_among_the_pairs_of_models_that_have_scores() -> None:
+    models = [("a", made(0.1, 0.2), 2), ("b", made(0.3, 0.4), 2), ("c", made(0.7, 0.9), 2), ("dead", [failed("t0")], 2)]
     found = standings(models)
-    assert [(each.first, each.second) for each in found.differences] == [("b", "a"), ("c", "a"), ("c", "b")]
-    assert {each.alpha for each in found.differences} == {ALPHA / 3}
+    assert found.pairs == 3
+    assert {found.difference(first, 0).alpha for first in (1, 2)} == {ALPHA / 3}
     assert found.difference(0, 2).scored.estimate.mean == pytest.approx(-0.65)
     assert found.difference(2, 1).scored.estimate.mean == pytest.approx(0.45)
 
@@ -99,9 +112,11 @@ def test_every_pair_has_its_difference_and_the_bound_is_divided_among_them() -> 
 @pytest.mark.parametrize(("tasks", "can_tell"), [(1, False), (5, False), (6, True), (7, True)])
 def test_so_few_tasks_can_show_nothing(tasks: int, can_tell: bool) -> None:
     found = standings([("a", made(*[0.1] * tasks), tasks), ("b", made(*[0.9] * tasks), tasks)])
-    [difference] = found.differences
+    difference = found.difference(1, 0)
     assert difference.scored.p_value == pytest.approx(2.0 ** (1 - tasks))
     assert (difference.can_tell, difference.is_signal) == (can_tell, can_tell)
+    assert (difference.is_better, difference.is_worse) == (can_tell, False)
+    assert (found.difference(0, 1).is_better, found.difference(0, 1).is_worse) == (False, can_tell)
 
 
 def test_a_model_without_scores_is_not_the_best_nor_in_its_way() -> None:
@@ -129,13 +144,41 @@ def test_the_best_is_found_on_shared_tasks_or_on_each_models_own() -> None:
     assert standings([("e", made(0.5), 1), ("f", made(0.5), 1)]).best == 0, "of equal ones the first"
 
 
+def test_scattered_failures_do_not_leave_the_choice_of_the_best_to_the_few_tasks_that_all_have() -> None:
+    def model(name: str, score: float, missing: int) -> tuple[str, list[Attempt], int]:
+        attempts = [failed(f"t{n}") if n % 3 == missing else scored(f"t{n}", score) for n in range(9)]
+        return name, [*attempts, scored("last", 1 - score)], 10
+
+    found = standings([model("low", 0.2, 0), model("high", 0.8, 1), model("middle", 0.5, 2)])
+    assert found.best == 1, "the last task is all that the three have in common, and there `low` is ahead"
+    assert found.difference(1, 0).scored.pairs == 4
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12))
 def test_whole_models_differ_by_the_difference_of_their_means(scores: list[tuple[float, float]]) -> None:
     first, second = [a for a, _ in scores], [b for _, b in scores]
     found = standings([("a", made(*first), len(scores)), ("b", made(*second), len(scores))])
-    [difference] = found.differences
+    difference = found.difference(1, 0)
     assert difference.scored == difference.counted == paired_difference(second, first)
+    assert found.best == int(fmean(second) > fmean(first)) or difference.scored.estimate.mean == pytest.approx(0)
     assert difference.scored.estimate.mean is not None
     assert math.isclose(difference.scored.estimate.mean, fmean(second) - fmean(first), abs_tol=1e-9)
-    assert difference.turned.scored == paired_difference(first, second)
+    assert found.difference(0, 1).scored == paired_difference(first, second)
     assert not difference.is_partial
+    assert found.difference(1, 1).is_level
+
+
+def test_failures_can_turn_a_difference_round() -> None:
+    first = [*made(*[0.9] * 6), *(failed(f"t{n}") for n in range(6, 12))]
+    found = standings([("failing", first, 12), ("steady", made(*[0.7] * 12), 12)])
+    difference = found.difference(0, 1)
+    assert (found.best, difference.is_better) == (0, True)
+    assert difference.is_behind_if_counted and not difference.is_signal_if_counted
+    back = found.difference(1, 0)
+    assert (back.is_better, back.is_worse, back.is_behind_if_counted) == (False, True, False)
+
+
+def test_the_tests_of_many_models_are_made_when_they_are_asked_for() -> None:
+    found = standings([(f"m{n}", made(0.1 * n, 0.2), 2) for n in range(30)])
+    assert found.pairs == 435
+    assert found.difference(3, 0) is found.difference(3, 0)

@@ -44,6 +44,19 @@ def head_of(path: Path) -> Any:
     return yaml.safe_load(split_card((path / "README.md").read_text())[0])
 
 
+def test_a_run_that_was_made_from_another_says_so(tmp_path: Path) -> None:
+    """Its rows are those of another run, in whole or in part: whoever counts runs must not count them twice."""
+    parent = run_with_rows(tmp_path, day=1)
+    derived = {"how": "rescore", "parent": parent.id, "only": "unscored", "model": None, "path": "elsewhere"}
+    child = run_with_rows(tmp_path, day=2, parent=parent.id, derived=derived, name="mine")
+    rebuild_card(parent.parent)
+    body = (parent.parent / "README.md").read_text()
+    assert f"| {child.id} | mine, rescore of {parent.id} (only unscored) |" in body
+    assert body.count(f"| made from | rescore of {parent.id} (only unscored) |") == 1
+    assert f"| {parent.id} | {parent.read_manifest().name or 'sums'} |" in body
+    assert "elsewhere" not in body
+
+
 def test_one_config_for_every_run_that_has_rows(tmp_path: Path) -> None:
     runs = [run_with_rows(tmp_path, day=day) for day in (1, 2, 3)]
     empty = make_run(tmp_path)

@@ -15,16 +15,18 @@ from run_samples import finished, run_at
 
 from harness.errors import ConfigError, StoreError, UsageError
 from harness.store.catalogue import Catalogue, Entry, Filter, moment, read_entry
-from harness.store.finding import all_runs, find_run, runs_in
+from harness.store.finding import all_runs, find_run, find_runs, runs_in
+from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir, RunLock
 
 OPENED: list[str] = []
-"""Files that were opened; filled by an audit hook, which no test can take away again, while `watching`."""
-_watching = False
+"""Files that were opened, or folders that were read; filled by an audit hook, which no test can take away again."""
+_watching = ""
+"""The event that is noted now, if any is."""
 
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    if _watching and event == "open":
+    if _watching and event == _watching:
         OPENED.append(str(arguments[0]))
 
 
@@ -32,17 +34,17 @@ sys.addaudithook(_note)
 
 
 @contextmanager
-def watching() -> Iterator[list[str]]:
-    """The manifests that are opened meanwhile."""
+def watching(event: str = "open") -> Iterator[list[str]]:
+    """The manifests that are opened meanwhile, or the folders that are read."""
     global _watching
     OPENED.clear()
     found: list[str] = []
-    _watching = True
+    _watching = event
     try:
         yield found
     finally:
-        _watching = False
-        found += [path for path in OPENED if path.endswith("run.json")]
+        _watching = ""
+        found += [path for path in OPENED if path.endswith("run.json") or event != "open"]
 
 
 def states(output_dir: Path) -> dict[str, str]:
@@ -59,8 +61,9 @@ def test_an_entry_says_what_manifest_and_summary_say(tmp_path: Path) -> None:
     written = entry.to_json()
     assert json.loads(json.dumps(written)) == written
     assert {name: value for name, value in written.items() if name != "summary"} == {
-        "id": run.id, "path": str(run.path), "state": "done", "kind": "run", "env_id": "sums", "name": "sums-hot",
-        "model": "lab/m-1", "created": "2026-11-21T09:15:03.250000Z", "command": "bench run sums -n 4", "suite": "S1",
+        "id": run.id, "path": str(run.path), "state": "done", "note": None, "kind": "run", "env_id": "sums",
+        "name": "sums-hot", "model": "lab/m-1", "created": "2026-11-21T09:15:03.250000Z",
+        "command": "bench run sums -n 4", "suite": "S1",
         "parent": "20260101T000000Z-pppp", "derived": {"how": "rescore"}, "planned": 4, "problems": [],
     }  # fmt: skip
     assert written["summary"] == run.read_summary()
@@ -88,10 +91,13 @@ def test_looking_at_a_lock_takes_nothing(tmp_path: Path) -> None:
     RunLock.take(path, "it").release()
 
 
-@pytest.mark.parametrize("state", ["done", "stopped", "interrupted", "failed"])
-def test_other_states_are_those_of_the_manifest(tmp_path: Path, state: str) -> None:
-    run_at(tmp_path, status=state)
-    assert states(tmp_path) == {"aaaa": state}
+@pytest.mark.parametrize(
+    ("state", "note"), [("done", ""), ("stopped", "why"), ("interrupted", "why"), ("failed", "why")]
+)
+def test_other_states_are_those_of_the_manifest(tmp_path: Path, state: str, note: str) -> None:
+    run_at(tmp_path, status=state, note="why")
+    [entry] = Catalogue(tmp_path)
+    assert (entry.state, entry.note) == (state, note)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +178,25 @@ def test_names_alone_tell_which_run_is_meant(tmp_path: Path) -> None:
     with watching() as read:
         assert [entry.id[:16] for entry in Catalogue(tmp_path).newest(3)][2] == "20261121T094303Z"
     assert len([path for path in read if "T0943" in path]) == 1 and not [path for path in read if "T0942" in path]
+
+
+def test_many_names_are_looked_up_in_one_reading(tmp_path: Path) -> None:
+    runs = [run_at(tmp_path, minute=minute).path for minute in range(3)]
+    names = [runs[2].name, str(runs[0]), "latest", runs[1].name[:13], runs[1].name]
+    with watching("os.listdir") as read:
+        assert find_runs(tmp_path, names) == [runs[2], runs[0], runs[2], runs[1], runs[1]]
+    assert read == [str(tmp_path / "evals"), str(runs[0].parent)]
+
+
+def test_the_folder_of_several_runs_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [run_at(tmp_path, minute=minute) for minute in range(7)]
+    with pytest.raises(UsageError) as refused:
+        find_run(tmp_path, str(runs[0].parent))
+    newest = ", ".join(f"{run.id} (sums--lab--m-1)" for run in runs[:1:-1])
+    assert str(refused.value) == f"{runs[0].parent} is the folder of 7 runs; name one of them: {newest}, and 2 older"
+    monkeypatch.chdir(runs[0].parent)
+    with pytest.raises(UsageError, match=rf"^\. is the folder of 7 runs; .*{runs[6].id} \(sums--lab--m-1\)"):
+        find_run(tmp_path, ".")
 
 
 def test_two_runs_of_one_id_are_told_apart_by_path(tmp_path: Path) -> None:
@@ -308,6 +333,18 @@ def test_an_evals_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     loop.symlink_to(loop)
     with pytest.raises(StoreError, match=f"cannot read {loop}"):
         Catalogue(tmp_path)
+
+
+def test_files_that_cannot_be_reached_are_said_and_hide_no_other_run(tmp_path: Path) -> None:
+    run, other = finished(tmp_path), finished(tmp_path, minute=1)
+    for path in (run.summary_path, run.journal_path):
+        path.unlink()
+        path.symlink_to(path)
+    newer, entry = Catalogue(tmp_path)
+    assert newer.run == other and newer.problems == ()
+    assert entry.summary is None and entry.problems[0].startswith(f"cannot read {run.summary_path}: ")
+    with pytest.raises(StoreError, match=r"cannot read .*journal\.jsonl"):
+        read_journal(run)
 
 
 def test_a_run_folder_that_cannot_be_looked_at_is_still_shown(tmp_path: Path) -> None:

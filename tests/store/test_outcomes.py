@@ -14,6 +14,7 @@ from store_samples import example, failed, generated, make_run, rollouts, scored
 
 from harness.errors import JournalDamaged, StoreError
 from harness.records import Example, Failed, Generated, Record
+from harness.stats.scores import UNUSABLE
 from harness.store.dataset import DatasetWriter
 from harness.store.outcomes import Outcome, in_order, outcomes, read_journal
 from harness.store.rows import BATCH_ROWS, Columns, arrow_schema, as_messages, plain_row, said, table_of
@@ -58,6 +59,19 @@ def test_what_is_said_of_each_kind_of_outcome(tmp_path: Path) -> None:
     assert [type(each.base) for each in found] == [Generated] * 5 + [Failed] * 2
     assert [each.score is None for each in found] == [False] * 4 + [True] * 3
     assert found[0] == Outcome(example(0), generated(0, 0), scored(0, 0, 0.0))
+
+
+def test_a_reward_that_no_statistic_can_use_is_said(tmp_path: Path) -> None:
+    lines: list[Record] = [
+        example(0),
+        generated(0, 0), scored(0, 0, 1e300),
+        generated(0, 1), scored(0, 1, -1e101, reasons={"style": "timeout: 3 s"}),
+    ]  # fmt: skip
+    found = list(outcomes(read_journal(journal(tmp_path, lines))))
+    assert [(each.reward, each.reason, each.error) for each in found] == [
+        (None, UNUSABLE, "the reward is 1e+300"),
+        (None, UNUSABLE, "the reward is -1e+101; style: timeout: 3 s"),
+    ]
 
 
 def test_the_order_is_that_of_tables_whatever_that_of_the_lines(tmp_path: Path) -> None:

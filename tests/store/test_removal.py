@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from run_samples import finished
+from run_samples import finished, run_at
 from store_samples import python
 
 from harness.errors import RunLocked, StoreError, UsageError
@@ -42,6 +42,13 @@ def test_the_last_run_takes_its_folder_along(tmp_path: Path) -> None:
     runs = [with_rows(tmp_path, "aaaa"), with_rows(tmp_path, "bbbb")]
     remove_runs(runs)
     assert [path.name for path in tmp_path.iterdir()] == ["evals"]
+    assert list((tmp_path / "evals").iterdir()) == []
+
+
+def test_a_run_that_came_to_nothing_takes_its_folder_along_too(tmp_path: Path) -> None:
+    run = run_at(tmp_path, status="running")
+    assert [path.name for path in run.parent.iterdir()] == [run.id]  # it had no rows yet, hence no card
+    remove_runs([run])
     assert list((tmp_path / "evals").iterdir()) == []
 
 
@@ -124,6 +131,62 @@ def test_a_crash_before_the_deletion_leaves_nothing_that_anybody_sees(tmp_path: 
     assert run.id not in card(other)
     remove_runs([with_rows(tmp_path, "cccc")])  # and the next removal sweeps it away
     assert not left.exists() and all_runs(tmp_path) == [other.path]
+
+
+BESIDE = """
+import os, shutil, sys
+from pathlib import Path
+from harness.store.removal import remove_runs
+from harness.store.rundir import RunDir
+at, name, drops, path = sys.argv[1], sys.argv[2], sys.argv[3] == "True", Path(sys.argv[4])
+going = path.parent
+
+def remove(event, arguments):
+    global at
+    if event == at and str(arguments[0]).endswith(name):
+        at = None
+        for gone in going.glob(".*.removed"):
+            shutil.rmtree(gone)
+        if drops:
+            shutil.rmtree(going)
+
+sys.addaudithook(remove)
+remove_runs([RunDir(path)])
+"""
+"""A removal, in the midst of which another one sweeps the same folder."""
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "drops"),
+    [("open", ".card.lock", True), ("shutil.rmtree", ".removed", True), ("shutil.rmtree", ".removed", False)],
+)
+def test_two_removals_in_one_folder_do_not_hinder_one_another(tmp_path: Path, at: str, name: str, drops: bool) -> None:
+    run = with_rows(tmp_path, "aaaa")
+    done = python(BESIDE, at, name, drops, run.path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list((tmp_path / "evals").iterdir()) == []
+
+
+def test_a_card_that_cannot_be_written_does_not_keep_the_files(tmp_path: Path) -> None:
+    run, other = with_rows(tmp_path, "aaaa"), with_rows(tmp_path, "bbbb")
+    lock = run.parent / ".card.lock"
+    lock.unlink()
+    lock.mkdir()
+    with pytest.raises(StoreError, match=r"cannot open .*card.lock"):
+        remove_runs([run])
+    assert all_runs(tmp_path) == [other.path]
+    assert list(run.parent.glob(".*.removed")) == []
+
+
+def test_more_runs_than_a_process_may_open_files(tmp_path: Path) -> None:
+    runs = [run_at(tmp_path, minute) for minute in range(40)]
+    few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))\n"
+    remove = (
+        "import sys; from harness.store.removal import *; remove_runs([RunDir(Path(path)) for path in sys.argv[1:]])"
+    )
+    done = python(few + remove, *(run.path for run in runs))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all_runs(tmp_path) == []
 
 
 def test_suites_keep_their_record(tmp_path: Path) -> None:

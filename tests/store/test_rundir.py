@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -18,17 +19,15 @@ from hypothesis import strategies as st
 from store_samples import make_run, python
 
 from harness.errors import RunLocked, StoreError, UsageError
-from harness.store.atomic import atomic_write
+from harness.store.atomic import atomic_write, store_error
+from harness.store.finding import all_runs, find_run, runs_in
 from harness.store.manifest import Manifest
 from harness.store.rundir import (
     NAME_LIMIT,
     RunDir,
     RunLock,
-    all_runs,
-    find_run,
     folder_name,
     new_run_id,
-    runs_in,
     safe_name,
     timestamp,
     write_suite,
@@ -81,6 +80,36 @@ def test_runs_of_the_same_second_never_share_a_folder(tmp_path: Path) -> None:
         made = list(pool.map(lambda _: RunDir.create(tmp_path, "sums", "lab/m").path, range(200)))
     assert len(set(made)) == 200
     assert {path.parent for path in made} == {tmp_path / "evals" / "sums--lab--m"}
+
+
+BEREAVED = """
+import os, sys
+from harness.store.rundir import RunDir
+output, times = sys.argv[1], int(sys.argv[2])
+
+def remove(event, arguments):
+    # As `bench runs rm` does with the last run of a folder, in the moment before the new run begins there.
+    global times
+    if event == "os.mkdir" and "Z-" in str(arguments[0]) and times:
+        times -= 1
+        os.rmdir(os.path.dirname(arguments[0]))
+
+sys.addaudithook(remove)
+print(RunDir.create(output, "sums", "m").path)
+"""
+
+
+def test_a_run_begins_in_a_folder_that_is_removed_at_that_moment(tmp_path: Path) -> None:
+    done = python(BEREAVED, tmp_path, 3)
+    assert done.returncode == 0, done.stderr
+    assert [str(path) for path in (tmp_path / "evals").glob("*/*")] == [done.stdout.strip()]
+
+
+def test_a_folder_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "evals").mkdir()
+    (tmp_path / "evals" / "sums--m").symlink_to(tmp_path / "gone")
+    with pytest.raises(StoreError, match=r"cannot create .*sums--m.*ENOENT"):
+        RunDir.create(tmp_path, "sums", "m")
 
 
 def test_an_output_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -199,6 +228,19 @@ except StoreError as error:
     assert [p.name for p in tmp_path.iterdir()] == ["summary.json"]
     atomic_write(path, "new")
     assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("action", "advice"),
+    [
+        ("write", "choose an output_dir (-o) that you may write to"),
+        ("read", "ask its owner"),
+        ("remove", "ask its owner"),
+    ],
+)
+def test_what_to_do_about_a_file_of_somebody_else(action: str, advice: str) -> None:
+    error = store_error(action, Path("f"), PermissionError(errno.EACCES, "Permission denied"))
+    assert str(error) == f"cannot {action} f: Permission denied (EACCES, errno 13); {advice}"
 
 
 def test_find_run_by_id_prefix_path_and_latest(tmp_path: Path) -> None:

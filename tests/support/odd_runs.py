@@ -1,4 +1,5 @@
-"""A run in which everything happens that an export must get right: scores and none, failures, tools, formulas."""
+"""A run so small that a test can compare its whole table, with scores and none, failures, tools and formulas in it.
+`strange_runs` has one that is full of surprises."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The tools that exports are for, in an environment of their own: `inspect_ai`, `verifiers` and `every_eval_ever`, of
 pinned versions, installed from whatever index this machine's pip uses. Made once for all workers and kept for later
-sessions, outside the repository; a test that needs it is skipped only where no index can be reached."""
+sessions, outside the repository; a test that needs it is skipped only where no index answers in time, and fails where
+one answers that it has no such package."""
 
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 import venv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -25,8 +28,11 @@ READERS = ("inspect_ai==0.3.285", "verifiers==0.1.14")
 VALIDATOR = "every-eval-ever==0.3.0"
 """Says that it wants Python 3.12. The part that validates does not, and needs nothing that the readers lack."""
 
-PATIENCE = 600.0
+PATIENCE = 300.0
 """Seconds for one installation; 100 MB come from the index."""
+
+MEMORY = 300.0
+"""Seconds for which other workers believe the one that found no index. Each would wait as long as it did."""
 
 _OFFLINE = re.compile(
     r"NewConnectionError|ConnectTimeout|ReadTimeout|connection (?:refused|reset|error|broken|timed out)|timed out|"
@@ -59,7 +65,7 @@ def reader_python() -> Path:
     return found
 
 
-class _Unreachable(Exception):
+class Unreachable(Exception):
     """Nobody answers where packages come from."""
 
 
@@ -67,20 +73,42 @@ class _Unreachable(Exception):
 def _found() -> Path | str:
     """The interpreter, or why there is none: asked once, since pip takes its time to give up."""
     pins = hashlib.sha256(repr((UV, READERS, VALIDATOR, sys.version)).encode()).hexdigest()[:12]
-    folder = Path(tempfile.gettempdir()) / f"bench-readers-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    assert folder.stat().st_uid == os.getuid(), f"{folder} belongs to somebody else"
-    home, ready = folder / pins, folder / f"{pins}.ready"
+    return environment(_own_folder(), pins, _make)
+
+
+def environment(folder: Path, pins: str, make: Callable[[Path], None]) -> Path | str:
+    """The interpreter of the environment `pins`, or why there is none.
+
+    One process makes it, the others wait; what was left half made is made anew.
+    """
+    home, ready, missing = folder / pins, folder / f"{pins}.ready", folder / f"{pins}.missing"
+    python = home / "bin" / "python"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not ready.exists():
-            shutil.rmtree(home, ignore_errors=True)
-            try:
-                _make(home)
-            except _Unreachable as error:
-                return f"the package index cannot be reached, so the readers of exports are not here: {error}"
-            ready.touch()
-    return home / "bin" / "python"
+        if ready.exists() and python.exists():
+            return python
+        if missing.exists() and 0 <= time.time() - missing.stat().st_mtime < MEMORY:
+            return missing.read_text()
+        ready.unlink(missing_ok=True)
+        shutil.rmtree(home, ignore_errors=True)
+        try:
+            make(home)
+        except Unreachable as error:
+            missing.write_text(f"no package index answers, so the readers of exports are not here: {error}")
+            return missing.read_text()
+        missing.unlink(missing_ok=True)
+        ready.touch()
+    return python
+
+
+def _own_folder() -> Path:
+    """A folder that nobody else can write to: what lies there is run."""
+    folder = Path(tempfile.gettempdir()) / f"bench-readers-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    assert mine, f"{folder} is open to others, or somebody else's; remove it"
+    return folder
 
 
 def reader(*args: str | Path, cwd: Path, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
@@ -124,11 +152,14 @@ def _pip_settings(python: Path) -> dict[str, str]:
 
 
 def _install(command: Sequence[str | Path], environ: Mapping[str, str], unreachable: str = "no-index") -> None:
-    done = subprocess.run(command, env=dict(environ), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    try:
+        done = subprocess.run(command, env=dict(environ), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        raise Unreachable(f"{Path(command[0]).name} was not done after {PATIENCE:.0f} s") from None
     if done.returncode == 0:
         return
     # An address may hold a password.
     words = re.sub(r"\S+://\S+", "<address>", f"{done.stdout}\n{done.stderr}").strip()
     if _OFFLINE.search(words) or unreachable in words:
-        raise _Unreachable(words[-300:])
+        raise Unreachable(words[-300:])
     raise AssertionError(f"{Path(command[0]).name} {' '.join(map(str, command[1:]))} failed:\n{words}")

@@ -1,6 +1,6 @@
-"""A recorded run full of surprises, for tests of what other tools read of a run: text that no UTF-8 holds, numbers
-beyond every machine's, images, tool calls of every shape, judges, and rollouts that failed, were not scored or said
-nothing."""
+"""A recorded run full of surprises, to be looked at one by one, for tests of what other tools read of a run: text that
+no UTF-8 holds, numbers beyond every machine's, images, tool calls of every shape, judges, and rollouts that failed,
+were not scored or said nothing."""
 
 from __future__ import annotations
 

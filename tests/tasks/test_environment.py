@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -468,7 +473,43 @@ def test_a_fingerprint_knows_the_hooks_code() -> None:
     first = hooked(print_nothing).fingerprint["score_output_source"]
     assert first == hooked(print_nothing).fingerprint["score_output_source"]
     assert first != hooked(print_little).fingerprint["score_output_source"]
-    assert hooked(Nameless()).fingerprint["score_output_source"] == "hooks:score"
+    assert hooked(Nameless()).fingerprint["score_output_source"] != first
+    assert (
+        hooked(Nameless()).fingerprint["score_output_source"] == hooked(Nameless()).fingerprint["score_output_source"]
+    )
+    assert hooked(partial(print_nothing)).fingerprint["score_output_source"] == first
+
+
+def test_a_fingerprint_knows_the_code_of_a_hook_that_was_typed_in() -> None:
+    """Its source is nowhere, so a resume after a change has to see it in what was compiled."""
+    bodies = (
+        "return 0.0",
+        "return 1.0",
+        "return float(output in {'yes', 'no', 'may be'})",
+        "return float(any(part == 'a' for part in output))",
+        "return float(any(part == 'b' for part in output))",
+    )
+    program = (
+        "import json, sys\n"
+        "from harness.tasks.environment import TaskEnv\n"
+        "from harness.tasks.hook import Hook\n"
+        "from harness.tasks.options import TaskOptions\n"
+        "for body in json.loads(sys.argv[1]):\n"
+        "    names = {}\n"
+        "    exec(f'def score(output):\\n    {body}', names)\n"
+        "    options = TaskOptions(score_output=Hook(names['score'], 'typed'))\n"
+        "    print(TaskEnv([{'prompt': 'p'}], options=options).fingerprint['score_output_source'])\n"
+    )
+
+    def printed(seed: str) -> list[str]:
+        environ = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", program, json.dumps(bodies)]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout.split()
+
+    hashes = printed("1")
+    assert len(set(hashes)) == len(bodies)
+    assert "typed" not in hashes
+    assert printed("2") == hashes
 
 
 def print_nothing(output: str) -> float:

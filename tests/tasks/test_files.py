@@ -56,6 +56,8 @@ def test_a_schema_in_toml(tmp_path: Path) -> None:
         ("t.json", '[{"prompt": "p", "expected": NaN}]', "t.json is no JSON: NaN is no JSON value"),
         ("t.json", '[{"prompt": "p"}, {"prompt": 5}]', "t.json: task 1 has a prompt that is no text: 5"),
         ("t.json", "[" * 100_000, "t.json is no JSON"),
+        ("t.json", '[{"prompt": "p", "expected": 1, "expected": 2}]', "t.json: 'expected' stands twice in one object"),
+        ("t.jsonl", '{"prompt": "p"}\n{"schema": {"a": 1, "a": 1}}', "t.jsonl: line 2: 'a' stands twice in one object"),
         ("t.jsonl", '{"prompt": "p"}\n\n{"prompt"', "t.jsonl: line 3 is no JSON"),
         ("t.jsonl", '{"prompt": "p"}\n[1]', "t.jsonl: task 1 (counted from 0) must be an object, not list"),
         ("t.toml", "[[task]", "t.toml is no TOML"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 from workplace import here
 
@@ -176,6 +179,9 @@ def test_a_hook_that_cannot_be_called_is_refused_before_the_run(function: Any, w
             TaskScore(1.0, True, ["a", {"expertId": "m", "errors": ["b"]}, "5"]),
         ),
         ({"score": 1, "errors": "one"}, TaskScore(1.0, True, ["one"])),
+        ({"score": 1, "errors": [{"a": {2}}, {"b": (1,)}]}, TaskScore(1.0, True, ["{'a': {2}}", {"b": [1]}])),
+        ({"score": 1, "errors": [{"a": math.nan}]}, TaskScore(1.0, True, ["{'a': nan}"])),
+        ({"score": 1, "valid": numpy.bool_(False)}, TaskScore(1.0, False)),
         (TaskScore(0.2, False, ["x"], schema_valid=True), TaskScore(0.2, False, ["x"])),
     ],
 )
@@ -212,6 +218,8 @@ def test_what_a_hook_raises_comes_through() -> None:
 
     with pytest.raises(KeyError):
         call(broken)
+    with pytest.raises(EvalFnError, match=r"^raised SystemExit: 3$"):
+        call(lambda output: sys.exit(3))
 
 
 def test_a_hook_is_loaded_by_its_path(here: Path) -> None:
@@ -243,4 +251,7 @@ def test_a_function_is_a_hook_with_its_file() -> None:
     assert hook_of(hook) is hook
     made = hook_of(Holder())
     assert made is not None
-    assert (made.name, made.files) == ("Holder", ())
+    assert (made.name, made.files) == ("Holder", (Path(__file__),))
+    bound = hook_of(functools.partial(whole))
+    assert bound is not None
+    assert bound.files == (Path(__file__),)

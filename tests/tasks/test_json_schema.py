@@ -76,6 +76,15 @@ def test_a_schema_that_cannot_be_used_is_refused(schema: dict[str, Any], words: 
     assert words in str(refused.value)
 
 
+def test_a_multiple_is_one_of_the_decimal_number() -> None:
+    check = checker({"multipleOf": 0.01})
+    fitting: list[object] = [19.99, 4.35, 1.1, 3, 0, -0.07, 1e300, 10**30, "no number", None, True]
+    assert [check(value) for value in fitting] == [[]] * len(fitting)
+    assert check(19.999) == ["$: 19.999 is not a multiple of 0.01"]
+    assert [len(check(value)) for value in (1e-3, float("inf"))] == [1, 1]
+    assert checker({"items": {"multipleOf": 3}})([3, 9.0, 4]) == ["$[2]: 4 is not a multiple of 3"]
+
+
 def test_a_schema_may_refer_to_itself_where_that_comes_to_an_end() -> None:
     tree = {"$id": "https://example.com/tree", "type": "object", "properties": {"next": {"$ref": "#"}}}
     check = checker(tree)

@@ -32,6 +32,7 @@ def test_what_is_built_in() -> None:
         ({"length_target": True}, "length_target = true: must be a number"),
         ({"length_target": float("nan")}, "length_target = NaN: must be a number"),
         ({"timeout_ms": None}, "timeout_ms = null: must be a number"),
+        ({"timeout_ms": 10**400}, f"timeout_ms = {10**58}…: must be a number"),
         ({"chat_options": []}, "chat_options must be an object, not []"),
         (
             {"chat_options": {"stop": {1}}},
@@ -78,6 +79,11 @@ def test_chat_options_as_a_request_has_them() -> None:
         ({"apiKey": "sk-123"}, "hold an api_key, and runs record them"),
         ({"stream": True}, "streamed replies are not read"),
         ({"n": 2}, "only one answer a request is used"),
+        ({"model": "other"}, "sampling_args.model: would ask for another model than the run records"),
+        ({"messages": []}, "sampling_args.messages: would ask for another messages"),
+        ({"extraBody": {"prompt": "p"}}, "sampling_args.prompt: would ask for another prompt"),
+        ({"headers": {}}, "chatOptions.headers: headers are the model's, and are said where the model is given"),
+        ({"extraHeaders": {"X-Key": "k"}}, "chatOptions.extraHeaders: headers are the model's"),
     ],
 )
 def test_chat_options_that_no_run_can_have_are_refused(given: dict[str, Any], words: str) -> None:

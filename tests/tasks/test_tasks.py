@@ -174,6 +174,7 @@ def test_a_task_shares_nothing_with_what_it_was_read_from() -> None:
         ({"prompt": "p", "chatOptions": []}, "task 3 has chatOptions that are no object: []"),
         ({"prompt": "p", "timeoutMs": "5"}, 'task 3 has a timeoutMs that is no number: "5"'),
         ({"prompt": "p", "timeoutMs": True}, "task 3 has a timeoutMs that is no number: true"),
+        ({"prompt": "p", "timeoutMs": 10**400}, "task 3 has a timeoutMs that is no number: 1000000"),
         ({"prompt": "p", "timeoutMs": float("inf")}, "task 3 has a value of timeoutMs that is no JSON value"),
         (5, "task 3 (counted from 0) must be an object, not int"),
         ("p", "task 3 (counted from 0) must be an object, not str"),

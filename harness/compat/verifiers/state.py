@@ -82,6 +82,10 @@ class ClassicState(State):
         told = {_STEPS: steps, _TOKENS: dict(self).get("usage"), _SPANS: spans_of(self["timing"])}
         return {**exported, **{name: value for name, value in told.items() if value}}, lost
 
+    def places(self) -> list[list[int]] | None:
+        """None: what is kept of the trajectory says it."""
+        return None
+
     def _client(self) -> Any:
         """An `AsyncOpenAI` that asks the rollout's model; made when somebody wants it."""
         if self.chat is None:

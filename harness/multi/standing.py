@@ -1,0 +1,80 @@
+"""From the documented results of models to their standing: what has no score told apart from what scored 0. Owns that
+step, for the result object, its screen and that of a record alike; the numbers are `stats.standings`'."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from harness.multi.models import numbered
+from harness.multi.results import ModelResult, TaskResult
+from harness.stats.standings import Attempt, Standing, Standings, standings
+from harness.types import Usage
+
+TIMEOUT, FAILED = "timeout", "failed"
+"""Reasons of tasks whose results keep only the words of an error."""
+
+
+def standings_of(models: Sequence[ModelResult], reasons: Sequence[Mapping[str, str]] = ()) -> Standings:
+    """The numbers of the models; of several with one name, the later ones get a number.
+
+    Args:
+        models: What each came to.
+        reasons: Of each model, why tasks have no score, by task, where more is known than the words of the error.
+    """
+    known = list(reasons) or [dict[str, str]()] * len(models)
+    names = numbered([model["modelId"] for model in models])
+    found = standings(
+        [
+            (name, [_attempt(each, why) for each in model["results"]], _planned(model))
+            for name, model, why in zip(names, models, known, strict=True)
+        ]
+    )
+    return replace(found, models=tuple(map(_with_schema, found.models, models)))
+
+
+def _planned(model: ModelResult) -> int:
+    summary = model["summary"]
+    return summary["total"] + summary.get("notRun", 0)
+
+
+def _attempt(result: TaskResult, reasons: Mapping[str, str]) -> Attempt:
+    has_failed = "error" in result or not math.isfinite(result["score"])
+    why = reasons.get(result["taskId"]) or (TIMEOUT if result.get("timeout") else FAILED)
+    return Attempt(
+        result["taskId"],
+        None if has_failed else result["score"],
+        result["valid"] and not has_failed,
+        seconds=result["durationMs"] / 1000,
+        usage=_usage(result),
+        reason=why if has_failed else "",
+        error=result.get("error", "") if has_failed else "",
+    )
+
+
+def _usage(result: TaskResult) -> Usage:
+    """Tokens of a task; a record of another program has none."""
+    if "usage" not in result:
+        return Usage()
+    usage = result["usage"]
+    return Usage(
+        input_tokens=usage["inputTokens"] or 0,
+        output_tokens=usage["outputTokens"] or 0,
+        reasoning_tokens=usage["reasoningTokens"] or 0,
+        cached_tokens=usage["cachedTokens"] or 0,
+        requests=usage["requests"],
+        unreported=usage["unreported"],
+        cost=result["cost"],
+    )
+
+
+def _with_schema(model: Standing, result: ModelResult) -> Standing:
+    """Schema compliance, which results have no key of their own for."""
+    meta = result["summary"].get("meta") or {}
+    spread = cast("Mapping[str, float] | None", meta.get("schemaCompliance"))
+    if not spread or not spread.get("count"):
+        return model
+    answers = int(spread["count"])
+    return replace(model, schema_answers=answers, schema_valid=round(spread["mean"] * answers))

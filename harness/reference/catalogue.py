@@ -1,0 +1,239 @@
+"""The faults that there are: their names, their parameters, and the `Fault` that each stands for. Owns neither who
+meets them (`faults`) nor how they are written (`script`)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from harness.config.wording import suggestion
+from harness.errors import ConfigError
+from harness.reference.faults import MALFORMED, Delivery, Fault
+from harness.reference.spoil import EDITS, GARBLINGS
+
+MEGABYTE = 2**20
+
+HTML = (
+    b"<!doctype html>\n<html><head><title>502 Bad Gateway</title></head>\n"
+    b"<body><center><h1>502 Bad Gateway</h1></center><hr><center>nginx</center></body></html>\n"
+)
+
+EVENTS = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "4"}}]}\n\n' * 2
+"""A stream that nobody asked for, with a frame twice and without its end."""
+
+Given = Mapping[str, object]
+"""Parameters as they were written: values of TOML, or texts of a command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One entry."""
+
+    says: str
+    """What happens, in a line."""
+    make: Callable[[Given], Fault]
+    parameters: tuple[str, ...] = ()
+
+
+def _act(says: str, fault: Fault) -> Kind:
+    return Kind(says, lambda given: fault)
+
+
+def _text(given: Given, name: str, default: str) -> str:
+    value = given.get(name, default)
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise ConfigError(f"{name} must be a text, not {value!r}")
+    return str(value)
+
+
+def _number(given: Given, name: str, default: float, low: float = 0.0, high: float = math.inf) -> float:
+    value = given.get(name, default)
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        number = math.nan
+    if not (low <= number <= high and math.isfinite(number)):
+        span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of {low:g} or more"
+        raise ConfigError(f"{name} must be a number {span}, not {value!r}")
+    return number
+
+
+def _edit(says: str, edit: str, parameter: str = "", default: str = "") -> Kind:
+    assert edit in EDITS, edit
+
+    def make(given: Given) -> Fault:
+        return Fault(edit=edit, value=_text(given, parameter, default) if parameter else "")
+
+    return Kind(says, make, (parameter,) if parameter else ())
+
+
+def _length(given: Given) -> Fault:
+    return Fault(edit="length", value=str(int(_number(given, "tokens", 2))))
+
+
+def _garbled(given: Given) -> Fault:
+    form = _text(given, "form", "cut")
+    if form not in GARBLINGS:
+        raise ConfigError(f"form {form!r} is none of a garbled tool call; {suggestion(form, GARBLINGS)}")
+    return Fault(edit="bad-tool-call", value=form)
+
+
+def _broken(delivery: Delivery) -> Callable[[Given], Fault]:
+    def make(given: Given) -> Fault:
+        status = _status(given)
+        act = "answer" if status < 400 else "status"
+        return Fault(act, status=status, delivery=delivery, sent=_number(given, "sent", 0.5, high=1.0))
+
+    return make
+
+
+def _trickle(given: Given) -> Fault:
+    return Fault(delivery="trickle", seconds=_number(given, "seconds", 10.0))
+
+
+def _slow(given: Given) -> Fault:
+    return Fault(latency=_number(given, "seconds", 5.0))
+
+
+def _page(given: Given) -> Fault:
+    return Fault("body", status=_status(given), body=HTML, content_type="text/html")
+
+
+def _huge(given: Given) -> Fault:
+    size = int(_number(given, "megabytes", 100.0) * MEGABYTE)
+    packed = given.get("gzip", False)
+    if packed not in (True, False, "true", "false"):
+        raise ConfigError(f"gzip must be true or false, not {packed!r}")
+    return Fault("huge", status=_status(given), size=size, gzip=packed in (True, "true"))
+
+
+def _body(given: Given) -> Fault:
+    text = _text(given, "text", "")
+    return Fault(
+        "body", status=_status(given), body=text.encode("utf-8", "surrogatepass"),
+        content_type=_text(given, "content_type", "application/json"),
+    )  # fmt: skip
+
+
+def _wrapped(given: Given) -> Fault:
+    code = int(_number(given, "code", 429, 100, 999))
+    body = b'{"error": {"message": "the provider behind this router failed", "code": %d}}' % code
+    return Fault("body", body=body)
+
+
+def _status(given: Given) -> int:
+    return int(_number(given, "status", 200, 200, 599))
+
+
+_SENT = ("sent", "status")
+
+KINDS: dict[str, Kind] = {
+    "reset": _act("the connection is reset before a byte of the reply", Fault("reset")),
+    "close": _act("the connection is closed in order, without a reply", Fault("close")),
+    "hang": _act("nothing comes back and the connection stays open, for ever", Fault("hang")),
+    "reset-body": Kind("the connection is reset in the middle of the reply", _broken("reset"), _SENT),
+    "close-body": Kind("the connection is closed in the middle of the reply", _broken("close"), _SENT),
+    "hang-body": Kind("the reply stops in the middle, and the connection stays open", _broken("hang"), _SENT),
+    "trickle": Kind("the right reply, a few bytes at a time, in `seconds` (10)", _trickle, ("seconds",)),
+    "slow": Kind("the right reply after `seconds` (5)", _slow, ("seconds",)),
+    "truncated": Kind("200 with JSON that ends in the middle", _broken("truncated"), ("sent",)),
+    "invalid-json": _act("200 with something that looks like JSON", Fault("body", body=b"{'choices': [None]}")),
+    "html": Kind("a proxy's error page, with `status` (200)", _page, ("status",)),
+    "empty-body": _act("200 without a byte", Fault("body", body=b"")),
+    "event-stream": _act(
+        "200 with a stream that was not asked for, cut off",
+        Fault("body", body=EVENTS, content_type="text/event-stream"),
+    ),
+    "bad-gzip": _act(
+        "200 that says it is packed and is not",
+        Fault("body", body=b"\x1f\x8bnot gzip at all", headers=(("Content-Encoding", "gzip"),)),
+    ),
+    "malformed": _act("200 with cut JSON, a page, no choices, nothing, in turn", Fault("body", body=MALFORMED[0])),
+    "wrapped-error": Kind("an error with `code` (429) inside a 200, as routers send it", _wrapped, ("code",)),
+    "body": Kind("`text`, with `status` and `content_type`", _body, ("text", "status", "content_type")),
+    "huge": Kind(
+        "a reply of `megabytes` (100), with `status` (200); `gzip = true` packs it",
+        _huge,
+        ("megabytes", "status", "gzip"),
+    ),
+    "no-choices": _edit("no choices", "no-choices"),
+    "null-content": _edit("content is null", "null-content"),
+    "empty-content": _edit("content is empty", "empty-content"),
+    "no-usage": _edit("the right reply, without usage", "no-usage"),
+    "wrong-model": _edit(
+        "the right reply, from a model called `name` (another-model)", "wrong-model", "name", "another-model"
+    ),
+    "refusal": _edit("the model refuses in the words of `text`", "refusal", "text", "I cannot help with that."),
+    "content-filter": _edit("filtered: empty, `finish_reason` is content_filter", "content-filter"),
+    "length": Kind("the reply is cut after `tokens` (2), `finish_reason` is length", _length, ("tokens",)),
+    "bad-tool-call": Kind(f"a garbled tool call; `form` is {', '.join(GARBLINGS)}", _garbled, ("form",)),
+}
+"""By name. Besides these, three digits are an HTTP error: `429`, `503`; several are drawn from: `500|502|503`."""
+
+STATUS_PARAMETERS = ("retry_after", "message", "code")
+"""Of an HTTP error. `retry_after = "date+30"` is the HTTP-date of 30 seconds later."""
+
+COMMON = ("delay",)
+"""Of every fault: seconds before it happens."""
+
+_STATUSES = re.compile(r"\d{3}(?:\|\d{3})*")
+
+
+def make_faults(name: str, given: Given, headers: Mapping[str, str]) -> tuple[Fault, ...]:
+    """The faults that a name stands for; several when there is a choice.
+
+    Args:
+        name: A key of `KINDS`, or HTTP errors.
+        given: Its parameters.
+        headers: Sent with the reply, if there is one.
+
+    Raises:
+        ConfigError: there is no such fault or parameter, or a value makes no sense.
+    """
+    if _STATUSES.fullmatch(name):
+        allowed = STATUS_PARAMETERS
+    elif name in KINDS:
+        allowed = KINDS[name].parameters
+    else:
+        raise ConfigError(f"there is no fault {name!r}: an HTTP status such as 429, or {suggestion(name, KINDS)}")
+    for parameter in given:
+        if parameter not in (*allowed, *COMMON):
+            raise ConfigError(f"{name} has no parameter {parameter!r}; {suggestion(parameter, (*allowed, *COMMON))}")
+    delay = _number(given, "delay", 0.0)
+    if name == "malformed":
+        made = tuple(Fault("body", body=body) for body in MALFORMED)
+    elif name in KINDS:
+        made = (KINDS[name].make(given),)
+    else:
+        made = tuple(_error(status, given) for status in name.split("|"))
+    for key, value in headers.items():
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", key) or not value.isprintable():
+            raise ConfigError(f"{key}: {value!r} is no HTTP header")
+    if headers and made[0].act not in ("status", "body", "huge"):
+        raise ConfigError(f"{name} sends no headers of its own: only HTTP errors and bodies do")
+    return tuple(
+        replace(fault, name=fault.name or name, latency=fault.latency + delay,
+                headers=(*fault.headers, *headers.items()))
+        for fault in made
+    )  # fmt: skip
+
+
+def _error(digits: str, given: Given) -> Fault:
+    status = int(digits)
+    if not 400 <= status <= 599:
+        raise ConfigError(f"{status} is no HTTP error; use 400 to 599")
+    headers: tuple[tuple[str, str], ...] = ()
+    if "retry_after" in given:
+        asked = _text(given, "retry_after", "")
+        if not asked.isprintable():
+            raise ConfigError(f"retry_after {asked!r} is no HTTP header")
+        headers = (("Retry-After", asked),)
+    body = None
+    if "message" in given or "code" in given:
+        import orjson
+
+        words = _text(given, "message", f"injected fault: {status}")
+        body = orjson.dumps({"error": {"message": words, "code": _text(given, "code", "injected")}})
+    return Fault("status", status=status, headers=headers, body=body, name=digits)

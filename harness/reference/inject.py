@@ -1,0 +1,157 @@
+"""Faults, done: what goes over the wire instead of a right reply. Owns the sockets' side; who meets which fault is
+`faults`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import struct
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+
+import orjson
+from aiohttp import web
+
+from harness.reference.faults import Asked, Fault
+from harness.reference.spoil import spoil
+from harness.types import JsonDict
+
+_BLOCK = 256 * 1024
+"""Bytes of a huge body that are made at a time."""
+
+_LATER = re.compile(r"date([+-]\d{1,9})")
+
+_PIECES = 400
+"""Most pieces that a trickle is sent in: a timer for every byte of a long answer would measure timers."""
+
+_JSON = "application/json"
+
+_HEAD = (
+    b'{"id": "x", "object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "'
+)
+_TAIL = b'"}, "finish_reason": "stop"}]}'
+
+
+async def inject(
+    request: web.BaseRequest, asked: Asked, fault: Fault, answer: Callable[[], JsonDict]
+) -> web.StreamResponse | None:
+    """Do what `fault` says; None when the request is to be answered as if nothing had happened.
+
+    Args:
+        request: The request; what is sent bypasses nothing of aiohttp's but its orderly ends.
+        asked: What it asks.
+        fault: What is to happen.
+        answer: Makes the right reply; called only for faults that spoil it, and may refuse by an exception.
+    """
+    if fault.latency:
+        await asyncio.sleep(fault.latency)
+    if fault.is_none:
+        return None
+    try:
+        return await _do(request, asked, fault, answer)
+    except ConnectionError:  # the client has had enough
+        return web.Response()
+
+
+async def _do(
+    request: web.BaseRequest, asked: Asked, fault: Fault, answer: Callable[[], JsonDict]
+) -> web.StreamResponse:
+    if fault.act == "hang":
+        await asyncio.Event().wait()
+    if fault.act in ("reset", "close"):
+        _cut(request, hard=fault.act == "reset")
+        return web.Response()
+    if fault.act == "huge":
+        return await _send_huge(request, fault)
+    body = _body(fault, asked, answer)
+    if fault.delivery == "truncated":
+        body = body[: int(len(body) * fault.sent)]
+    elif fault.delivery != "whole":
+        return await _send_badly(request, fault, body)
+    return web.Response(status=fault.status, body=body, headers=_headers(fault), content_type=fault.content_type)
+
+
+def _body(fault: Fault, asked: Asked, answer: Callable[[], JsonDict]) -> bytes:
+    if fault.body is not None:
+        return fault.body
+    if fault.act == "status":
+        error = {"message": f"injected fault: {fault.status}", "type": "reference_server", "code": "injected"}
+        return orjson.dumps({"error": error})
+    reply = answer()
+    return orjson.dumps(spoil(fault.edit, fault.value, reply, asked.body) if fault.edit else reply)
+
+
+def _headers(fault: Fault) -> list[tuple[str, str]]:
+    return [(name, _later(value)) for name, value in fault.headers]
+
+
+def _later(value: str) -> str:
+    """`date+30` as the HTTP-date of 30 seconds from now."""
+    match = _LATER.fullmatch(value)
+    return formatdate(time.time() + int(match[1]), usegmt=True) if match else value
+
+
+async def _send_badly(request: web.BaseRequest, fault: Fault, body: bytes) -> web.StreamResponse:
+    response = web.StreamResponse(status=fault.status, headers=_headers(fault))
+    response.content_type = fault.content_type
+    response.content_length = len(body)
+    await response.prepare(request)
+    if fault.delivery == "trickle":
+        size = max(1, -(-len(body) // _PIECES))
+        pieces = [body[start : start + size] for start in range(0, len(body), size)]
+        for piece in pieces:
+            await response.write(piece)
+            await asyncio.sleep(fault.seconds / len(pieces))
+        return response
+    # At least one byte is missing, or it would be no fault.
+    await response.write(body[: min(int(len(body) * fault.sent), len(body) - 1)])
+    if fault.delivery == "hang":
+        await asyncio.Event().wait()
+    _cut(request, hard=fault.delivery == "reset")
+    return response
+
+
+async def _send_huge(request: web.BaseRequest, fault: Fault) -> web.StreamResponse:
+    """A reply that a client could read, if it had the room; never held here as a whole."""
+    response = web.StreamResponse(status=fault.status, headers=_headers(fault))
+    response.content_type = _JSON
+    if fault.gzip:
+        response.headers["Content-Encoding"] = "gzip"
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    packer = zlib.compressobj(level=1, wbits=31) if fault.gzip else None
+    for part in _parts(fault.size):
+        if data := packer.compress(part) if packer else part:  # nothing at all would end a chunked body
+            await response.write(data)
+        await asyncio.sleep(0)  # packing hardly ever has something to write, and others want to be served
+    if packer:
+        await response.write(packer.flush())
+    return response
+
+
+def _parts(size: int) -> Iterator[bytes]:
+    yield _HEAD
+    block = b"x" * _BLOCK
+    for start in range(0, size, _BLOCK):
+        yield block[: size - start]
+    yield _TAIL
+
+
+def _cut(request: web.BaseRequest, *, hard: bool) -> None:
+    """End the connection: with a RST, as a crashed peer does, or with the FIN of an orderly end."""
+    transport = request.transport
+    if transport is None:
+        return
+    if not hard:
+        transport.close()
+        return
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        # A duplicate, because event loops hand out sockets that refuse setsockopt; the option is the socket's own.
+        with socket.socket(fileno=os.dup(sock.fileno())) as duplicate:
+            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()

@@ -1,0 +1,155 @@
+"""Right answers made wrong: what a provider in trouble changes in a reply. Owns the changes; who gets which is
+`faults`, and what they are called is `catalogue`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from harness.types import JsonDict
+
+CHARS_PER_TOKEN = 4
+"""As the server counts tokens."""
+
+
+def spoil(edit: str, value: str, reply: JsonDict, request: JsonDict) -> JsonDict:
+    """`reply` with one thing wrong.
+
+    Args:
+        edit: A key of `EDITS`.
+        value: What the edit needs to know; may be empty.
+        reply: A whole answer of the server; changed in place.
+        request: What was asked.
+    """
+    EDITS[edit](reply, value, request)
+    return reply
+
+
+def _no_choices(reply: JsonDict, value: str, request: JsonDict) -> None:
+    reply["choices"] = []
+
+
+def _no_usage(reply: JsonDict, value: str, request: JsonDict) -> None:
+    del reply["usage"]
+
+
+def _wrong_model(reply: JsonDict, value: str, request: JsonDict) -> None:
+    reply["model"] = value
+
+
+def _null_content(reply: JsonDict, value: str, request: JsonDict) -> None:
+    _say(reply, None, "stop")
+
+
+def _empty_content(reply: JsonDict, value: str, request: JsonDict) -> None:
+    _say(reply, "", "stop")
+
+
+def _content_filter(reply: JsonDict, value: str, request: JsonDict) -> None:
+    _say(reply, "", "content_filter")
+
+
+def _refusal(reply: JsonDict, value: str, request: JsonDict) -> None:
+    if "text" in _choice(reply):  # completions have no such field: the model can only say it
+        _say(reply, value, "stop")
+        return
+    _say(reply, None, "stop")
+    _choice(reply)["message"]["refusal"] = value
+
+
+def _length(reply: JsonDict, value: str, request: JsonDict) -> None:
+    choice = _choice(reply)
+    whole: object = choice["text"] if "text" in choice else choice["message"].get("content")
+    tokens = int(value)
+    _say(reply, whole[: tokens * CHARS_PER_TOKEN] if isinstance(whole, str) else whole, "length")
+    usage = cast("dict[str, int]", reply["usage"])
+    usage["completion_tokens"] = min(tokens, usage["completion_tokens"])
+    usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]
+
+
+def _bad_tool_call(reply: JsonDict, value: str, request: JsonDict) -> None:
+    choice = _choice(reply)
+    calls: object = choice["message"].get("tool_calls") if "message" in choice else None
+    if calls:
+        call = cast("list[JsonDict]", calls)[0]
+    else:
+        call = {"id": "call_0", "type": "function", "function": {"name": _offered(request), "arguments": '{"x": 1}'}}
+    GARBLINGS[value](call)
+    message: JsonDict = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice.pop("text", None)
+    choice.update(message=message, finish_reason="tool_calls")
+
+
+def _offered(request: JsonDict) -> str:
+    """The name of the first tool that the request offers."""
+    tools: object = request.get("tools")
+    first = cast("list[Any]", tools)[0] if isinstance(tools, list) and tools else None
+    function: object = cast("JsonDict", first).get("function") if isinstance(first, dict) else None
+    name: object = cast("JsonDict", function).get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else "lookup"
+
+
+def _choice(reply: JsonDict) -> dict[str, Any]:
+    return cast("dict[str, Any]", cast("list[object]", reply["choices"])[0])
+
+
+def _say(reply: JsonDict, content: object, finish: str) -> None:
+    """Put `content` into the answer's place, whichever of the two it is, and drop tool calls."""
+    choice = _choice(reply)
+    choice["finish_reason"] = finish
+    if "text" in choice:
+        choice["text"] = content
+        return
+    message = {"role": "assistant", "content": content}
+    choice["message"] = message
+
+
+def _arguments(text: object) -> Callable[[JsonDict], None]:
+    def garble(call: JsonDict) -> None:
+        cast("JsonDict", call["function"])["arguments"] = text
+
+    return garble
+
+
+def _stray_quote(call: JsonDict) -> None:
+    function = cast("JsonDict", call["function"])
+    function["arguments"] = f'{function["arguments"]}"'
+
+
+def _unknown(call: JsonDict) -> None:
+    cast("JsonDict", call["function"])["name"] = "no_such_tool"
+
+
+def _nameless(call: JsonDict) -> None:
+    del cast("JsonDict", call["function"])["name"]
+
+
+def _number_as_id(call: JsonDict) -> None:
+    call["id"] = 7
+
+
+GARBLINGS: dict[str, Callable[[JsonDict], None]] = {
+    "cut": _arguments('{"x": "half a wo'),
+    "quote": _stray_quote,
+    "array": _arguments("[1, 2]"),
+    "empty": _arguments(""),
+    "null": _arguments(None),
+    "object": _arguments({"x": 1}),
+    "unknown": _unknown,
+    "nameless": _nameless,
+    "id": _number_as_id,
+}
+"""What can be wrong with a tool call: arguments cut, with a stray quote, of another type, none, null or not written as
+text; a tool that does not exist or has no name; an id that is no text."""
+
+EDITS: dict[str, Callable[[JsonDict, str, JsonDict], None]] = {
+    "no-choices": _no_choices,
+    "no-usage": _no_usage,
+    "wrong-model": _wrong_model,
+    "null-content": _null_content,
+    "empty-content": _empty_content,
+    "content-filter": _content_filter,
+    "refusal": _refusal,
+    "length": _length,
+    "bad-tool-call": _bad_tool_call,
+}

@@ -1,0 +1,80 @@
+"""`bench env install` and names that may be a stranger's: nothing is taken from an index that nobody has asked for."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+from pathlib import Path
+
+import pytest
+from terminals import read_all
+
+from harness.cli.main import main
+
+INDEX = "so it would be taken from the package index, where anybody can have taken that name"
+
+
+@pytest.fixture
+def no_index(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index without any package: pip ends at once, and says that it was asked."""
+    index = here / "index"
+    index.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    return index
+
+
+def test_where_nobody_can_be_asked_a_strange_name_is_refused(
+    no_index: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["env", "install", "nothing-like-it"])
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert said.err == (
+        f"error: nothing-like-it: nothing here is called nothing-like-it, {INDEX}. Nothing was installed. If it is "
+        "meant: bench env install --yes nothing-like-it, or with the version that is meant: bench env install "
+        "nothing-like-it==VERSION\n"
+    )
+
+
+def test_a_misspelt_name_is_not_fetched_and_the_right_one_is_named(
+    no_index: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path("environments/my_env")
+    folder.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text('[project]\nname = "my-env"\nversion = "1"\n')
+    assert main(["env", "install", "my-enw"]) == 2
+    said = capsys.readouterr().err
+    assert "(did you mean 'my-env'?)" in said
+    assert "$ " not in said  # no installer was called
+
+
+@pytest.mark.parametrize("arguments", [("nothing-like-it", "--yes"), ("nothing-like-it==1.2",)], ids=str)
+def test_who_says_so_or_knows_the_version_is_not_asked(
+    arguments: tuple[str, ...], no_index: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["env", "install", *arguments])
+    said = capsys.readouterr().err
+    assert code == 1
+    assert "ended with exit code 1; what it says stands above" in said  # it was called, and has found nothing
+    assert "nothing here is called" not in said
+
+
+@pytest.mark.parametrize(("answer", "called"), [("y\n", True), ("n\n", False), ("\n", False), ("\x04", False)])
+def test_a_terminal_is_asked(
+    answer: str, called: bool, no_index: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master, terminal = pty.openpty()
+    os.write(master, answer.encode())
+    with os.fdopen(terminal, "r+b", buffering=0) as both:
+        monkeypatch.setattr("sys.stdin", os.fdopen(os.dup(both.fileno()), encoding="utf-8"))
+        monkeypatch.setattr("sys.stderr", os.fdopen(os.dup(both.fileno()), "w", encoding="utf-8", buffering=1))
+        assert main(["env", "install", "nothing-like-it"]) == 1
+        sys.stdin.close()
+        sys.stderr.close()
+    said = read_all(master)
+    assert "Install nothing-like-it from the package index? [y/N]: " in said
+    assert ("ended with exit code 1" in said) == called
+    assert ("nothing was installed" in said) != called
+    assert capsys.readouterr().out == ""

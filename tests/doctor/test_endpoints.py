@@ -1,0 +1,203 @@
+"""One cheap request, over real sockets: what each answer means, what is sent, and what is never asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+from curt_server import CurtServer
+
+from harness.config.endpoints import Endpoint
+from harness.doctor.clock import check_clock
+from harness.doctor.endpoints import Answers, Asked, ask_all, unaskable
+from harness.doctor.findings import Finding
+
+KEY = "canary-key-0123456789"
+
+
+def asked(url: str, *, model: str = "m", key_var: str | None = "MY_KEY", is_asked: bool = True) -> Asked:
+    return Asked(Endpoint(url, key_var, model), "mine", is_asked)
+
+
+def ask(*each: Asked, seconds: float = 10.0, environ: Mapping[str, str] | None = None) -> Answers:
+    return asyncio.run(ask_all(each, {"MY_KEY": KEY} if environ is None else environ, seconds))
+
+
+def only(answers: Answers) -> Finding:
+    [finding] = answers.findings
+    assert KEY not in f"{finding.says}{finding.fix}"
+    return finding
+
+
+def test_a_model_that_replies_is_well_and_was_asked_for_one_token_once() -> None:
+    with CurtServer() as server:
+        found = only(ask(asked(server.url)))
+        [request] = server.asked
+    assert (found.status, found.name) == ("ok", f"m at {server.host}")
+    assert found.says.startswith("replied in ")
+    assert request.path == "/v1/chat/completions"
+    assert request.body == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    assert request.headers["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "words", "fix"),
+    [
+        (401, f"bad key {KEY}", "HTTP 401", "set MY_KEY to a key that "),
+        (402, "no credit", "HTTP 402", "and that has credit"),
+        (404, "the model `m` does not exist", "HTTP 404", "check the model's name (-m) and the base URL"),
+        (404, "nothing here", "HTTP 404", "/v1/models usually lists what there is"),
+        (302, "elsewhere", "redirects", "check the model's name (-m) and the base URL"),
+    ],
+)
+def test_what_no_request_can_get_past_is_a_problem_that_says_what_to_correct(
+    status: int, message: str, words: str, fix: str
+) -> None:
+    with CurtServer(status, message) as server:
+        found = only(ask(asked(server.url)))
+        assert len(server.asked) == 1
+    assert found.status == "problem"
+    assert words in found.says
+    assert not found.says.startswith(server.host)  # its name says that already
+    assert fix in found.fix
+
+
+@pytest.mark.parametrize("status", [400, 429, 500, 503])
+def test_what_may_pass_is_a_note(status: int) -> None:
+    with CurtServer(status, "not now") as server:
+        found = only(ask(asked(server.url)))
+        assert len(server.asked) == 1
+    assert (found.status, f"is there, but answered: HTTP {status}" in found.says) == ("note", True)
+
+
+@pytest.mark.parametrize("echo", ["canary-k**********6789", "'canary-k*******'", "**** 6789", "c***9"])
+def test_a_key_that_a_provider_half_repeats_is_not_repeated(echo: str) -> None:
+    with CurtServer(401, f"Incorrect API key provided: {echo}. See the site") as server:
+        found = only(ask(asked(server.url)))
+    assert "Incorrect API key provided: " in found.says
+    assert "canary" not in found.says and "c*" not in found.says
+    assert "[redacted]" in found.says
+
+
+@pytest.mark.slow
+def test_a_provider_behind_litellm_is_asked_by_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
+    with CurtServer() as server:
+        monkeypatch.setenv("HOSTED_VLLM_API_BASE", server.url)
+        found = only(ask(asked("litellm://hosted_vllm"), seconds=30.0))
+        assert [each.body["max_tokens"] for each in server.asked] == [1]
+    assert (found.status, found.name) == ("ok", "m at hosted_vllm (litellm)")
+
+
+def test_a_key_is_wanted_where_none_was_sent() -> None:
+    with CurtServer(401, "who are you?") as server:
+        found = only(ask(asked(server.url, key_var=None)))
+    assert found.fix == 'name the variable that holds the key: -k NAME, or key = "NAME" in the registry'
+
+
+def test_nobody_there_is_told_within_a_second() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        begun = time.monotonic()
+        found = only(ask(asked(f"http://127.0.0.1:{sock.getsockname()[1]}/v1")))
+    assert time.monotonic() - begun < 5.0
+    assert (found.status, found.says) == ("problem", "connection refused")
+    assert found.fix == "start the server, or name where it listens with -b"
+
+
+def test_a_host_that_does_not_exist_is_told_as_such() -> None:
+    found = only(ask(asked("https://no-such-host.invalid/v1")))
+    assert (found.status, found.says) == ("problem", "the host name no-such-host.invalid cannot be resolved")
+
+
+def test_a_server_that_says_nothing_is_given_up_after_the_time_it_has() -> None:
+    with CurtServer(is_silent=True) as server:
+        begun = time.monotonic()
+        found = only(ask(asked(server.url), seconds=0.5))
+    assert time.monotonic() - begun < 5.0
+    assert (found.status, "has not answered within 0.5 s" in found.says) == ("note", True)
+
+
+def test_all_are_asked_at_once_and_answered_in_their_order() -> None:
+    with CurtServer(together=3) as server:  # answers nobody before all three have asked
+        answers = ask(*(asked(server.url, model=f"m{number}") for number in range(3)))
+        assert len(server.asked) == 3
+    assert [(each.name, each.status) for each in answers.findings] == [
+        (f"m{number} at {server.host}", "ok") for number in range(3)
+    ]
+
+
+def test_what_speaks_plain_http_is_not_asked_over_tls_for_ever() -> None:
+    with CurtServer() as server:
+        found = only(ask(asked(server.url.replace("http:", "https:"))))
+    assert (found.status, found.fix) == ("problem", "check http against https in the base URL (-b)")
+
+
+def test_a_certificate_that_nobody_vouches_for_is_told_as_such(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("makes the certificate with openssl")
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert)]
+    command += ["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    with CurtServer(tls=context) as server:
+        found = only(ask(asked(server.url)))
+        assert server.asked == []  # the key was not sent to somebody unknown
+    assert (found.status, "CERTIFICATE_VERIFY_FAILED" in found.says) == ("problem", True)
+    assert found.fix.startswith("trust its certificate: export SSL_CERT_FILE=FILE")
+
+
+def test_replies_tell_the_time_those_of_errors_too() -> None:
+    date = format_datetime(datetime.now(UTC) - timedelta(hours=5), usegmt=True)
+    with CurtServer(429, "later", date=date) as server:
+        answers = ask(asked(server.url))
+    assert [each.who for each in answers.told] == [server.host]
+    [found] = check_clock(answers.told)
+    assert (found.status, f"is 5 h ahead of the time of {server.host}" in found.says) == ("problem", True)
+
+
+def test_a_proxy_of_another_kind_is_a_problem_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1")
+    found = only(ask(asked("https://api.example.org/v1")))
+    assert (found.status, found.says) == ("note", "not asked: its proxy cannot be used, see network")
+
+
+@pytest.mark.parametrize(
+    ("each", "environ", "status", "says"),
+    [
+        (asked("", model="reference/oracle"), {}, "ok", "is played by bench itself: no endpoint and no key"),
+        (asked("https://api.example.org/v1"), {}, "note", "not asked: MY_KEY is not set, see keys"),
+        (asked("https://api.example.org/v1"), {"MY_KEY": f'"{KEY}"'}, "note", "not asked: MY_KEY is odd, see keys"),
+        (asked("http://localhost:1/v1"), {"MY_KEY": f"{KEY}\u2026"}, "note", "not asked: MY_KEY is odd, see keys"),
+    ],
+)
+def test_what_need_not_or_cannot_be_asked_is_not(
+    each: Asked, environ: Mapping[str, str], status: str, says: str
+) -> None:
+    found = unaskable(each, environ)
+    assert found is not None
+    assert (found.status, found.says) == (status, says)
+
+
+@pytest.mark.parametrize("url", ["http://localhost:8000/v1", "https://api.example.org/v1"])
+def test_everything_else_is_asked(url: str) -> None:
+    assert unaskable(asked(url, key_var=None), {}) is None
+    assert unaskable(asked(url), {"MY_KEY": f"{KEY}\n"}) is None  # what a file leaves at the end is taken off
+
+
+def test_what_is_to_be_sent_is_said() -> None:
+    each = asked("https://user.example.org/v1?api-version=1")
+    assert each.request == "one message and one token to user.example.org for m"
+    assert json.dumps(each.request).isascii()
