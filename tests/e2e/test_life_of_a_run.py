@@ -283,7 +283,7 @@ def scores(run: Path) -> dict[str, dict[str, Any]]:
 def test_rescoring_after_a_changed_reward_touches_only_scores(shop: Workshop) -> None:
     parent = moody(shop)
     before = {path.name: path.read_bytes() for path in parent.rglob("*") if path.is_file() and path.name != ".lock"}
-    shop.environment("moody", MOODY.replace("== answer)", "!= answer)"))
+    shop.environment("moody", MOODY.replace("== answer)", "!= answer)  # turned round"))
     done = shop.bench("rescore", "latest", "-q", "--json")
     child = made(shop, done)
     assert {
@@ -314,7 +314,7 @@ def test_only_unscored_leaves_alone_what_has_a_score(shop: Workshop) -> None:
     parent = moody(shop)
     assert summary(parent)["unscored"] == {"graded raised ConnectionError": 4}
     broken.unlink()
-    shop.environment("moody", MOODY.replace("== answer)", "!= answer)"))
+    shop.environment("moody", MOODY.replace("== answer)", "!= answer)  # turned round"))
     counted = len((shop.cwd / "lengths").read_text())
     done = shop.bench("rescore", "latest", "--only", "unscored", "-q", "--json")
     child = made(shop, done)
