@@ -45,6 +45,11 @@ once, at the edge where the foreign library is called.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.types import Usage
+
 
 class HarnessError(Exception):
     """Base of all errors that a user may see without a traceback."""
@@ -149,6 +154,8 @@ class ModelError(HarnessError):
         self.status = status
         self.retryable = retryable
         self.reason = reason
+        self.wasted: Usage | None = None
+        """What the replies took that could not be used; None if there were none that said it."""
 
 
 class ContextLengthError(ModelError):

@@ -74,6 +74,8 @@ class ModelResponse:
     """From sending the last attempt to its last byte; waiting for a slot or a retry is not in it."""
     attempts: int = 1
     """HTTP requests made for this reply, retries included."""
+    wasted: Usage | None = None
+    """What earlier replies took that could not be used, where they said it: they are paid for, too."""
 
     @property
     def is_truncated(self) -> bool:

@@ -104,6 +104,8 @@ class EvalDoor(Door):
 
     def _has_work(self, run: Located) -> bool:
         """Whether a model will be asked at all; a run that is whole is only reported again."""
+        if not self.budget.may_start():
+            return False
         return run.recorded is None or self._options.retry_failed or len(run.recorded) < run.loaded.plan.total
 
     def before(self, runs: Sequence[Prepared], display: Display) -> None:

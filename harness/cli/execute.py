@@ -22,7 +22,7 @@ from harness.cli.options import RunOptions
 from harness.cli.stdout import own_stdout
 from harness.clients.pool import Clients
 from harness.config.resolver import Resolution, missing_keys
-from harness.engine.budget import Asking, Budget, price_notices
+from harness.engine.budget import Asking, Budget, loose_notices, price_notices
 from harness.engine.derived import Derivation
 from harness.engine.judges import stand_in_note
 from harness.engine.prepare import Failed, Loader, Located, Prepared, StartOptions, prepare, progress_of
@@ -134,21 +134,26 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
 
 def _admit(door: Door, display: Display, runs: Sequence[Located | Failed]) -> None:
     """The last moment to refuse: first a budget that could not be kept, then whatever the command looks at."""
-    asks_model = door.derive is None or door.derive.asks_model
-    asking = [_asking(run, asks_model=asks_model) for run in runs if isinstance(run, Located)]
+    asking = [_asking(run, door) for run in runs if isinstance(run, Located)]
     door.budget.begin(asking)
-    for notice in price_notices(asking):
+    for notice in (*price_notices(asking), *loose_notices(door.budget.limits, asking)):
         display.say(f"note: {notice}")
     door.admit(runs, display)
 
 
-def _asking(run: Located, *, asks_model: bool) -> Asking:
-    loaded = run.loaded
+def _asking(run: Located, door: Door) -> Asking:
+    loaded, derivation = run.loaded, door.derive
+    in_flight = loaded.resolved.settings.model.max_concurrent_generation
+    if door.in_flight is not None and not 0 <= in_flight < door.in_flight:
+        in_flight = door.in_flight
     return Asking(
         loaded.progress.name,
-        loaded.resolved.endpoints if asks_model else None,
+        loaded.resolved.endpoints if derivation is None or derivation.asks_model else None,
         [seat.endpoints for seat in loaded.judges],
         None if run.recorded is None else run.recorded.path,
+        derivation,
+        loaded.plan.total,
+        in_flight,
     )
 
 

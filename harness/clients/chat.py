@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
@@ -28,18 +27,12 @@ from harness.deadline import waiting
 from harness.errors import ConfigError, SystemicError
 from harness.loopback import is_loopback_url, litellm_provider
 from harness.redact import redactor
-from harness.types import ROLLOUT_HEADER, ModelCall, ModelResponse
+from harness.types import ROLLOUT_HEADER, ModelCall, ModelResponse, Usage
 
 if TYPE_CHECKING:
     from harness.clients.transport import Reply
 
 logger = logging.getLogger(__name__)
-
-_SECRET_HEADERS = frozenset({"authorization", "auth", "key", "apikey", "token", "secret", "cookie", "password"})
-"""Words of header names whose values are taken for secrets."""
-
-_SHORTEST_HEADER_SECRET = 12
-"""Characters. A shorter value of such a header (`X-Token-Limit: 100000`) would be cut out of every answer as well."""
 
 USER_AGENT = "bench-harness"
 
@@ -93,9 +86,7 @@ class Target:
         for name, value in {"the key": self.key or "", **self.headers}.items():
             if not value.isprintable():
                 raise ConfigError(f"{self.label}: {name} holds a line break or another control character")
-            if len(value) >= _SHORTEST_HEADER_SECRET and _SECRET_HEADERS.intersection(re.split("[-_]", name.lower())):
-                redactor.add(value)
-                redactor.add(value.partition(" ")[2])
+        redactor.add_headers(self.headers)
 
     @property
     def is_loopback(self) -> bool:
@@ -198,7 +189,8 @@ class ChatClient:
                 continue
             sent_at = clock.now()
             try:
-                outcome = await self._attempt(transport, request, headers)
+                with health.sending(call.model, sent_at):
+                    outcome = await self._attempt(transport, request, headers)
             finally:
                 limiter.release()
             if isinstance(outcome, ModelResponse):
@@ -209,7 +201,8 @@ class ChatClient:
                 usage = outcome.usage
                 if tokens and not usage.unreported:
                     limiter.used(tokens, usage.input_tokens, usage.output_tokens)
-                return replace(outcome, seconds=clock.now() - sent_at, attempts=progress.attempts + 1)
+                seconds, attempts = clock.now() - sent_at, progress.attempts + 1
+                return replace(outcome, seconds=seconds, attempts=attempts, wasted=progress.wasted)
             delay = self._settle(call, outcome, progress, sent_at, tokens)
             if delay > 0.0:
                 with limiter.sleeping(outcome.reason), waiting():
@@ -246,8 +239,7 @@ class ChatClient:
         """
         if failure.kind == "unreachable":
             return self._settle_unreachable(call.model, failure, progress)
-        progress.attempts += 1
-        progress.bad_replies += failure.reason == "bad_response"
+        progress.count(failure, sent_at)
         if failure.status is not None:
             self.health.spoke()
         if failure.status == 429:
@@ -258,16 +250,17 @@ class ChatClient:
             words = redactor.text(f"{self.target.label}: {failure.detail}")
             raise SystemicError(words, status=failure.status, reason=failure.reason)
         if call.quick and failure.kind != "broken":
-            raise failure.error(self.target.label, progress.attempts)
+            raise failure.error(self.target.label, progress.attempts, progress.wasted)
         settled = call.quick and progress.attempts >= _SURELY_DEAD
         if self._may_retry(failure, progress) and not settled:
             return self._policy.delay(progress.attempts, failure.retry_after)
         if failure.kind == "page" and progress.bad_replies > BAD_REPLY_RETRIES:
-            self.health.never_spoke(call.model, str(failure.error(self.target.label, progress.attempts)))
+            message = str(failure.error(self.target.label, progress.attempts))
+            self.health.never_spoke(call.model, message, progress.earlier)
         if failure.kind == "broken" and not self.health.reachable and progress.attempts >= _SURELY_DEAD:
             self.health.give_up(f"{failure.detail} at every attempt, and it has never answered")
             return 0.0
-        raise failure.error(self.target.label, progress.attempts)
+        raise failure.error(self.target.label, progress.attempts, progress.wasted)
 
     def _settle_unreachable(self, model: str, failure: Failure, progress: _Progress) -> float:
         """Nothing was sent, so this is no attempt: health decides, in `admit`, whether to wait or to give up."""
@@ -350,4 +343,17 @@ class _Progress:
     attempts: int = 0
     """Failed requests that were sent."""
     bad_replies: int = 0
+    wasted: Usage | None = None
+    """What those that said it took."""
     outages: int = 0
+    earlier: float = 0.0
+    """When the last attempt but one was sent."""
+    last: float = 0.0
+
+    def count(self, failure: Failure, sent_at: float) -> None:
+        """A request that was sent came to this."""
+        self.attempts += 1
+        self.earlier, self.last = self.last, sent_at
+        self.bad_replies += failure.reason == "bad_response"
+        if failure.usage is not None:
+            self.wasted = (self.wasted or Usage()) + failure.usage

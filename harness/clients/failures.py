@@ -14,6 +14,7 @@ import orjson
 from harness.clients.retry import retryable_status
 from harness.errors import ContextLengthError, ModelError, ResponseError
 from harness.redact import redactor
+from harness.types import Usage
 
 DETAIL_LENGTH = 300
 """Characters of a provider's own words that a message keeps: enough for its sentence, not for its HTML."""
@@ -86,14 +87,22 @@ class Failure:
     denied: bool = False
     """Bad key, no quota or unknown model: a sign that every request will fail."""
     too_long: bool = False
+    usage: Usage | None = None
+    """Of a reply that says what it took, and cannot be used all the same."""
 
-    def error(self, label: str, attempts: int) -> ModelError:
+    def error(self, label: str, attempts: int, wasted: Usage | None = None) -> ModelError:
         """The exception for a call that ends with this failure.
 
         Args:
             label: The endpoint, as people know it.
             attempts: Requests made for the call.
+            wasted: What the replies among them took.
         """
+        error = self._error(label, attempts)
+        error.wasted = wasted
+        return error
+
+    def _error(self, label: str, attempts: int) -> ModelError:
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
         advice = _ADVICE.get(self.reason)
         message = f"{label}: {self.detail}{tries}" + (f"; {advice}" if advice else "")
@@ -102,6 +111,12 @@ class Failure:
         if self.kind in ("reply", "page"):
             return ResponseError(message, status=self.status, retryable=self.retry, reason=self.reason)
         return ModelError(message, status=self.status, retryable=self.retry, reason=self.reason)
+
+
+def without_advice(error: ModelError) -> str:
+    """The message of `Failure.error` without what runs can do about it, for whoever says that in other words."""
+    advice = _ADVICE.get(error.reason)
+    return str(error).removesuffix(f"; {advice}") if advice else str(error)
 
 
 class WireFault(Exception):

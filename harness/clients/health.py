@@ -4,13 +4,15 @@ a host that went away. Owns the verdicts; sends nothing itself (the probe is han
     never answered   3 refused connections, or 10 s without a connection           → SystemicError for everybody
     answered, gone   circuit opens: one probe at a time for `grace` s, others wait → resumes, or SystemicError
     401, 403, 404    before this model ever answered: at once; after: 3 in a row   → SystemicError
-    a web page       at every attempt of a call, before this model ever answered   → SystemicError
+    a web page       at every attempt of a call, before this model ever answered, and with
+                     no earlier request under way that still may be                → SystemicError
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -58,6 +60,8 @@ class Health:
     """Whether anything at all is wrong: False on the hot path, where `admit` need not be asked."""
     reachable: bool = False
     """Whether any HTTP reply ever came, whatever its status."""
+    _out: dict[object, tuple[str, float]] = field(default_factory=dict[object, tuple[str, float]])
+    """Model and time of each request that is under way."""
     _models: dict[str, _ModelHealth] = field(default_factory=dict[str, _ModelHealth])
     _dead: str | None = None
     _first_try: float | None = None
@@ -129,14 +133,28 @@ class Health:
             self.blocked = True
         self._raise_verdict(model)
 
-    def never_spoke(self, model: str, message: str) -> None:
+    @contextmanager
+    def sending(self, model: str, moment: float) -> Generator[None]:
+        """Keep a request that is sent at `moment` in mind until it has come back."""
+        request = object()
+        self._out[request] = (model, moment)
+        try:
+            yield
+        finally:
+            del self._out[request]
+
+    def never_spoke(self, model: str, message: str, since: float) -> None:
         """A call got only what no such API would send (a web page, nothing), at every attempt.
 
+        A page comes at once. A request that was sent before `since` and has not come back is met by something else:
+        one broken host of several must not stop a run whose answers take their time.
+
         Raises:
-            SystemicError: this model has never answered here, so the address is wrong.
+            SystemicError: this model has never answered here and is not about to, so the address is wrong.
         """
         state = self._models.setdefault(model, _ModelHealth())
-        if not state.answered and state.verdict is None:
+        is_awaited = any(other == model and moment <= since for other, moment in self._out.values())
+        if not state.answered and state.verdict is None and not is_awaited:
             state.verdict = (message, None, "bad_response")
             self.blocked = True
         self._raise_verdict(model)

@@ -180,14 +180,20 @@ def find_proxy(url: URL) -> URL | None:
     Looked up once an endpoint: aiohttp's own `trust_env` reads the environment and ~/.netrc for every request.
 
     Raises:
-        ConfigError: the proxy is not an HTTP proxy.
+        ConfigError: the proxy is not an HTTP proxy, or no URL.
     """
     host = url.host or ""
     proxies = urllib.request.getproxies()
     found = proxies.get(url.scheme) or proxies.get("all")
     if not found or is_loopback(host) or urllib.request.proxy_bypass(host):
         return None
-    proxy = URL(found if "://" in found else f"http://{found}")
+    try:
+        proxy = URL(found if "://" in found else f"http://{found}")
+    except ValueError as error:  # not repeated: it may hold a password
+        raise ConfigError(
+            f"the environment sets a proxy for {url.scheme}://{host} that is no URL ({error}): "
+            f"correct {url.scheme.upper()}_PROXY, or add {host} to NO_PROXY"
+        ) from None
     if proxy.scheme not in ("http", "https"):
         raise ConfigError(
             f"the environment sets a {proxy.scheme} proxy for {url.scheme}://{host}; only http and https proxies work: "

@@ -4,10 +4,9 @@ reply is; sends nothing. An empty or null answer, a truncated one and a refusal 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard, cast
 
 import orjson
@@ -21,6 +20,9 @@ COMPLETIONS_PATH = "/completions"
 
 CHARS_PER_TOKEN = 4
 """For pacing only: close enough for English, and the reply's usage corrects it."""
+
+_MOST_DOLLARS = 1e9
+"""Cost of one reply from which on a provider's figure is taken for nonsense."""
 
 MOST_TOKENS = 10**9
 """Tokens of one reply above which a provider's count is taken for nonsense."""
@@ -157,6 +159,23 @@ def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Fa
         # Half an object is an API's that had bad luck; anything else is no answer to what was asked.
         return bad_reply(_what_instead(body), status, kind="reply" if body.lstrip()[:1] == b"{" else "page")
     fields = cast("dict[str, Any]", value)
+    usage = read_usage(fields.get("usage"))
+    picked = _picked(fields, body, status, is_chat=is_chat)
+    if isinstance(picked, Failure):
+        return picked if usage.unreported and usage.cost is None else replace(picked, usage=usage)
+    message, finish = picked
+    model, reply_id = fields.get("model"), fields.get("id")
+    return ModelResponse(
+        message,
+        finish if isinstance(finish, str) else None,
+        usage,
+        model if isinstance(model, str) else None,
+        reply_id if isinstance(reply_id, str) else None,
+    )
+
+
+def _picked(fields: dict[str, Any], body: bytes, status: int, *, is_chat: bool) -> tuple[Message, object] | Failure:
+    """The first choice's message and finish reason, or why there is none."""
     choices: object = fields.get("choices")
     choice: object = cast("list[object]", choices)[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
@@ -171,21 +190,17 @@ def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Fa
     if finish == "content_filter" and not message.get("content") and not message.get("refusal"):
         # The transcript has no finish reason: without this the provider's refusal would look like an empty answer.
         message["refusal"] = "content_filter"
-    model, reply_id = fields.get("model"), fields.get("id")
-    return ModelResponse(
-        message,
-        finish if isinstance(finish, str) else None,
-        read_usage(fields.get("usage")),
-        model if isinstance(model, str) else None,
-        reply_id if isinstance(reply_id, str) else None,
-    )
+    return message, finish
 
 
 def is_another_model(asked: str, answered: str) -> bool:
     """Whether a reply's model is not the one that was asked for under a longer or shorter name: providers add dates and
-    sizes, routers their own names in front."""
+    kinds, routers their own names in front. A smaller sister is another model."""
     theirs, ours = _words(answered), _words(asked)
-    return not (theirs <= ours or ours <= theirs)
+    return not (theirs <= ours or ours <= theirs) or bool((theirs ^ ours) & _SISTERS)
+
+
+_SISTERS = frozenset({"mini", "nano", "lite"})
 
 
 def _words(model: str) -> set[str]:
@@ -199,7 +214,7 @@ def read_usage(usage: object) -> Usage:
     fields = cast("dict[str, Any]", usage)
     tokens_in, tokens_out = fields.get("prompt_tokens"), fields.get("completion_tokens")
     if not _is_count(tokens_in) or not _is_count(tokens_out):
-        return Usage(requests=1, unreported=1)
+        return Usage(requests=1, unreported=1, cost=_cost(fields))
     cost = fields.get("cost")
     if len(fields) <= 3 and cost is None:  # the common case: two counts and their sum
         return Usage(tokens_in, tokens_out, requests=1)
@@ -209,8 +224,26 @@ def read_usage(usage: object) -> Usage:
         _detail(fields, "completion_tokens_details", "reasoning_tokens"),
         _detail(fields, "prompt_tokens_details", "cached_tokens") or _count(fields.get("prompt_cache_hit_tokens")),
         requests=1,
-        cost=float(cost) if isinstance(cost, int | float) and 0.0 <= cost < math.inf else None,
+        cost=_cost(fields),
     )
+
+
+def _cost(usage: dict[str, Any]) -> float | None:
+    """What the endpoint says that its reply cost. A router that was given a key of ours says its fee, and beside it
+    what the key is charged with."""
+    cost = _dollars(usage.get("cost"))
+    if cost is None or usage.get("is_byok") is not True:
+        return cost
+    details: object = usage.get("cost_details")
+    charged = cast("dict[str, object]", details).get("upstream_inference_cost") if isinstance(details, dict) else None
+    upstream = _dollars(charged)
+    return None if upstream is None else cost + upstream
+
+
+def _dollars(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 <= value < _MOST_DOLLARS:
+        return None
+    return float(value)
 
 
 def _detail(usage: dict[str, Any], table: str, name: str) -> int:

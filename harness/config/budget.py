@@ -1,5 +1,6 @@
 """Bounds on what one invocation may spend: dollars, tokens, time. Owns how they are written, on the command line and in
-the table `[budget]` of a suite file, and which of two holds; what is spent is the engine's to count."""
+the table `[budget]` of a suite file, which of two holds, and the options of the command that goes on; what is spent is
+the engine's to count."""
 
 from __future__ import annotations
 
@@ -26,6 +27,18 @@ FLAGS: Mapping[Bound, str] = {
 }  # fmt: skip
 
 NO_RUN = "a budget is of the whole invocation: write it once, in a table [budget] at the top of the file"
+
+_SPENT: Mapping[Bound, str] = {"max_cost": "cost", "max_tokens_total": "tokens", "max_time": "seconds"}
+"""What a manifest calls what is spent of each bound."""
+
+_ROUNDED_UP = 1 + 1e-6
+"""Sums of dollars fall a little short of the bound that they meet; a larger one must not."""
+
+DOUBLE = 2
+"""How much more the command that goes on proposes. Any larger bound does."""
+
+_MOST = 1e15
+"""What nobody can mean. Larger whole numbers than a float holds exist in TOML, and no arithmetic with them."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]))+")
@@ -148,6 +161,32 @@ def settle(flags: Written, file: Written, overrides: Sequence[Written]) -> tuple
     return limits, notices
 
 
+def flags_of(recorded: Mapping[str, object]) -> list[str]:
+    """The bounds of an invocation as options of the command that goes on, the one that is spent with a larger amount.
+
+    Args:
+        recorded: The bounds and what was spent of them, as in a manifest's `budget`.
+    """
+    spent: object = recorded.get("spent")
+    spent = cast("dict[str, object]", spent) if isinstance(spent, dict) else {}
+    words: list[str] = []
+    for bound in BOUNDS:
+        limit, amount = _figure(recorded.get(bound)), _figure(spent.get(_SPENT[bound]))
+        if limit > 0:
+            grown = limit
+            while bound == recorded.get("reached") != "max_time" and grown <= amount * _ROUNDED_UP:
+                grown *= DOUBLE
+            words += [FLAGS[bound], f"{grown:.6g}" if bound != "max_tokens_total" else str(int(grown))]
+    return words
+
+
+def _figure(value: object) -> float:
+    """An amount in a manifest, which is a file that can be edited; 0 if it is none."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _MOST:
+        return 0
+    return value
+
+
 def _smaller(flag: Said | None, filed: Said | None) -> Said | None:
     if flag is None or filed is None or filed.value is None:
         return flag or filed
@@ -166,24 +205,24 @@ def _number(value: object) -> object:
 
 
 def _cost(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MOST:
         raise ConfigError(f"{where}: must be an amount of US dollars greater than 0, such as 2.50")
     return float(value)
 
 
 def _tokens(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
         raise ConfigError(f"{where}: must be a whole number of tokens, at least 1")
     return value
 
 
 def _time(value: object, where: str) -> float:
     seconds = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and value <= _MOST:
         seconds = float(value)
     elif isinstance(value, str) and _DURATION.fullmatch(value.strip()):
         seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
-    if not 0 < seconds < math.inf:
+    if not 0 < seconds <= _MOST:
         raise ConfigError(f"{where}: must be a time greater than 0: seconds, or such as 90s, 30m, 1h30m, 2d")
     return seconds
 

@@ -11,23 +11,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from harness.config.budget import BOUNDS, BUDGET, FLAGS, Bound, Limits
+from harness.config.budget import BOUNDS, BUDGET, FLAGS, Bound, Limits, flags_of
 from harness.config.endpoints import Endpoint
+from harness.engine.derived import UNSCORED, Derivation
 from harness.engine.prices import EXTRA, Pricing, pricing_of
 from harness.errors import ConfigError
 from harness.records import JUDGEMENTS
-from harness.store.journal import scan
+from harness.store.journal import JournalReader, scan
 from harness.types import JsonDict, Usage
 
 SLACK = 1e-9
 """Part of a bound that rounding may be short of: ten replies at $0.01 are $0.10."""
-
-DOUBLE = 2
-"""How much more the command that goes on proposes. Any larger bound does."""
 
 
 class Budget:
@@ -118,8 +117,8 @@ class Budget:
         if self.limits.max_cost is None and self.limits.max_tokens_total is None:
             return
         for run in runs:
-            if run.journal is not None and run.model is not None:  # else its replies are another run's
-                for usage, is_free in spent_in(run.journal, *run.pricings()):
+            if run.journal is not None and (run.model is not None or run.derivation is not None):
+                for usage, is_free in spent_in(run.journal, *run.pricings(), derivation=run.derivation):
                     self._count(usage, is_free=is_free)
         if self.requests:
             self.before = {"cost": self._known_cost(), "tokens": self._known_tokens()}
@@ -144,15 +143,7 @@ class Budget:
 
     def flags(self) -> list[str]:
         """The bounds as options of the command that goes on, the one that was met with a larger amount."""
-        words: list[str] = []
-        for bound in BOUNDS:
-            limit = self.limits.of(bound)
-            if limit is not None:
-                grown = limit
-                while bound == self.reached != "max_time" and grown <= max(limit, self._amount(bound)):
-                    grown *= DOUBLE
-                words += [FLAGS[bound], f"{grown:.6g}" if bound != "max_tokens_total" else str(int(grown))]
-        return words
+        return flags_of(self.to_json())
 
     def enlarged(self, argv: Sequence[str]) -> list[str]:
         """A command line with the bound that was met replaced by a larger one; nothing is changed if none was.
@@ -166,7 +157,7 @@ class Budget:
         flags = self.flags()
         flag = FLAGS[self.reached]
         value = flags[flags.index(flag) + 1]
-        if not any(word == flag or word.startswith(f"{flag}=") for word in words):
+        if not self.limits.sources.get(self.reached, flag).startswith(flag):
             return [*words, "--set", f"{BUDGET}.{self.reached}={value}"]  # it is not the flag that set it
         words = [f"{flag}={value}" if word.startswith(f"{flag}=") else word for word in words]
         return [value if index and words[index - 1] == flag else word for index, word in enumerate(words)]
@@ -242,6 +233,17 @@ class Asking:
     judges: Sequence[Sequence[Endpoint]] = ()
     journal: Path | None = None
     """Of the run that it goes on with."""
+    derivation: Derivation | None = None
+    """How it is made from another run, whose replies are not its own."""
+    rollouts: int = 0
+    """It has at most."""
+    in_flight: int = 1
+    """Rollouts that may be generated at once; −1 is unlimited."""
+
+    @property
+    def is_all_at_once(self) -> bool:
+        """Whether every rollout may have begun before the first reply is there."""
+        return self.model is not None and self.rollouts > 1 and not 0 <= self.in_flight < self.rollouts
 
     def pricings(self) -> tuple[Pricing | None, Pricing | None]:
         """Of the model and of its judge; None where there is none, or no single one."""
@@ -260,7 +262,9 @@ def refuse_unpriced(limits: Limits, runs: Sequence[Asking]) -> None:
     unknown: dict[str, None] = {}
     for name, endpoints in _asked(runs):
         if not pricing_of(endpoints).is_known:
-            unknown[f"{endpoints[0].model} ({name})"] = None
+            differ = any(each.price != endpoints[0].price for each in endpoints)
+            why = ", whose replicas have different prices: give all of them the highest" if differ else ""
+            unknown[f"{endpoints[0].model} ({name}{why})"] = None
     if unknown:
         source = limits.sources.get("max_cost", FLAGS["max_cost"])
         raise ConfigError(
@@ -269,6 +273,17 @@ def refuse_unpriced(limits: Limits, runs: Sequence[Asking]) -> None:
             f'or price = "reported" if its replies say what they cost; or {EXTRA}, which knows the prices of many '
             f"providers; or bound the tokens: {FLAGS['max_tokens_total']}"
         )
+
+
+def loose_notices(limits: Limits, runs: Sequence[Asking]) -> list[str]:
+    """Runs that a bound on dollars or tokens cannot stop, since it never stops what has begun."""
+    names = list(dict.fromkeys(run.name for run in runs if run.is_all_at_once))
+    if not names or (limits.max_cost is None and limits.max_tokens_total is None):
+        return []
+    return [
+        f"{', '.join(names)}: all rollouts may be in flight at once, and what is in flight is finished, so the budget "
+        "may stop nothing; a smaller -c keeps it closer"
+    ]
 
 
 def price_notices(runs: Sequence[Asking]) -> list[str]:
@@ -288,13 +303,20 @@ def _asked(runs: Sequence[Asking]) -> Iterator[tuple[str, Sequence[Endpoint]]]:
         yield from ((f"a judge of {run.name}", endpoints) for endpoints in run.judges)
 
 
-def spent_in(journal: Path, model: Pricing | None = None, judge: Pricing | None = None) -> Iterator[tuple[Usage, bool]]:
+def spent_in(
+    journal: Path,
+    model: Pricing | None = None,
+    judge: Pricing | None = None,
+    *,
+    derivation: Derivation | None = None,
+) -> Iterator[tuple[Usage, bool]]:
     """What every recorded attempt took, replies of judges and attempts that were made again included.
 
     Args:
         journal: Of the run.
         model: Prices what was recorded without a cost.
         judge: The same for judges.
+        derivation: How the run is made from another one: what that one paid for is left out.
 
     Yields:
         Usage, and whether it cost nothing.
@@ -303,20 +325,36 @@ def spent_in(journal: Path, model: Pricing | None = None, judge: Pricing | None 
         JournalDamaged: a line cannot be read.
         StoreError: the file cannot be read.
     """
+    asked = derivation is None or derivation.asks_model
+    played = asked or (derivation is not None and derivation.how == "replay")
     judged: dict[str, int] = {}
     """Replies of judges that a rollout had before it was scored: each of its scores repeats them."""
-    for _, _, line in scan(journal):
-        kind, key = line.get("type"), str(line.get("key"))
-        if kind in ("generated", "failed"):
-            judged.pop(key, None)
-            yield from _priced([line.get("usage")], model)
-        if kind == "generated":
-            entries = _judgements(line.get("state"))
-            yield from _priced(entries, judge)
-            if entries:
-                judged[key] = len(entries)
-        elif kind == "scored":
-            yield from _priced(_judgements(line.get("extra"))[judged.get(key, 0) :], judge)
+    with ExitStack() as stack:
+        taken = None
+        if derivation is not None and derivation.only == UNSCORED:
+            taken = stack.enter_context(JournalReader(derivation.recorded.path))
+        for _, _, line in scan(journal):
+            kind, key = line.get("type"), str(line.get("key"))
+            if kind in ("generated", "failed"):
+                judged.pop(key, None)
+                yield from _priced([line.get("usage")] if asked else [], model)
+            if kind == "generated":
+                entries = _judgements(line.get("state"))
+                yield from _priced(entries if played else [], judge)
+                if entries:
+                    judged[key] = len(entries)
+            elif kind == "scored":
+                entries = _judgements(line.get("extra"))[judged.get(key, 0) :]
+                if entries and not _is_taken_over(line, derivation, taken):
+                    yield from _priced(entries, judge)
+
+
+def _is_taken_over(line: JsonDict, derivation: Derivation | None, parent: JournalReader | None) -> bool:
+    """Whether a score is one that a rescore has left as it was in its parent."""
+    if derivation is None or parent is None:
+        return False
+    offset = derivation.recorded.scored_at(str(line.get("key")))
+    return offset is not None and parent.document(offset) == line
 
 
 def _priced(usages: Sequence[object], pricing: Pricing | None) -> Iterator[tuple[Usage, bool]]:

@@ -24,6 +24,7 @@ from harness.envs.environment import Environment
 from harness.errors import ConfigError, HarnessError, ResumeRefused, UsageError
 from harness.keys import digest
 from harness.loader import load_environment
+from harness.redact import redactor
 from harness.reference.policies import parse_model
 from harness.stats.summary import Summary
 from harness.store.dataset import DatasetWriter
@@ -172,6 +173,7 @@ def prepare(
         UsageError: the request itself is wrong: a setting, or a resume of another run.
         StoreError: a run folder cannot be made.
     """
+    _learn_secrets(runs)
     loader = loader or Loader()
     loaded = [_load(each, counters, loader, options) for each, counters in zip(runs, progress, strict=True)]
     _check_resume_from(loaded, options)
@@ -188,11 +190,23 @@ def prepare(
     return [each if isinstance(each, Failed) else _open(each, options) for each in located]
 
 
+def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
+    """Before foreign code gets to run, and to say what it found in the process's environment."""
+    redactor.add_named(os.environ)
+    for run in runs:
+        redactor.add_named(run.settings.env.env_args)
+        redactor.add_named(run.settings.env.extra_env_kwargs)
+        for endpoint in run.endpoints:
+            redactor.add(os.environ.get(endpoint.key_var or "", ""))
+            redactor.add_headers(endpoint.headers)
+        redactor.add_headers(run.settings.model.extra_headers)
+
+
 def _failed(resolved: ResolvedRun, progress: RunProgress, error: HarnessError) -> Failed:
     """The run as one that failed; raises the error instead if the request is wrong, and not the run alone."""
     if error.exit_code == UsageError.exit_code:
         raise error  # nothing has been started, and nothing will be
-    progress.state, progress.note = "failed", str(error)
+    progress.state, progress.note = "failed", redactor.text(str(error))
     return Failed(resolved, progress, error)
 
 

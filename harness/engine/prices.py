@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from harness.config.endpoints import Endpoint
+from harness.errors import ModelError
 from harness.loopback import is_loopback_url, litellm_provider
 from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
 
@@ -122,7 +123,7 @@ def priced(usage: Usage, price: Mapping[str, float]) -> Usage:
     """
     if usage.cost is not None or usage.unreported or not _is_whole(price):
         return usage
-    cached = usage.cached_tokens
+    cached = min(usage.cached_tokens, usage.input_tokens)  # whatever an endpoint says: no reply earns money
     dollars = (
         (usage.input_tokens - cached) * price["input"]
         + cached * price.get("cached_input", price["input"])
@@ -153,7 +154,16 @@ class PricedChat:
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
         """Ask the model and price its reply."""
-        response = await self.inner(prompt, tools=tools, sampling_args=sampling_args)
-        usage = self.pricing.priced(response.usage)
+        try:
+            response = await self.inner(prompt, tools=tools, sampling_args=sampling_args)
+        except ModelError as error:
+            if error.wasted is not None:
+                error.wasted = self._spent(error.wasted)
+            raise
+        wasted = None if response.wasted is None else self._spent(response.wasted)
+        return replace(response, usage=self._spent(response.usage), wasted=wasted)
+
+    def _spent(self, usage: Usage) -> Usage:
+        usage = self.pricing.priced(usage)
         self.spend(usage, self.pricing, self.model)
-        return replace(response, usage=usage)
+        return usage

@@ -57,9 +57,13 @@ class MeteredChat:
             response = await self.inner(prompt, tools=tools, sampling_args=sampling_args)
         except BaseException as error:
             dictation.end(number, error)
+            if isinstance(error, ModelError) and error.wasted is not None:
+                self.usage += error.wasted
             raise
         dictation.end(number, response)
         self.usage += response.usage
+        if response.wasted is not None:
+            self.usage += response.wasted
         self.seconds += response.seconds
         return response
 

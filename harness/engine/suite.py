@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import time
-from collections import ChainMap
+from collections import ChainMap, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -30,6 +30,7 @@ from harness.engine.worklist import Stage, Worklist
 from harness.errors import HarnessError
 from harness.offload import owner
 from harness.records import Failed, Generated, Scored
+from harness.redact import redactor
 from harness.reference.server import ReferenceServer
 from harness.rubrics.judge_port import judged_by
 from harness.stats.summary import summarize
@@ -223,8 +224,9 @@ class Suite:
             retry_failed=run.retry_failed,
             progress=None if stage == "score" else run.progress,
         )
+        todos = work.todos(stage)
         schedule = Schedule(
-            work.todos(stage),
+            todos,
             executor,
             journal,
             run.progress,
@@ -245,6 +247,8 @@ class Suite:
         if self._interrupted:
             schedule.stop()
         systemic = await schedule.run()
+        if stage != "score" and run.recorded is not None and self._budget.reached is not None:
+            deque(todos, maxlen=0)  # counts what was done before: a run that lacks nothing is done, whatever is spent
         if systemic is not None:
             return str(systemic)
         error = schedule.first_error
@@ -296,7 +300,7 @@ def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:
     if not isinstance(error, HarnessError):
         logger.error("run %s", progress.name, exc_info=error)
         words = f"internal error: {type(error).__name__}: {error}"
-    progress.note = progress.note or words
+    progress.note = progress.note or redactor.text(words)
     return "failed"
 
 

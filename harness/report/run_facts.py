@@ -15,7 +15,7 @@ from harness.errors import StoreError
 from harness.report.advice import next_steps
 from harness.report.changes import Changes, compare, marks_of
 from harness.report.run_digest import Digest, digest
-from harness.report.runs import has_rows, how_to_go_on
+from harness.report.runs import budget_flags, has_rows, how_to_go_on
 from harness.report.text import clean
 from harness.store.catalogue import UNFINISHED, Catalogue, Entry, read_entry
 from harness.store.codec import to_text
@@ -203,7 +203,8 @@ def steps_of(facts: RunFacts) -> tuple[str, ...]:
     if entry.state in UNFINISHED:
         steps.append(f"go on: {how_to_go_on(entry, facts.name)}")
     elif entry.state == "done" and unscored and resumable:
-        steps.append(f"try the unscored again: bench resume {name} --retry-failed")
+        again = shlex.join(["bench", "resume", facts.name, "--retry-failed", *budget_flags(entry)])
+        steps.append(f"try the unscored again: {again}")
     if found is not None and (seen := next((r.shown for r in found.worst), None)) is not None:
         steps.append(f"read one: bench runs show {name} --example {shlex.quote(clean(seen.example.example_id, 200))}")
     elif found is not None and found.troubles:

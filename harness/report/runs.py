@@ -12,6 +12,7 @@ from typing import cast
 
 from rich.cells import cell_len
 
+from harness.config.budget import flags_of
 from harness.config.built_in import BUILT_INS
 from harness.report import numerals
 from harness.report.text import clean, fit
@@ -90,7 +91,12 @@ def how_to_go_on(entry: Entry, name: str) -> str:
     """The command that goes on with a run; of one of the Python API, whose rows are in a program, what does."""
     if entry.manifest is not None and not has_rows(entry.manifest):
         return "run the program that made it again, with resume=True"
-    return f"bench resume {shlex.quote(name)}"
+    return shlex.join(["bench", "resume", name, *budget_flags(entry)])
+
+
+def budget_flags(entry: Entry) -> list[str]:
+    """The bounds on what the run's last invocation might spend, for the command that goes on: it must not lose them."""
+    return [] if entry.manifest is None else flags_of(entry.manifest.budget)
 
 
 def has_rows(manifest: Manifest) -> bool:

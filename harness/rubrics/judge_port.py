@@ -217,7 +217,7 @@ def _entry(model: str, question: str, response: ModelResponse) -> JsonDict:
         "text": text_of(response.message),
         "finish_reason": response.finish_reason,
         "seconds": response.seconds,
-        "usage": asdict(response.usage),
+        "usage": asdict(response.usage if response.wasted is None else response.usage + response.wasted),
     }
 
 

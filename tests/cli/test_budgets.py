@@ -129,6 +129,24 @@ def test_a_suite_shares_one_budget(bench: Bench, echo: Write, here: Path) -> Non
         assert json.loads(again.out)["budget"]["before"]["cost"] == pytest.approx(before / 10)
 
 
+def test_a_run_that_lacks_nothing_is_done_however_little_money_is_left(bench: Bench, echo: Write, here: Path) -> None:
+    with PaidModel() as model:
+        runs = "".join(
+            f'[[eval]]\nenv_id = "./echo.py"\nname = "{name}"\nmodel = "paid"\nnum_examples = {size}\n'
+            for name, size in (("whole", 3), ("part", 20))
+        )
+        echo("s.toml", f"{runs}{registry(model.url)}")
+        flags = ("-r", "1", "-c", "1", "-q", "--json", "--max-cost", "1")
+        assert bench("run", "s.toml", *flags).code == 1
+        before = model.requests
+        again = bench("run", "s.toml", *flags, "--resume")
+        assert (again.code, model.requests) == (1, before)
+        assert [(run["state"], run["summary"]["num_rollouts"]) for run in json.loads(again.out)["runs"]] == [
+            ("done", 3), ("stopped", before - 3),
+        ]  # fmt: skip
+        assert f"part: stopped, {before - 3}/20" in again.err
+
+
 def test_tokens_have_a_bound_of_their_own_and_need_no_price(bench: Bench, echo: Write) -> None:
     with PaidModel() as model:
         echo("configs/endpoints.toml", registry(model.url, price=None))
@@ -136,6 +154,16 @@ def test_tokens_have_a_bound_of_their_own_and_need_no_price(bench: Bench, echo: 
         assert (done.code, model.requests) == (1, 3)
         spent = json.loads(done.out)["budget"]["spent"]
         assert (spent["tokens"], spent["cost"], spent["unpriced"]) == (45, None, 3), "unknown, and never 0"
+
+
+@pytest.mark.parametrize(("concurrent", "is_told"), [("-1", True), ("20", True), ("19", False)])
+def test_a_bound_that_can_stop_nothing_is_told(bench: Bench, echo: Write, concurrent: str, is_told: bool) -> None:
+    with PaidModel() as model:
+        echo("configs/endpoints.toml", registry(model.url))
+        done = bench(*RUN, "-c", concurrent, "--max-cost", "100")
+        assert done.code == 0
+        assert ("note: echo: all rollouts may be in flight at once" in done.err) is is_told
+        assert "in flight" not in bench(*RUN, "-c", concurrent, "--max-time", "1h").err
 
 
 def test_what_is_never_reached_changes_nothing(bench: Bench, echo: Write) -> None:
@@ -192,6 +220,37 @@ def test_what_is_generated_waits_for_a_judge_that_the_budget_has_no_money_for(be
         assert (run["state"], run["summary"]["unscored"]) == ("stopped", {"not scored": 5})
         assert bench("resume", "latest", "-q", "--max-cost", "100").code == 0
         assert dict(model.by_model) == {"paid-model": 20, "judge-model": 20}
+
+
+def test_a_reply_that_cannot_be_used_is_paid_for_all_the_same(bench: Bench, echo: Write, here: Path) -> None:
+    with PaidModel(empty=frozenset({1})) as model:
+        echo("configs/endpoints.toml", registry(model.url))
+        done = bench(*RUN, "-c", "1", "--max-cost", "0.5")
+        assert (done.code, model.requests) == (1, 5), "the first question was asked twice"
+        [run] = json.loads(done.out)["runs"]
+        assert (run["summary"]["scored"], run["summary"]["usage"]["cost"]) == (4, pytest.approx(0.5))
+
+
+def test_an_endpoint_that_only_ever_sends_what_cannot_be_used_meets_the_bound(bench: Bench, echo: Write) -> None:
+    with PaidModel(empty=frozenset(range(100))) as model:
+        echo("configs/endpoints.toml", registry(model.url))
+        done = bench(*RUN, "-c", "1", "--max-cost", "0.5", "--set", "model.request_retries=0")
+        assert (done.code, model.requests) == (1, 5)
+        result = json.loads(done.out)
+        assert result["budget"]["spent"]["cost"] == pytest.approx(0.5)
+        assert result["runs"][0]["summary"]["unscored"] == {"bad_response": 5}
+        same = bench(*RUN, "-c", "1", "--resume", "--max-cost", "0.5")
+        assert (same.code, model.requests) == (1, 5), "and so it does on the way on"
+
+
+def test_an_unusable_reply_of_a_judge_is_counted_on_the_way_on(bench: Bench, echo: Write) -> None:
+    with PaidModel(empty=frozenset({2})) as model:
+        echo("configs/endpoints.toml", registry(model.url) + registry(model.url, name="judge"))
+        usual = ("run", "./echo.py", "-m", "paid", "-n", "1", "-r", "1", "-q", "--json", "-a", "grader=judge")
+        assert bench(*usual).code == 0 and model.requests == 3
+        more = bench(*usual[:5], "2", *usual[6:], "--resume", "--max-cost", "5")
+        assert (more.code, model.requests) == (0, 5), more.err
+        assert json.loads(more.out)["budget"]["before"]["cost"] == pytest.approx(0.3)
 
 
 # What is unknown
@@ -284,6 +343,8 @@ def test_eval_has_a_budget_for_both_models(evals: Evals) -> None:
     assert budget["reached"] == "max_tokens_total" and budget["spent"]["tokens"] >= 100
     assert "--max-tokens-total 200" in done.out and "--resume" in done.out
     first = len(evals.model.requests)
+    assert evals.bench(*usual, "--resume", "--max-tokens-total", "100").code == 1
+    assert len(evals.model.requests) == first, "not even whether the model is there"
     more = evals.bench(*usual, "--resume", "-o", "results.json")
     assert more.code == 0, more.err
     assert "budget" not in evals.results()["meta"]
@@ -336,3 +397,26 @@ def test_a_replay_counts_what_it_asks_itself(bench: Bench, echo: Write) -> None:
         assert (anew.code, model.requests) == (1, 23), anew.err
         assert " --max-cost 0.6\n" in anew.err
         assert bench("resume", "latest", "-q", "--max-cost", "10").code == 0 and model.requests == 40
+
+
+@pytest.mark.parametrize("command", ["rescore", "replay"])
+def test_going_on_with_a_derived_run_counts_what_its_judges_have_cost(bench: Bench, echo: Write, command: str) -> None:
+    with PaidModel() as model:
+        echo("configs/endpoints.toml", registry(model.url) + registry(model.url, name="judge"))
+        assert bench(*RUN, "-a", "grader=judge").code == 0
+        model.asked.clear()
+        first = bench(command, "latest", "--set", "budget.max_cost=0.5", "-c", "1", "-q", "--json")
+        spent = model.requests
+        assert first.code == 1 and 5 <= spent <= 7, first.err
+        same = bench("resume", "latest", "-c", "1", "--max-cost", "0.5", "-q", "--json")
+        assert (same.code, model.requests) == (1, spent), "nothing is left of the same amount"
+        assert json.loads(same.out)["budget"]["before"]["cost"] == pytest.approx(spent / 10)
+
+
+def test_the_page_of_a_run_shows_a_way_on_that_keeps_a_bound(bench: Bench, echo: Write) -> None:
+    with PaidModel() as model:
+        echo("configs/endpoints.toml", registry(model.url))
+        assert bench(*RUN, "-c", "1", "--max-cost", "0.5").code == 1
+        assert "--max-cost 1\n" in bench("runs", "show", "latest").out
+        [step] = [each for each in json.loads(bench("runs", "show", "latest", "--json").out)["next"] if "go on" in each]
+        assert step.endswith(" --max-cost 1")

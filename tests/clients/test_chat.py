@@ -13,6 +13,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
+from engine_parts import until
 
 from harness.clients.chat import ChatClient, Target
 from harness.clients.clock import ManualClock
@@ -239,6 +240,27 @@ def test_what_never_spoke_as_an_api_is_given_up_and_bad_luck_is_not(body: bytes)
             assert server.stats.requests < 300 if is_page else server.stats.requests == 300
             other = [await outcomes(client, 1, ModelCall("another", ASK.prompt))]
             assert type(other[0][0]) is (SystemicError if is_page else ResponseError), "each model has its own chance"
+
+    run(main)
+
+
+def test_pages_from_one_host_of_several_do_not_stop_what_waits_for_a_slow_answer() -> None:
+    async def main() -> None:
+        page = Fault("body", body=b"<html>busy</html>")
+        async with (
+            serving(Fault(latency=1.0), page, page, page) as server,
+            client_of(server.url, request_retries=2) as client,
+            asyncio.TaskGroup() as tasks,
+        ):
+            slow = tasks.create_task(client.request(ASK))
+            await until(lambda: server.stats.requests)
+            [unlucky] = await outcomes(client, 1)
+            assert type(unlucky) is ResponseError, "this call alone"
+            assert not slow.done()
+            [well] = await outcomes(client, 1)
+            assert isinstance(well, ModelResponse), "the endpoint is still asked"
+            assert (await slow).attempts == 1
+            assert server.stats.requests == 5
 
     run(main)
 
@@ -621,9 +643,11 @@ def test_a_key_that_was_copied_with_something_else_is_refused_without_being_repe
 
 def test_secrets_of_headers_are_known_to_the_redactor() -> None:
     Target("https://host/v1", None, {"Api-Key": "canary-header-1", "Authorization": "Basic canary-header-2",
-                                     "X-Token-Limit": "100000", "X-Monkey": "banana-banana-1"})  # fmt: skip
-    text = redactor.text("canary-header-1 canary-header-2 100000 banana-banana-1", patterns=False)
-    assert text == "[redacted] [redacted] 100000 banana-banana-1"
+                                     "X-Token-Limit": "100000", "X-Monkey": "banana-banana-1",
+                                     "X-AccessToken": "canary-header-3", "XAPIKey": "canary-header-4"})  # fmt: skip
+    said = "canary-header-1 canary-header-2 100000 banana-banana-1 canary-header-3 canary-header-4"
+    text = redactor.text(said, patterns=False)
+    assert text == "[redacted] [redacted] 100000 banana-banana-1 [redacted] [redacted]"
 
 
 def test_a_host_that_swallows_connections_is_given_up() -> None:

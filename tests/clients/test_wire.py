@@ -260,7 +260,9 @@ def test_usage_is_read_in_full() -> None:
         ("claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022", False),
         ("qwen3", "/models/Qwen3.gguf", False),
         ("gpt-4o", "gpt-3.5-turbo", True),
-        ("gpt-4.1", "gpt-4.1-mini", False),
+        ("gpt-4.1", "gpt-4.1-mini", True),
+        ("gpt-4.1", "gpt-4.1-nano-2025-04-14", True),
+        ("llama-3.1-8b", "meta/Llama-3.1-8B-Instruct-Turbo", False),
         ("my-model", "another-model", True),
     ],
 )
@@ -327,3 +329,23 @@ def test_no_bytes_crash_the_reader(body: bytes) -> None:
 
 def test_a_cost_is_read_beside_two_counts_without_their_sum() -> None:
     assert read_usage({"prompt_tokens": 3, "completion_tokens": 2, "cost": 0.5}) == Usage(3, 2, requests=1, cost=0.5)
+
+
+def test_a_cost_counts_without_tokens() -> None:
+    assert read_usage({"cost": 0.5}) == Usage(requests=1, unreported=1, cost=0.5)
+
+
+def test_a_router_with_a_key_of_ours_is_paid_twice() -> None:
+    said = {"prompt_tokens": 3, "completion_tokens": 2, "cost": 0.05, "cost_details": {"upstream_inference_cost": 1.0}}
+    assert read_usage({**said, "is_byok": False}).cost == read_usage(said).cost == 0.05, "the same dollars, told twice"
+    assert read_usage({**said, "is_byok": True}).cost == pytest.approx(1.05)
+    assert read_usage({**said, "is_byok": True, "cost_details": None}).cost is None, "the greater part is unknown"
+
+
+@pytest.mark.parametrize("spoilt", [{"choices": []}, {"choices": [{"message": None}]}, {"error": {"code": 502}}])
+def test_a_reply_that_cannot_be_used_says_what_it_took(spoilt: dict[str, object]) -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 2}
+    failure = read_reply(json.dumps({**spoilt, "usage": usage}).encode(), 200, is_chat=True)
+    assert isinstance(failure, Failure) and failure.usage == Usage(3, 2, requests=1)
+    silent = read_reply(json.dumps(spoilt).encode(), 200, is_chat=True)
+    assert isinstance(silent, Failure) and silent.usage is None

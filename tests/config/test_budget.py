@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.budget import Limits
+from harness.config.budget import Limits, flags_of
 from harness.config.resolver import Resolution, resolve
 from harness.errors import ConfigError
 
@@ -53,10 +53,17 @@ def test_times_have_units(here: Path, text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("bound", ["max_cost", "max_tokens_total", "max_time"])
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "much", "", "1e999"])
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "much", "", "1e999", "9" * 400])
 def test_what_is_no_bound_is_refused_by_name(here: Path, bound: str, text: str) -> None:
     with pytest.raises(ConfigError, match=f"--{bound.replace('_', '-')} {text}.*: must be"):
         limits(**{bound: text})
+
+
+@pytest.mark.parametrize("bound", ["max_cost", "max_tokens_total", "max_time"])
+def test_a_whole_number_that_no_float_holds_is_no_bound_of_a_file(write: Write, bound: str) -> None:
+    write("s.toml", f'[budget]\n{bound} = {"9" * 400}\n[[eval]]\nenv_id = "toy-env"\n')
+    with pytest.raises(ConfigError, match=f"budget.{bound} = 9.*: must be"):
+        limits("s.toml")
 
 
 @pytest.mark.parametrize("text", ["1.5", "12k"])
@@ -170,3 +177,14 @@ def test_a_price_that_is_none(write: Write, price: str) -> None:
     write("configs/endpoints.toml", entry)
     with pytest.raises(ConfigError, match=r'price: must be a table of US dollars.*or "reported"'):
         resolve("toy-env", {"model": "a"})
+
+
+def test_the_way_on_is_read_back_from_a_manifest_however_it_was_edited() -> None:
+    met = {"max_cost": 0.5, "max_tokens_total": None, "max_time": 60.0, "spent": {"cost": 1.2}, "reached": "max_cost"}
+    assert flags_of(met) == ["--max-cost", "2", "--max-time", "60"]
+    assert flags_of({**met, "reached": None}) == ["--max-cost", "0.5", "--max-time", "60"]
+    assert flags_of({**met, "spent": {"cost": 0.5 - 1e-12}}) == ["--max-cost", "1", "--max-time", "60"]
+    unknown = {**met, "spent": {"cost": None}}  # it ended for a reply of unknown cost: no larger one is needed
+    assert flags_of(unknown) == ["--max-cost", "0.5", "--max-time", "60"]
+    assert flags_of({}) == flags_of({"max_cost": "5", "max_time": True, "max_tokens_total": -1, "spent": 7}) == []
+    assert flags_of({"max_cost": 1.0, "spent": {"cost": float("inf")}, "reached": "max_cost"}) == ["--max-cost", "1"]

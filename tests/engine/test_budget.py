@@ -10,11 +10,14 @@ from engine_parts import fresh, generated, items_of, outline, play, standing
 from harness.config.budget import Limits
 from harness.config.endpoints import Endpoint
 from harness.engine.budget import Asking, Budget, price_notices, spent_in
+from harness.engine.derived import Derivation, How
 from harness.engine.prices import Pricing, pricing_of
 from harness.engine.scheduler import Bounds
 from harness.errors import ConfigError
 from harness.records import Failed, Record, Scored
 from harness.store.journal import Journal
+from harness.store.recorded import Recorded
+from harness.store.rundir import RunDir
 from harness.types import Usage
 
 PAID = Pricing(price={"input": 1.0, "output": 1.0})
@@ -174,7 +177,12 @@ def test_the_way_on_has_a_larger_bound_where_one_was_met() -> None:
     assert budget.flags() == ["--max-cost", "0.08", "--max-tokens-total", "1000", "--max-time", "60"]
     assert budget.enlarged(["eval", "--max-cost", "0.02", "-q"]) == ["eval", "--max-cost", "0.08", "-q"]
     assert budget.enlarged(["eval", "--max-cost=0.02"]) == ["eval", "--max-cost=0.08"]
-    assert budget.enlarged(["eval"]) == ["eval", "--set", "budget.max_cost=0.08"]
+
+    # The flag is there and has no effect: a larger one would have none either.
+    other = Budget(Limits(max_cost=0.02, sources={"max_cost": "--set budget.max_cost=0.02"}))
+    spend(other, CENT, 2)
+    typed = ["eval", "--max-cost", "5", "--set", "budget.max_cost=0.02"]
+    assert other.enlarged(typed) == [*typed, "--set", "budget.max_cost=0.04"]
 
 
 def test_the_display_shows_every_bound() -> None:
@@ -240,6 +248,33 @@ def test_the_replies_of_a_run_that_asks_no_model_were_paid_for_by_another(tmp_pa
     assert budget.to_json()["before"] == {} and budget.cost == 0.0
 
 
+@pytest.mark.parametrize(
+    ("how", "only", "model", "expected"),
+    [
+        ("rescore", None, None, [2.0, 4.0]),  # its own judges; the rollouts, and what was said of them before, are not
+        ("rescore", "unscored", None, [4.0]),  # nor is the score that it left alone
+        ("replay", None, None, [0.5, 2.0, 4.0]),  # played anew without a model: judges are asked all the same
+        ("replay", None, "m", [0.01, 0.5, 0.01, 2.0, 4.0]),
+    ],
+)
+def test_a_run_that_is_made_from_another_has_paid_for_what_it_asked_itself(
+    tmp_path: Path, how: How, only: str | None, model: str | None, expected: list[float]
+) -> None:
+    first, second = [items_of(number)[0] for number in range(2)]
+    played: list[Record] = [
+        first.example, generated(first, usage=CENT, state={"judgements": [judgement(0.5)]}),
+        second.example, generated(second, usage=CENT),
+    ]  # fmt: skip
+    kept = Scored(first.key, "scored", 1.0, {}, {}, 0.0, {"judgements": [judgement(0.5), judgement(2.0)]})
+    own = Scored(second.key, "scored", 1.0, {}, {}, 0.0, {"judgements": [judgement(4.0)]})
+    parent = RunDir(tmp_path / "parent")
+    parent.path.mkdir()
+    write(parent.journal_path, [*played, kept, Scored(second.key, "unscored", None, {}, {"*": "x"})])
+    write(tmp_path / "j", [*played, kept, own])
+    derivation = Derivation(how, parent, Recorded.load(parent.journal_path), only, model)
+    assert [usage.cost for usage, _ in spent_in(tmp_path / "j", derivation=derivation)] == expected
+
+
 # Prices that nobody knows
 
 
@@ -271,6 +306,8 @@ def test_replicas_must_agree_on_a_price() -> None:
     replicas = [Endpoint(f"http://localhost:{port}/v1", None, "m", price=p) for port, p in ((1, one), (2, other))]
     assert not pricing_of(replicas).is_known
     assert pricing_of(replicas[:1]).is_known
+    with pytest.raises(ConfigError, match=r"of m \(a, whose replicas have different prices: give all .*\) is unknown"):
+        Budget(Limits(max_cost=5.0)).begin([Asking("a", replicas)])
 
 
 def test_a_price_of_a_model_that_no_list_has_is_not_remarked_upon() -> None:

@@ -26,6 +26,11 @@ def test_without_a_price_of_its_own_cached_input_costs_what_input_costs() -> Non
     assert priced(SOME, {"input": 2.0, "output": 8.0}).cost == pytest.approx((1000 * 2 + 500 * 8) / 1e6)
 
 
+def test_no_reply_earns_money_whatever_is_said_of_the_cache() -> None:
+    odd = Usage(10, 0, cached_tokens=1_000_000, requests=1)
+    assert priced(odd, {"input": 2.0, "cached_input": 0.5, "output": 1.0}).cost == pytest.approx(10 * 0.5 / 1e6)
+
+
 def test_what_the_endpoint_says_wins() -> None:
     assert priced(Usage(1000, 500, requests=1, cost=0.25), PRICE).cost == 0.25
 

@@ -32,17 +32,23 @@ class PaidModel(LoopbackModel):
         usage: What every reply says that it took; None says nothing.
         together: Requests that are answered only when so many wait for an answer.
         silent: Replies that say nothing of what they took, by the order of requests, from 1.
+        empty: Replies that cannot be used, in the same way.
     """
 
     def __init__(
-        self, usage: Mapping[str, object] | None = None, *, together: int = 1, silent: frozenset[int] = frozenset()
+        self,
+        usage: Mapping[str, object] | None = None,
+        *,
+        together: int = 1,
+        silent: frozenset[int] = frozenset(),
+        empty: frozenset[int] = frozenset(),
     ) -> None:
         super().__init__()
         self.usage = {"prompt_tokens": 10, "completion_tokens": 5, **(usage or {})}
         self.asked: Counter[str] = Counter()
         """Requests by the text of their last message."""
         self.by_model: Counter[str] = Counter()
-        self._silent = silent
+        self._silent, self._empty = silent, empty
         self._barrier = threading.Barrier(together, timeout=20)
         self._lock = threading.Lock()
 
@@ -56,13 +62,15 @@ class PaidModel(LoopbackModel):
         with self._lock:
             self.asked[str(body["messages"][-1]["content"])] += 1
             self.by_model[str(body["model"])] += 1
-            says = self.requests not in self._silent
+            says, is_empty = self.requests not in self._silent, self.requests in self._empty
         self._barrier.wait()
         message = {"role": "assistant", "content": "CORRECT" if "judge" in body["model"] else "yes"}
         reply: dict[str, Any] = {
             "id": "x", "object": "chat.completion", "created": 0, "model": body["model"],
             "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
         }  # fmt: skip
+        if is_empty:
+            reply["choices"] = []
         return 200, {**reply, "usage": self.usage} if says else reply
 
 
