@@ -267,8 +267,8 @@ def _how_to_find(env_id: str, name: str) -> str:
     if not local.exists():
         local = Path("environments", name.replace("_", "-"))
     package = f"./{local}" if local.exists() else name.replace("_", "-")
-    hint = f"; did you mean {near[0]!r}, which is installed?" if near else ""
-    return f"no environment {env_id!r}: no module {name!r} is installed{hint} To install it: pip install {package}"
+    hint = f"; did you mean {near[0]!r}, which is installed? Else" if near else "; to"
+    return f"no environment {env_id!r}: no module {name!r} is installed{hint} install it: bench env install {package}"
 
 
 @contextmanager

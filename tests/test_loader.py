@@ -124,12 +124,12 @@ def test_an_unknown_environment_says_how_to_install_it_and_what_is_like_it(
     with pytest.raises(EnvironmentNotFound) as caught:
         load_environment("kit-summs")
     assert "no module 'kit_summs' is installed; did you mean 'kit-sums', which is installed?" in str(caught.value)
-    assert "pip install kit-summs" in str(caught.value)
+    assert str(caught.value).endswith(" Else install it: bench env install kit-summs")
     assert caught.value.exit_code == 2
     with pytest.raises(EnvironmentNotFound, match=r"'agent_eval': the one that is built in is called 'agent-eval'$"):
         load_environment("agent_eval")  # and no word of pip: a package of that name is a stranger's
     write(tmp_path / "environments" / "kit_summs" / "pyproject.toml", "")
-    with pytest.raises(EnvironmentNotFound, match=r"pip install \./environments/kit_summs"):
+    with pytest.raises(EnvironmentNotFound, match=r"bench env install \./environments/kit_summs"):
         load_environment("kit-summs")
 
 

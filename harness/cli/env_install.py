@@ -16,6 +16,7 @@ from harness.authoring.installed import Verified, installed_now, verify
 from harness.authoring.installer import Options, Target, command_for, read_target, run_installer
 from harness.cli.env_words import FOLDER, shown, write
 from harness.errors import HarnessError, UsageError
+from harness.redact import redactor
 from harness.report.text import clean, clean_block, make_console
 
 _ERASE = "\r\x1b[2K"
@@ -54,28 +55,39 @@ def install(
     options = Options(editable, upgrade, not no_build_isolation, path)
     wanted = [read_target(target, options) for target in dict.fromkeys(targets)]
     doubtful = [target for target in wanted if target.doubt]
-    if doubtful and not yes and not _is_sure(doubtful):
+    flags = [
+        *(["--path", str(path)] if path != FOLDER else []),
+        *(["--no-editable"] if not editable else []),
+        *(["--upgrade"] if upgrade else []),
+        *(["--no-build-isolation"] if no_build_isolation else []),
+    ]
+    if doubtful and not yes and not _is_sure(doubtful, [*flags, *targets]):
         typer.echo("nothing was installed", err=True)
         raise typer.Exit(1)
     before = installed_now()
     command = command_for(wanted, options)
-    typer.echo(f"$ {shlex.join(command)}", err=True)
+    typer.echo(f"$ {redactor.text(shlex.join(command))}", err=True)
     _run(command, verbose=verbose)
     good = _report(wanted, before)
     raise typer.Exit(0 if good else 1)
 
 
-def _is_sure(doubtful: Sequence[Target]) -> bool:
+def _is_sure(doubtful: Sequence[Target], arguments: Sequence[str]) -> bool:
     """Ask whether strangers' packages are meant.
+
+    Args:
+        doubtful: What may be a stranger's.
+        arguments: All that was asked for, for the command that says so.
 
     Raises:
         UsageError: there is nobody to ask.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         doubts = "; ".join(f"{target.given}: {target.doubt}" for target in doubtful)
-        again = shlex.join(["bench", "env", "install", "--yes", *(target.given for target in doubtful)])
+        again = shlex.join(["bench", "env", "install", "--yes", *arguments])
         named = next((target.distribution for target in doubtful if target.given == target.distribution), "")
-        version = f", or with the version that is meant: bench env install {named}==VERSION" if named else ""
+        is_all = list(arguments) == [named]
+        version = f", or with the version that is meant: bench env install {named}==VERSION" if is_all else ""
         raise UsageError(f"{doubts}. Nothing was installed. If it is meant: {again}{version}")
     write((f"{target.given}: {target.doubt}" for target in doubtful), make_console(file=sys.stderr))
     names = ", ".join(target.requirement for target in doubtful)
@@ -90,6 +102,7 @@ def _run(command: Sequence[str], *, verbose: bool) -> None:
     said: list[str] = []
 
     def on_line(line: str) -> None:
+        line = redactor.text(line)
         said.append(line)
         if verbose:
             write([clean_block(line)], console)

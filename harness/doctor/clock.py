@@ -44,9 +44,9 @@ def seconds_off(told: Told) -> float | None:
     """How far our clock is ahead (positive) or behind, at least; None if the date cannot be read."""
     try:
         moment = parsedate_to_datetime(told.date)
-    except ValueError:
+        theirs = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):  # the latter for a time zone of a thousand digits
         return None
-    theirs = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     # The header has whole seconds, cut off: it stands for any moment of the second that it names.
     if theirs > told.received:
         return told.received - theirs

@@ -6,17 +6,21 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from harness.clients.chat import ChatClient, Exchange
+from harness.clients.failures import without_advice
 from harness.clients.health import Health, HealthPolicy
 from harness.clients.limits import Limiter
 from harness.clients.pool import target_of
 from harness.clients.preflight import ask_once
+from harness.clients.retry import RetryPolicy
 from harness.config.endpoints import Endpoint
 from harness.config.providers import require_litellm
 from harness.config.serving import is_reference
@@ -27,11 +31,18 @@ from harness.doctor.packages import is_known_bad
 from harness.errors import ConfigError, HarnessError, ModelError, SystemicError
 from harness.loopback import is_loopback_url, litellm_provider
 from harness.offload import offload
+from harness.reference.policies import UNKNOWN_PROMPT, parse_model
 
 if TYPE_CHECKING:
     from harness.clients.transport import Reply
 
 _HTTP = {"http", "https"}
+
+_MORE_TRIES = 2
+"""Of a request whose connection breaks: once may be chance, and what breaks every time is no API. Whatever is answered
+settles the matter at once."""
+
+_TRY_AGAIN = RetryPolicy(base=0.2)
 
 _HALF_SHOWN = re.compile(r"[^\s\"']*\*{2,}[^\s\"']*")
 """How providers repeat a key that they refuse: its beginning and its end, with asterisks between."""
@@ -134,6 +145,10 @@ def unaskable(asked: Asked, environ: Mapping[str, str]) -> Finding | None:
 def _embedded(name: str) -> Finding:
     """Whether bench can serve a reference model itself."""
     try:
+        parse_model(name)
+    except ConfigError as error:
+        return problem("endpoints", name, str(error), "name one that there is with -m, as reference/oracle")
+    try:
         with socket.create_server(("127.0.0.1", 0)):
             return ok("endpoints", name, "is played by bench itself: no endpoint and no key")
     except OSError as error:
@@ -153,30 +168,51 @@ async def ask_all(asked: Sequence[Asked], environ: Mapping[str, str], seconds: f
         One finding for each, in their order, and the dates of their replies.
     """
     answers = Answers()
-    through_litellm = next((provider for each in asked if (provider := litellm_provider(each.endpoint.url))), None)
-    if through_litellm is not None:
-        from harness.clients import litellm
-
-        # Its import takes seconds, in which the others' time would run out.
-        await offload.run(litellm.load, through_litellm)
+    # Its import takes seconds, in which the others' time would run out.
+    broken = await _broken_litellm([provider for each in asked if (provider := litellm_provider(each.endpoint.url))])
+    if asked:  # that of aiohttp a good part of one, which a short time for a dead host does not have
+        await offload.run(import_module, "harness.clients.transport")
     async with asyncio.TaskGroup() as tasks:
-        asking = [tasks.create_task(_ask(each, environ, seconds, answers.told)) for each in asked]
+        asking = [tasks.create_task(_ask(each, environ, seconds, answers.told, broken)) for each in asked]
     answers.findings += [task.result() for task in asking]
     return answers
 
 
-async def _ask(asked: Asked, environ: Mapping[str, str], seconds: float, told: list[Told]) -> Finding:
+async def _broken_litellm(providers: Sequence[str]) -> str:
+    """Why litellm cannot be imported, though it is installed; "" if it can, or is not needed."""
+    if not providers:
+        return ""
+    from harness.clients import litellm
+
+    try:
+        await offload.run(litellm.load, providers[0])
+    except Exception as error:  # a package that is half there can raise anything
+        cause = error.__cause__ or error
+        return f"{type(cause).__name__}: {cause}"
+    return ""
+
+
+async def _ask(
+    asked: Asked, environ: Mapping[str, str], seconds: float, told: list[Told], broken_litellm: str
+) -> Finding:
+    if broken_litellm and litellm_provider(asked.endpoint.url) is not None:
+        says = f"not asked: litellm cannot be imported: {broken_litellm}"
+        return problem("endpoints", asked.name, says, f"{sys.executable} -m pip install --force-reinstall litellm")
     begun = time.monotonic()
     client: _Listener | None = None
     try:
         target = target_of(asked.endpoint, environ)
         policy = HealthPolicy(refusals=1, connect_deadline=0.8 * seconds)
         client = _Listener(
-            target, Limiter(1.0), request_timeout=2.0 * seconds, request_retries=0, health=Health(target.label, policy)
-        )
+            target, Limiter(1.0), request_timeout=2.0 * seconds, request_retries=_MORE_TRIES,
+            health=Health(target.label, policy), policy=_TRY_AGAIN,
+        )  # fmt: skip
         client.told = told
         refused = await ask_once(client, asked.endpoint.model, patience=seconds)
     except SystemicError as error:
+        if UNKNOWN_PROMPT in str(error):
+            says = "replied as `bench serve --env` does to whoever is none of its environments"
+            return ok("endpoints", asked.name, says)
         return problem("endpoints", asked.name, _words(error, client), _advice(asked, error))
     except HarnessError as error:  # a URL, header or proxy that cannot be used
         if "proxy" in str(error):
@@ -185,25 +221,49 @@ async def _ask(asked: Asked, environ: Mapping[str, str], seconds: float, told: l
     except TimeoutError:
         says = f"takes the request, and has not answered within {seconds:g} s: it may be loading the model"
         return note("endpoints", asked.name, says, "try again later, or with a larger --timeout")
+    except Exception as error:  # what libraries say to an address that nobody thought of
+        says = f"cannot be asked: {type(error).__name__}: {error}"
+        return problem("endpoints", asked.name, says, f"correct the settings of {asked.whom}")
     finally:
         if client is not None:
             await client.close()
     if refused is not None:
-        fix = "runs wait and try again; if it stays so, lower --max-concurrent or see the provider's status page"
-        return note("endpoints", asked.name, f"is there, but answered: {_words(refused, client)}", fix)
+        says = f"is there, but answered: {_words(refused, client)}"
+        return note("endpoints", asked.name, says, _PASSING.get(refused.reason, _PASSES))
     return ok("endpoints", asked.name, f"replied in {time.monotonic() - begun:.2f} s{_secrecy(asked)}")
 
 
 def _words(error: ModelError, client: ChatClient | None) -> str:
     """What a client says went wrong, without what its finding says as well."""
     label = f"{client.target.label}: " if client is not None else ""
-    return _HALF_SHOWN.sub("[redacted]", str(error).removeprefix(label).partition(", and it has never answered")[0])
+    words = without_advice(error).removeprefix(label).partition(", and it has never answered")[0]
+    return _HALF_SHOWN.sub("[redacted]", words)
 
 
 def _secrecy(asked: Asked) -> str:
     url = asked.endpoint.url
     is_open = urlsplit(url).scheme == "http" and not is_loopback_url(url)
     return "; its address is http, so that prompts and keys travel in clear text" if is_open else ""
+
+
+_PASSES = "runs wait and try again; if it stays so, see the provider's status page"
+_PASSING = {
+    "rate_limit": "runs wait and try again; if it stays so, lower --max-concurrent",
+    "bad_request": "it refused this short request for what it asks; see whether it takes a run's: bench run ENV -n 1",
+    "bad_response": "if it stays so, check the base URL (-b): that of an OpenAI-compatible API usually ends in /v1",
+}
+"""What to do, by reason, about an answer that need not be that of a run."""
+
+
+_SIGNS = (
+    ("CERTIFICATE", "trust its certificate: export SSL_CERT_FILE=FILE with that of your network; see also the clock"),
+    ("SSL", "check http against https in the base URL (-b)"),
+    ("WRONG_VERSION_NUMBER", "check http against https in the base URL (-b)"),
+    ("resolved", "check the host's name in the base URL (-b), and the connection to the network"),
+    ("proxy", "check HTTPS_PROXY and HTTP_PROXY, or add the host to NO_PROXY"),
+    ("at every attempt", "check http against https in the base URL (-b), and what it is that listens there"),
+)
+"""What to do about a connection, by words of why there is none; the first that is there counts."""
 
 
 def _advice(asked: Asked, error: SystemicError) -> str:
@@ -221,14 +281,8 @@ def _advice(asked: Asked, error: SystemicError) -> str:
         return f"check the model's name (-m) and the base URL (-b, it usually ends in /v1){where}"
     if error.reason == "bad_response":
         return "check the base URL (-b): that of an OpenAI-compatible API usually ends in /v1"
-    if "CERTIFICATE" in words:
-        return "trust its certificate: export SSL_CERT_FILE=FILE with that of your network; see also the clock"
-    if "SSL" in words or "WRONG_VERSION_NUMBER" in words:
-        return "check http against https in the base URL (-b)"
-    if "resolved" in words:
-        return "check the host's name in the base URL (-b), and the connection to the network"
-    if "proxy" in words:
-        return "check HTTPS_PROXY and HTTP_PROXY, or add the host to NO_PROXY"
     if is_loopback_url(endpoint.url):
-        return "start the server, or name where it listens with -b"
-    return "check the base URL (-b), the network, and whether a proxy or firewall stands between"
+        otherwise = "start the server, or name where it listens with -b"
+    else:
+        otherwise = "check the base URL (-b), the network, and whether a proxy or firewall stands between"
+    return next((advice for sign, advice in _SIGNS if sign in words), otherwise)

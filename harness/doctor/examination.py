@@ -4,9 +4,12 @@ which fails itself is a finding and not the end."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ParamSpec, TypeVar
 
 from harness.doctor import credentials, environments, hub, network, sandboxes
 from harness.doctor.clock import check_clock
@@ -20,6 +23,7 @@ from harness.doctor.packages import check_packages
 from harness.doctor.subject import Subject
 from harness.errors import HarnessError
 from harness.offload import offload
+from harness.redact import redactor
 
 AREAS = (
     "python", "packages", "machine", "disk", "clock", "terminal", "sandbox", "settings", "environments", "keys",
@@ -31,6 +35,9 @@ CHECK_SECONDS = 45.0
 """For a check that sends nothing: a file system that has gone away answers nobody."""
 
 Check = Callable[[], Sequence[Finding]]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +67,34 @@ def examine(subject: Subject, manner: Manner, announce: Callable[[Sequence[str]]
     return asyncio.run(_examine(subject, manner, announce))
 
 
+class _Abandoned(ThreadPoolExecutor):
+    """Where the event loop looks up names, and waits for whoever does at its end: for minutes where the resolver is
+    dead. Here nobody is waited for."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call it in a thread of its own, which the end of the process ends."""
+        future = Future[T]()
+
+        def call() -> None:
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:  # told to whoever waits for it, as every executor does
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        if future.set_running_or_notify_cancel():
+            threading.Thread(target=call, daemon=True).start()
+        return future
+
+
 async def _examine(subject: Subject, manner: Manner, announce: Callable[[Sequence[str]], None]) -> Report:
+    asyncio.get_running_loop().set_default_executor(_Abandoned())
     asked, unasked = _sorted(subject, manner)
     is_hub_wanted = manner.hub or bool(subject.pushes)
     silent: Sequence[Finding] = await _silent_hub(manner) if is_hub_wanted else ()
     asks_hub = is_hub_wanted and not silent
-    requests = [each.request for each in asked] + ([hub.request()] if asks_hub else [])
+    requests = [redactor.text(each.request) for each in asked] + ([hub.request()] if asks_hub else [])
     if requests:
         announce(requests)
     async with asyncio.TaskGroup() as tasks:
@@ -117,13 +146,16 @@ def _local_checks(subject: Subject, manner: Manner) -> list[tuple[str, Check, fl
     return [imports, *((area, check, CHECK_SECONDS) for area, check in checks)]
 
 
-async def _guarded(area: str, check: Check, seconds: float = CHECK_SECONDS) -> Sequence[Finding]:
-    """What a check finds. One that fails or hangs is a problem of its area."""
+async def _guarded(
+    area: str, check: Check, seconds: float = CHECK_SECONDS, late: Finding | None = None
+) -> Sequence[Finding]:
+    """What a check finds. One that fails or hangs is a problem of its area; `late` says it better of the latter."""
     try:
         async with asyncio.timeout(seconds):
             return await offload.run(check)
     except TimeoutError:
-        return [problem(area, area, f"looking took more than {seconds:g} s", "see what holds this machine up")]
+        held = problem(area, area, f"looking took more than {seconds:g} s", "see what holds this machine up")
+        return [late or held]
     except Exception as error:  # the boundary around whatever this machine has in store
         says = f"could not be looked at: {type(error).__name__}: {error}"
         return [problem(area, area, says, "report this as a fault of bench")]
@@ -154,4 +186,4 @@ async def _silent_hub(manner: Manner) -> Sequence[Finding]:
 async def _hub(subject: Subject, manner: Manner) -> Sequence[Finding]:
     # A little longer than the request itself may take: it then says what went wrong.
     check = partial(hub.check_hub, subject.pushes, manner.seconds)
-    return await _guarded("hub", check, 2.0 * manner.seconds + 5.0)
+    return await _guarded("hub", check, 2.0 * manner.seconds + 5.0, hub.silent(manner.seconds))

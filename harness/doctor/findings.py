@@ -27,6 +27,7 @@ class Finding:
     """What to do; never empty for a problem."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name", redactor.text(self.name))
         object.__setattr__(self, "says", redactor.text(self.says))
         object.__setattr__(self, "fix", redactor.text(self.fix))
 

@@ -43,6 +43,12 @@ def unaskable() -> Finding | None:
     return None
 
 
+def silent(seconds: float) -> Finding:
+    """What is to be said where not even its address could be found out in time."""
+    fix = "check the connection to the Hub (HF_ENDPOINT, proxies, name resolution)"
+    return problem("hub", "token", f"{endpoint()} has not answered within {seconds:g} s", fix)
+
+
 def check_hub(repos: Sequence[str | None], seconds: float) -> list[Finding]:
     """Ask whose the token is, and compare that with what is to be pushed.
 

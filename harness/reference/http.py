@@ -16,7 +16,7 @@ from harness.errors import ConfigError, EnvironmentFault
 from harness.reference.faults import Asked
 from harness.reference.header import Rollout, read_rollout
 from harness.reference.inject import inject
-from harness.reference.policies import NAMES, Policy, is_reference, message_text, parse_model
+from harness.reference.policies import NAMES, UNKNOWN_PROMPT, Policy, is_reference, message_text, parse_model
 from harness.types import ROLLOUT_HEADER, JsonDict, Message, Messages, Prompt
 
 if TYPE_CHECKING:
@@ -237,9 +237,7 @@ def _policy(model: str) -> Policy:
 
 def _no_player(model: str, has_players: bool) -> str:
     if has_players:
-        return (
-            f"{model}: no environment here knows this prompt; start the server with the environment that asks (--env)"
-        )
+        return f"{model}: {UNKNOWN_PROMPT}; start the server with the environment that asks (--env)"
     return f"{model} needs an environment to know the answers: start the server with --env ENV_ID, or use `bench run`"
 
 

@@ -133,6 +133,10 @@ def is_reference(model: str) -> bool:
     return model.startswith(PREFIX)
 
 
+UNKNOWN_PROMPT = "no environment here knows this prompt"
+"""How the server refuses what none of its environments asks. It is well all the same."""
+
+
 @lru_cache(maxsize=64)
 def parse_model(model: str) -> Policy:
     """Read `reference/NAME?parameter=value&…`.

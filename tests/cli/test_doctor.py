@@ -36,7 +36,7 @@ def test_a_machine_that_is_well_is_told_so(bench: Bench) -> None:
     lines = done.out.splitlines()
     assert lines[0] == "python"
     assert lines[-1].startswith("no problems, ")
-    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []  # a long path stays in one piece
     [line] = [line for line in lines if f"m at {server.host}" in line]
     assert line.startswith(f"  ok       m at {server.host}: replied in ")
 

@@ -50,6 +50,22 @@ def test_a_misspelt_name_is_not_fetched_and_the_right_one_is_named(
     assert "$ " not in said  # no installer was called
 
 
+def test_the_command_that_says_so_asks_for_all_that_was_asked_for(
+    no_index: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["env", "install", "-U", "--no-editable", "nothing-like-it", "other-one==1.2", "-p", "mine"]) == 2
+    assert capsys.readouterr().err.endswith(
+        " If it is meant: bench env install --yes --path mine --no-editable --upgrade nothing-like-it other-one==1.2\n"
+    )
+
+
+def test_a_password_in_an_address_is_not_shown(no_index: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "install", "x @ https://somebody:canary-word@127.0.0.1:9/x.whl"]) == 1
+    said = capsys.readouterr()
+    assert "$ " in said.err and "127.0.0.1:9/x.whl" in said.err
+    assert "canary" not in said.out + said.err
+
+
 @pytest.mark.parametrize("arguments", [("nothing-like-it", "--yes"), ("nothing-like-it==1.2",)], ids=str)
 def test_who_says_so_or_knows_the_version_is_not_asked(
     arguments: tuple[str, ...], no_index: Path, capsys: pytest.CaptureFixture[str]

@@ -8,11 +8,13 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Literal, cast
 
 import pytest
 from curt_server import CurtServer
@@ -21,6 +23,12 @@ from harness.config.endpoints import Endpoint
 from harness.doctor.clock import check_clock
 from harness.doctor.endpoints import Answers, Asked, ask_all, unaskable
 from harness.doctor.findings import Finding
+from harness.doctor.network import check_network
+from harness.reference.faults import Fault, ScriptedFaults
+from harness.reference.player import EnvironmentPlayer
+from harness.reference.policies import parse_model
+from harness.reference.server import ReferenceServer
+from harness.types import Prompt
 
 KEY = "canary-key-0123456789"
 
@@ -77,7 +85,9 @@ def test_what_may_pass_is_a_note(status: int) -> None:
     with CurtServer(status, "not now") as server:
         found = only(ask(asked(server.url)))
         assert len(server.asked) == 1
-    assert (found.status, f"is there, but answered: HTTP {status}" in found.says) == ("note", True)
+    assert (found.status, found.says) == ("note", f"is there, but answered: HTTP {status}: not now")
+    signs = {400: "it refused this short request", 429: "lower --max-concurrent"}
+    assert signs.get(status, "see the provider's status page") in found.fix
 
 
 @pytest.mark.parametrize("echo", ["canary-k**********6789", "'canary-k*******'", "**** 6789", "c***9"])
@@ -96,6 +106,25 @@ def test_a_provider_behind_litellm_is_asked_by_litellm(monkeypatch: pytest.Monke
         found = only(ask(asked("litellm://hosted_vllm"), seconds=30.0))
         assert [each.body["max_tokens"] for each in server.asked] == [1]
     assert (found.status, found.name) == ("ok", "m at hosted_vllm (litellm)")
+
+
+@pytest.mark.parametrize("code", ["import nothing_like_it", "raise RuntimeError('nothing_like_it')"])
+def test_a_litellm_that_is_only_half_there_is_a_problem_and_the_others_are_asked(code: str, tmp_path: Path) -> None:
+    (tmp_path / "litellm").mkdir()
+    (tmp_path / "litellm" / "__init__.py").write_text(code)
+    script = (
+        "import asyncio, sys\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from harness.config.endpoints import Endpoint\n"
+        "from harness.doctor.endpoints import Asked, ask_all\n"
+        "each = [Asked(Endpoint(url, None, 'm'), 'mine') for url in ('litellm://hosted_vllm', sys.argv[2])]\n"
+        "for found in asyncio.run(ask_all(each, {}, 10.0)).findings: print(found.status, found.says[:60])\n"
+    )
+    with CurtServer() as server:
+        command = [sys.executable, "-c", script, str(tmp_path), server.url]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    broken, well = done.stdout.splitlines()
+    assert broken.startswith("problem not asked: litellm cannot be imported: ") and well.startswith("ok replied in ")
 
 
 def test_a_key_is_wanted_where_none_was_sent() -> None:
@@ -125,6 +154,58 @@ def test_a_server_that_says_nothing_is_given_up_after_the_time_it_has() -> None:
         found = only(ask(asked(server.url), seconds=0.5))
     assert time.monotonic() - begun < 5.0
     assert (found.status, "has not answered within 0.5 s" in found.says) == ("note", True)
+
+
+@pytest.mark.parametrize("act", ["reset", "close"])
+def test_a_connection_that_always_breaks_is_a_problem_and_one_that_breaks_once_is_not(act: Literal["reset"]) -> None:
+    async def main(*faults: Fault) -> tuple[list[Finding], int]:
+        async with ReferenceServer(faults=ScriptedFaults(faults)) as server:
+            answers = await ask_all([asked(server.url)], {"MY_KEY": KEY}, 10.0)
+            return answers.findings, server.stats.requests
+
+    [found], requests = asyncio.run(main(*[Fault(act)] * 9))
+    assert (found.status, requests) == ("problem", 3)
+    assert found.says.startswith("the connection broke (") and found.says.endswith(") at every attempt")
+    assert found.fix == "check http against https in the base URL (-b), and what it is that listens there"
+    [found], requests = asyncio.run(main(Fault(act)))
+    assert (found.status, requests) == ("ok", 2)
+
+
+def test_a_server_of_an_environment_that_knows_no_other_prompts_is_well() -> None:
+    class Player:
+        def find(self, key: str | None, prompt: Prompt) -> None:
+            return None
+
+    async def main() -> list[Finding]:
+        async with ReferenceServer(policy=parse_model("reference/oracle")) as server:
+            server.add("mine", cast("EnvironmentPlayer", Player()))
+            return (await ask_all([asked(server.url)], {"MY_KEY": KEY}, 10.0)).findings
+
+    [found] = asyncio.run(main())
+    assert (found.status, found.says) == (
+        "ok", "replied as `bench serve --env` does to whoever is none of its environments",
+    )  # fmt: skip
+
+
+def test_a_host_that_takes_no_connection_is_not_said_to_have_taken_the_request() -> None:
+    """However little time it has: a process of its own, in which nothing is imported yet."""
+    code = (
+        "import asyncio, sys\n"
+        "from harness.config.endpoints import Endpoint\n"
+        "from harness.doctor.endpoints import Asked, ask_all\n"
+        "each = Asked(Endpoint(sys.argv[1], None, 'm'), 'mine')\n"
+        "[found] = asyncio.run(ask_all([each], {}, 0.5)).findings\n"
+        "print(found.status, found.says)\n"
+    )
+    with socket.socket() as sock, socket.socket() as filling, socket.socket() as waiting:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen(0)  # room for one, and nobody takes it
+        for each in (filling, waiting):
+            each.setblocking(False)
+            each.connect_ex(sock.getsockname())
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
+        done = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "problem no connection in time\n"
 
 
 def test_all_are_asked_at_once_and_answered_in_their_order() -> None:
@@ -174,10 +255,34 @@ def test_a_proxy_of_another_kind_is_a_problem_of_the_settings(monkeypatch: pytes
     assert (found.status, found.says) == ("note", "not asked: its proxy cannot be used, see network")
 
 
+@pytest.mark.parametrize("proxy", ["http://[bad", "http://you:canary-word@host:99999"])
+def test_a_proxy_that_is_no_url_is_one_too(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    found = only(ask(asked("https://api.example.org/v1")))
+    assert (found.status, found.says) == ("note", "not asked: its proxy cannot be used, see network")
+    [told] = check_network(["https://api.example.org/v1"], {"HTTPS_PROXY": proxy})
+    assert (told.status, "that is no URL" in told.says) == ("problem", True)
+    assert told.fix == "correct HTTPS_PROXY, or add api.example.org to NO_PROXY"
+    assert "canary" not in told.says
+
+
+def test_an_address_that_no_library_takes_is_a_problem_and_not_the_end() -> None:
+    with CurtServer() as server:
+        odd, well = ask(asked("http://xn--/v1"), asked(server.url)).findings
+    assert (odd.status, odd.fix, well.status) == ("problem", "correct the settings of mine", "ok")
+    assert odd.says.startswith("cannot be asked: UnicodeError: ")
+
+
 @pytest.mark.parametrize(
     ("each", "environ", "status", "says"),
     [
         (asked("", model="reference/oracle"), {}, "ok", "is played by bench itself: no endpoint and no key"),
+        (
+            asked("", model="reference/orcle"),
+            {},
+            "problem",
+            "there is no reference model 'reference/orcle'; did you mean reference/oracle?",
+        ),
         (asked("https://api.example.org/v1"), {}, "note", "not asked: MY_KEY is not set, see keys"),
         (asked("https://api.example.org/v1"), {"MY_KEY": f'"{KEY}"'}, "note", "not asked: MY_KEY is odd, see keys"),
         (asked("http://localhost:1/v1"), {"MY_KEY": f"{KEY}\u2026"}, "note", "not asked: MY_KEY is odd, see keys"),

@@ -29,7 +29,8 @@ def write(plain: Path) -> Path:
         "hangs.py": "import time\ntime.sleep(60)\n",
         "shouts.py": f"print('noise')\n{SOUND}",
         "wants.py": "import fastmcp_of_nobody\n",
-        "wants_extra.py": "import textarena\n",
+        # As `import textarena` fails where the extra is not installed.
+        "wants_extra.py": "raise ModuleNotFoundError(\"No module named 'textarena'\", name='textarena')\n",
         "wrong.py": "1 / 0\n",
         "empty.py": "",
         "codes.py": f"from harness.sandbox import find_sandbox\n{SOUND}",

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from curt_server import CurtServer
 
-from harness.doctor.examination import AREAS, Manner, _guarded, examine  # pyright: ignore[reportPrivateUsage]
+from harness.doctor.examination import (
+    AREAS,
+    Manner,
+    _Abandoned,  # pyright: ignore[reportPrivateUsage]
+    _guarded,  # pyright: ignore[reportPrivateUsage]
+    examine,
+)
 from harness.doctor.findings import Finding, Report, note, ok, problem
 from harness.doctor.subject import find_subject
 
@@ -158,8 +165,32 @@ def test_a_check_that_fails_or_hangs_is_a_problem_and_not_the_end() -> None:
     assert (hung.status, hung.says) == ("problem", "looking took more than 0.2 s")
 
 
+def test_a_lookup_of_a_name_that_hangs_is_not_waited_for_at_the_end() -> None:
+    end = threading.Event()
+
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(_Abandoned())
+        assert await loop.run_in_executor(None, lambda: 6 * 7) == 42
+        with pytest.raises(ZeroDivisionError):
+            await loop.run_in_executor(None, lambda: 1 // 0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await loop.run_in_executor(None, end.wait, 60.0)
+        return [thread.name for thread in threading.enumerate() if not thread.daemon]
+
+    begun = time.monotonic()
+    try:
+        waited_for = asyncio.run(main())
+    finally:
+        end.set()
+    assert time.monotonic() - begun < 20.0
+    assert waited_for == ["MainThread"]  # nor by the end of the process
+
+
 def test_a_report_counts_and_tells_no_secret() -> None:
     report = Report([ok("a", "b", "c"), note("a", "b", "Bearer abcdef0123456789"), problem("a", "b", "c", "do")])
+    assert ok("endpoints", "sk-canary0123456789abcd at host", "").name == "[redacted] at host"  # a key as a model
     assert not report.is_well
     whole = report.to_json()
     assert (whole["ok"], whole["problems"], whole["notes"], whole["requests"]) == (False, 1, 1, [])
