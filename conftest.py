@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,3 +21,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One more than there are cores: a third of the time, a test waits for a process, a server or a clock."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.fixture(autouse=True)
+def own_secrets() -> Iterator[None]:
+    """A key that one test has used is a secret in no other: it may be a word there."""
+    from harness.redact import redactor
+
+    before = redactor._secrets
+    yield
+    redactor._secrets = before

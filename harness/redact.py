@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from typing import cast
 from urllib.parse import quote
 
 REDACTED = "[redacted]"
@@ -27,6 +29,24 @@ _PATTERNS = re.compile(
     re.VERBOSE,
 )
 """Shapes of keys. Those that begin like an English word must hold a digit, so that `sk-learn-documentation` stays."""
+
+_KEY_NAMES = re.compile(r"(?:.*_)?(?:[A-Z]*KEY(?:_ID)?|[A-Z]*TOKEN|[A-Z]*SECRET|PASSWORD|PASSWD|PAT)", re.IGNORECASE)
+"""Variables and arguments whose names say that their values are secrets."""
+
+_KEY_LIKE = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])\S{12,}")
+"""Such a value is taken for one where nothing but the name says so: to cut `postgres` or `1000000` out of
+every answer would falsify what was said."""
+
+_SECRET_HEADERS = frozenset(
+    {"authorization", "auth", "key", "apikey", "accesskey", "secretkey", "token", "accesstoken", "authtoken", "secret",
+     "signature", "cookie", "password", "credential", "credentials"}
+)  # fmt: skip
+"""Words of header names whose values are taken for secrets. Whole words: `X-Monkey` has none."""
+
+_HEADER_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+_SHORTEST_HEADER_SECRET = 12
+"""Characters. A shorter value of such a header (`X-Token-Limit: 100000`) would be cut out of every answer as well."""
 
 _LABELLED = re.compile(
     r"""((?:authorization|(?:x-)?api[-_]?key)["']?\s*[:=]\s*["']?)(?:(bearer|basic|token)\s+)?[^\s"',;}]+""",
@@ -60,6 +80,28 @@ class Redactor:
         known = forms.union(self._secrets)
         # Longest first: a key that contains another one must not leave its remainder behind.
         self._secrets = sorted(known, key=lambda form: (-len(form), form))
+
+    def add_named(self, values: Mapping[str, object]) -> None:
+        """Make unsayable what a name says is a secret, in a process's environment or among arguments: a run may use one
+        of them only, but a tool that is called, or code that fails, shows all.
+
+        Args:
+            values: Values by name, in tables at any depth. Those under names like `…_API_KEY`, `…_TOKEN` and
+                `…_PASSWORD` are added if they look like a key.
+        """
+        for name, value in values.items():
+            if isinstance(value, Mapping):
+                self.add_named(cast("Mapping[str, object]", value))
+            elif isinstance(value, str) and _KEY_NAMES.fullmatch(name) and _KEY_LIKE.fullmatch(value.strip()):
+                self.add(value)
+
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Make unsayable the values of headers whose names say that they are secrets, with and without their scheme."""
+        for name, value in headers.items():
+            words = {word.lower() for word in _HEADER_WORDS.findall(name)}
+            if len(value) >= _SHORTEST_HEADER_SECRET and not _SECRET_HEADERS.isdisjoint(words):
+                self.add(value)
+                self.add(value.partition(" ")[2])
 
     def text(self, s: str, *, patterns: bool = True) -> str:
         """`s` without secrets.

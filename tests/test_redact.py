@@ -110,3 +110,15 @@ def test_what_local_servers_are_given_for_a_key_can_still_be_spoken_of() -> None
     own.add("ollama")
     own.add("ollama-7f3a9c")
     assert own.text("ask ollama with ollama-7f3a9c") == f"ask ollama with {REDACTED}"
+
+
+def test_what_a_name_says_is_a_secret_goes_if_it_looks_like_one() -> None:
+    own = Redactor()
+    own.add_named({
+        "OPENAI_API_KEY": "abcdefgh1234567", "GITHUB_TOKEN": "tok-abcdefgh-1",
+        "args": {"apiKey": "deep-in-a-table-1"}, "PGPASSWORD": "postgres", "MAX_TOKEN": "1000000000000",
+        "MY_KEY": "an ordinary sentence 1", "HOME": "/home/user1234", "JUDGE_KEY_VAR": "OPENAI_API_KEY_2",
+    })  # fmt: skip
+    said = "abcdefgh1234567 tok-abcdefgh-1 deep-in-a-table-1 "
+    kept = "postgres 1000000000000 an ordinary sentence 1 /home/user1234 OPENAI_API_KEY_2"
+    assert own.text(said + kept, patterns=False) == f"{REDACTED} {REDACTED} {REDACTED} {kept}"

@@ -13,8 +13,9 @@ import typer
 
 from harness.cli import dotenv
 from harness.cli.lazy import CommandEntry, lazy_group
-from harness.cli.stdout import open_streams
+from harness.cli.stdout import open_streams, unsay_secrets
 from harness.errors import HarnessError
+from harness.redact import redactor
 
 INTERRUPTED = 130
 
@@ -65,6 +66,7 @@ def bench(
     """A benchmark harness for language models: suites of environments, in TOML."""
     for notice in dotenv.load(Path.cwd() / ".env", os.environ):
         typer.echo(f"note: {notice}", err=True)
+    redactor.add_named(os.environ)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,6 +79,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 stopped early, 2 wrong usage or settings, 130 interrupted.
     """
     open_streams()
+    undo = unsay_secrets()
+    try:
+        return _main(argv)
+    finally:
+        if argv is not None:  # else the process ends here, and its last traceback must be as silent
+            undo()
+
+
+def _main(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     state: dict[str, object] = {"argv": arguments, "verbose": False}
     try:
@@ -92,8 +103,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _report(error: HarnessError, *, verbose: bool) -> int:
     import traceback
-
-    from harness.redact import redactor
 
     text = "".join(traceback.format_exception(error)) if verbose else f"error: {error}"
     typer.echo(redactor.text(text.rstrip()), err=True)

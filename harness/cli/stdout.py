@@ -1,12 +1,16 @@
-"""Keeps stdout for what a command itself says, while environments print what they like. Owns the file descriptor."""
+"""Keeps stdout for what a command itself says, while environments print what they like, and known secrets off both
+streams. Owns the file descriptor; what is written past Python's streams it leads to stderr as it is."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
-from collections.abc import Generator
-from typing import IO, TextIO
+from collections.abc import Callable, Generator
+from typing import IO, BinaryIO, TextIO, cast
+
+from harness.redact import redactor
 
 _STDOUT, _STDERR = 1, 2
 
@@ -19,6 +23,51 @@ def open_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the life of the process
 
 
+class _Screen(io.TextIOWrapper):
+    """A stream that says no known secret."""
+
+    def write(self, s: str, /) -> int:
+        super().write(redactor.text(s, patterns=False))
+        return len(s)
+
+
+def unsay_secrets() -> Callable[[], None]:
+    """Take known secrets out of whatever Python prints on stdout and stderr, be it a tool, a warning or a traceback.
+
+    Returns:
+        What undoes it.
+    """
+    before = sys.stdout, sys.stderr
+    screens = sys.stdout, sys.stderr = _screen(sys.stdout), _screen(sys.stderr)
+
+    def undo() -> None:
+        sys.stdout, sys.stderr = before
+        for screen, stream in zip(screens, before, strict=True):
+            if isinstance(screen, _Screen) and screen is not stream:
+                with contextlib.suppress(OSError, ValueError):  # whoever reads went away, or closed it
+                    screen.detach()
+
+    return undo
+
+
+def _screen(stream: TextIO) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper) or isinstance(stream, _Screen):
+        return stream  # a buffer of somebody who called us, or one of ours
+    stream.flush()
+    return _Screen(
+        _buffer(cast(TextIO, stream), 0 if stream.write_through else -1), stream.encoding, stream.errors,
+        line_buffering=stream.line_buffering, write_through=stream.write_through,
+    )  # fmt: skip
+
+
+def _buffer(stream: TextIO, size: int) -> BinaryIO:
+    """A buffer of its own: that of a stream whose descriptor was led elsewhere may be wrong about where it is."""
+    try:
+        return open(stream.fileno(), "wb", buffering=size, closefd=False)
+    except (OSError, ValueError):  # there is no descriptor behind it
+        return stream.buffer
+
+
 @contextlib.contextmanager
 def kept_stdout() -> Generator[IO[str]]:
     """The stdout that there is now, for the length of the block, wherever stdout is led meanwhile."""
@@ -27,7 +76,7 @@ def kept_stdout() -> Generator[IO[str]]:
         yield sys.stdout
         return
     copy = os.dup(_STDOUT)
-    stream = open(copy, "w", encoding=sys.stdout.encoding, errors="replace", buffering=1)  # noqa: SIM115 - closed below
+    stream = _line_by_line(copy, sys.stdout.encoding)
     try:
         yield stream
     finally:
@@ -50,14 +99,16 @@ def own_stdout() -> Generator[IO[str]]:
     try:
         with contextlib.ExitStack() as stack:
             if _is_stdout(ours):
-                ours = stack.enter_context(
-                    open(kept, "w", encoding=ours.encoding, errors="replace", buffering=1, closefd=False)
-                )
+                ours = stack.enter_context(_line_by_line(kept, ours.encoding, closes=False))
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
             yield ours
     finally:
         os.dup2(kept, _STDOUT)
         os.close(kept)
+
+
+def _line_by_line(fd: int, encoding: str, *, closes: bool = True) -> TextIO:
+    return _Screen(open(fd, "wb", closefd=closes), encoding, "replace", line_buffering=True)
 
 
 def _is_stdout(stream: TextIO) -> bool:

@@ -164,7 +164,7 @@ def url(value: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok or " " in value:
         raise ValueError('must be an http or https URL, such as "http://localhost:8000/v1"')
     if parts.username or parts.password:
-        redactor.add(parts.password or "")  # the refusal repeats the URL
+        redactor.add(parts.password or parts.username or "")  # the refusal repeats the URL
         raise ValueError("must not hold a user or password: runs record it; name a key variable or a header instead")
     if keys := [key for name, key in parse_qsl(parts.query) if _KEY_PARAMETER.fullmatch(name)]:
         for key in keys:

@@ -276,6 +276,10 @@ def _require_given(given: str | None, url: str, environ: Mapping[str, str], has_
     """A variable that was named has to be set, except for a server on this machine, which may need none."""
     if given is None or has_key or is_loopback_url(url) or environ.get(given, "").strip():
         return
+    try:
+        checks.variable(given)
+    except ValueError as exc:  # not repeated: it may be the key
+        raise ConfigError(f"{dash}api-key-var: {exc}") from None
     raise ConfigError(
         f"{dash}api-key-var {given}: the environment variable is not set; export it, put it into .env, "
         f"or pass {dash}api-key"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from harness.redact import redactor
 
 _SHOWN = 60
 """Characters of a value that a message repeats: enough to recognise it, too few to flood the terminal."""
@@ -34,8 +37,8 @@ def suggestion(name: str, candidates: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as a message repeats it, in one short line."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    """A value as a message repeats it, in one short line. Secrets go first: nothing would know half a key."""
+    text = redactor.text(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
@@ -58,4 +61,4 @@ def listed(names: Sequence[str]) -> str:
 def is_secret_header(name: str) -> bool:
     """Whether a header's value may be a credential."""
     folded = name.casefold()
-    return any(word in folded for word in _SECRET_WORDS)
+    return any(word in folded for word in _SECRET_WORDS) or "auth" in re.split("[-_]", folded)

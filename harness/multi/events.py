@@ -21,6 +21,7 @@ from typing import Self, TypeAlias, cast
 from harness.multi.document import Started
 from harness.multi.options import Listener
 from harness.multi.results import ModelSummary
+from harness.redact import redactor
 from harness.store.atomic import make_folder, translated, write_all
 from harness.store.rundir import timestamp
 from harness.types import JsonDict
@@ -93,7 +94,7 @@ class EventFile:
             return
         line = json.dumps({"event": name, "at": timestamp(), "payload": payload}, ensure_ascii=True, default=str)
         try:
-            write_all(self._fd, line.encode("ascii") + b"\n")
+            write_all(self._fd, redactor.text(line, patterns=False).encode("ascii") + b"\n")
         except OSError as error:
             logger.warning("cannot write %s: %s; no more events go there", self._path, error.strerror or error)
             self.close()

@@ -7,6 +7,7 @@ from typing import cast
 
 import orjson
 
+from harness.redact import redactor
 from harness.report.table import RunReport
 from harness.report.text import clean_block
 from harness.types import JsonDict
@@ -43,8 +44,9 @@ def result_json(results: Sequence[RunReport], budget: JsonDict | None = None) ->
 
 
 def _writable(value: object) -> object:
-    """`value` with what no UTF-8 text or terminal should hold removed: reasons and notes come from outside."""
+    """`value` without secrets and what no UTF-8 text or terminal should hold: reasons and notes come from outside."""
     if isinstance(value, str):
+        value = redactor.text(value, patterns=False)
         return value if value.isprintable() else clean_block(value)
     if isinstance(value, dict):
         items = cast("dict[str, object]", value).items()

@@ -45,6 +45,10 @@ class LoopbackModel:
         """Status and body of the reply to a request; `key` is its Authorization header."""
         raise NotImplementedError
 
+    def hear(self, body: dict[str, Any], headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        """Status and body of the reply to a request with these headers."""
+        return self.reply(body, headers.get("Authorization"))
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         model = self
 
@@ -55,7 +59,7 @@ class LoopbackModel:
             def do_POST(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length))
-                self._send(*model.reply(body, self.headers.get("Authorization")))
+                self._send(*model.hear(body, dict(self.headers.items())))
 
             def do_GET(self) -> None:
                 self._send(200, {"object": "list", "data": [{"id": model._name, "object": "model"}]})
