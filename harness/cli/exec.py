@@ -21,10 +21,13 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from harness.cli.stdout import unsay_secrets
 from harness.compat import osmosis
 from harness.errors import UsageError
 
 INTERRUPTED = 130
+
+_OUR_STDOUT = unsay_secrets.__code__.co_filename
 
 SCRIPT = "BENCH_EXEC_SCRIPT"
 """Environment variable that tells the processes that a program spawns which program that is."""
@@ -154,10 +157,16 @@ def _run(source: bytes, path: str, namespace: dict[str, Any]) -> None:
 
 
 def _own_frames(exc: BaseException, path: str) -> Any:
-    """The traceback from the program's first frame on: ours say nothing about it."""
+    """The traceback from the program's first frame on, without that of our stdout where it was printing: ours say
+    nothing about it."""
     trace = exc.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
+    last = trace
+    while last is not None and last.tb_next is not None:
+        if last.tb_next.tb_frame.f_code.co_filename == _OUR_STDOUT:
+            last.tb_next = None
+        last = last.tb_next
     return trace
 
 

@@ -27,7 +27,8 @@ class _Screen(io.TextIOWrapper):
     """A stream that says no known secret."""
 
     def write(self, s: str, /) -> int:
-        super().write(redactor.text(s, patterns=False))
+        # What is no text is refused as ever.
+        super().write(redactor.text(s, patterns=False) if isinstance(s, str) else s)  # pyright: ignore[reportUnnecessaryIsInstance]
         return len(s)
 
 

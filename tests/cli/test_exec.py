@@ -236,6 +236,14 @@ def test_input_and_output_are_the_programs_own(write: Write) -> None:
     assert (out, err, process.returncode) == ("and the rest\n", "hello you\n", 0)
 
 
+def test_a_fault_in_printing_is_told_as_python_tells_it(write: Write) -> None:
+    script = write("program.py", "import sys\nsys.stdout.write(5)\n")
+    with start(script) as process:
+        _, err = process.communicate(timeout=PATIENCE)
+    assert err.splitlines()[-1] == "TypeError: write() argument must be str, not int"
+    assert process.returncode == 1 and "harness" not in err
+
+
 @pytest.mark.parametrize("wait", ["time.sleep(60)", "await asyncio.sleep(60)"])
 def test_what_it_prints_appears_at_once_and_an_interrupt_ends_it_with_130(write: Write, wait: str) -> None:
     script = write("program.py", f"import asyncio, time\nprint('ready')\n{wait}\n")

@@ -448,7 +448,8 @@ def test_an_evaluation_goes_on_where_it_was_ended(tmp_path: Path) -> None:
         assert kept(tmp_path) == folders
         assert len(model.requests) <= 24 + 1  # one was under way when it was cut
         assert len(order(result)) == 24 and told[-1] == 24 and told == sorted(told)
-        assert model.keys[0] == f"Bearer {key}"
+        keys = {(body["model"], sent) for body, sent in zip(model.requests, model.keys, strict=True)}
+        assert keys == {("adds", f"Bearer {key}"), ("weak", None)}
         again = asyncio.run(runner.run_eval(rows_of(6), n_runs=2, output_dir=str(tmp_path), resume=True))
         assert scores(again) == scores(result) and len(model.requests) <= 25
         assert 0 < result.resumed_runs < 24 and again.resumed_runs == result.resumed_runs
