@@ -258,7 +258,7 @@ class Contained:
             return None
         self._cpu = used.cpu_seconds
         bound = self._limits.memory_mb << 20
-        if used.memory > bound and tree.exact_memory(used.pids) > bound:
+        if used.memory > bound and transport is not None and tree.holds_more(transport.get_pid(), bound):
             return "memory"
         if used.threads - own > self._limits.processes:
             return "processes"

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
+_READINGS = 3
+"""Of the memory of a tree that seems to hold too much."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -46,6 +49,19 @@ def usage(root: int) -> Usage | None:
 def exact_memory(pids: tuple[int, ...]) -> int:
     """Bytes that these processes hold, each shared page divided among its holders. Slow: walks their page tables."""
     return sum(_proportional(pid) for pid in pids)
+
+
+def holds_more(root: int, bound: int) -> bool:
+    """Whether the process `root` and all that descend from it hold more than `bound` bytes.
+
+    Processes are read one after the other. What ten of them share is counted in part with the first and, if the others
+    have ended meanwhile, whole with the last: only a tree that is over the bound each time is.
+    """
+    for _ in range(_READINGS):
+        used = usage(root)
+        if used is None or used.memory <= bound or exact_memory(used.pids) <= bound:
+            return False
+    return True
 
 
 def files_in(pid: int, folder: str) -> int | None:
