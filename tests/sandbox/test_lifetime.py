@@ -48,6 +48,13 @@ def run(way: str, program: str, mark: str = "", **limits: float) -> Result:
     return asyncio.run(sandbox(way).run({}, argv, b"", Limits(**limits)))  # type: ignore[arg-type]
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporary files of this test alone: what it leaves is looked for, and others leave theirs meanwhile."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 def leftovers() -> set[Path]:
     return set(Path(tempfile.gettempdir()).glob("bench-sandbox-*"))
 
