@@ -60,8 +60,8 @@ def _is_sure(entries: Sequence[Entry], name_of: Callable[[Entry], str]) -> bool:
         raise UsageError(f"nobody can be asked here, so nothing was removed; without a question: {again}")
     what = "this run" if len(entries) == 1 else f"these {len(entries)} runs"
     # Not typer's question: it would put a space on stdout.
-    typer.echo(f"Remove {what} for good? [y/N]: ", nl=False, err=True)
     try:
+        typer.echo(f"Remove {what} for good? [y/N]: ", nl=False, err=True)
         return sys.stdin.readline().strip().casefold() in ("y", "yes")
     except KeyboardInterrupt:
         typer.echo("\nnothing was removed", err=True)
