@@ -52,8 +52,8 @@ def read_text(file: Path, of: str, endings: Sequence[str]) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        beside = _siblings(file, endings)
-        near = suggestion(file.name, beside) if beside else f"there are no files of {of} beside it"
+        beside = [str(file.with_name(name)) for name in _siblings(file, endings)]
+        near = suggestion(str(file), beside) if beside else f"there are no files of {of} beside it"
         raise ConfigError(f"{file}: there is no such file; {near}") from error
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
