@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -90,6 +90,53 @@ def waiting() -> Generator[None]:
         yield
     finally:
         deadline.go_on()
+
+
+def current() -> Deadline | None:
+    """The clock of the rollout that the current task works for."""
+    return _current.get()
+
+
+class Relay(Deadline):
+    """Stands for the clock of a rollout in another process.
+
+    Args:
+        tell: Called with True when a request begins to wait, and with False when it goes on. Waits that end within the
+            same turn of the loop are not told.
+    """
+
+    def __init__(self, tell: Callable[[bool], None]) -> None:
+        super().__init__(None)
+        self._tell = tell
+        self._told = False
+
+    def stop(self) -> None:
+        """A request begins to wait."""
+        self._waiting += 1
+        if self._waiting == 1:
+            asyncio.get_running_loop().call_soon(self._tell_if_waiting)
+
+    def go_on(self) -> None:
+        """It waits no more."""
+        self._waiting -= 1
+        if not self._waiting and self._told:
+            self._told = False
+            self._tell(False)
+
+    def _tell_if_waiting(self) -> None:
+        if self._waiting and not self._told:
+            self._told = True
+            self._tell(True)
+
+
+@contextmanager
+def relayed(tell: Callable[[bool], None]) -> Generator[None]:
+    """What waits inside is told to `tell`, which knows whose clock stands still for it; see `Relay`."""
+    token = _current.set(Relay(tell))
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 def was_cancelled() -> bool:

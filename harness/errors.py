@@ -13,6 +13,7 @@
     │   ├── EnvironmentLoadError   importing or constructing it failed
     │   ├── SandboxMissing         it needs a sandbox and there is none (says what to install)
     │   ├── ToolServerError        a server of its tools did not start, died or fell silent: another try may do
+    │   ├── WorkerDied             the process of an isolated environment ended, and not because it was asked to
     │   └── ThreadsHung            too many calls of its blocking code never return: the run stops
     ├── ModelError                 one model call failed for good; `retryable` says whether time may heal it
     │   ├── ContextLengthError     the prompt no longer fits: a property of the model, not a fault
@@ -130,6 +131,23 @@ class ToolServerError(EnvironmentFault):
     """A server of an environment's tools did not start, died or did not answer; it is opened anew for the next try."""
 
     retryable = True
+
+
+class WorkerDied(EnvironmentFault):
+    """A process of an isolated environment ended although nobody had asked it to.
+
+    Args:
+        words: How.
+        reason: Short and stable, for tables: `worker_died`, `worker_hung`.
+    """
+
+    def __init__(self, words: str, reason: str = "worker_died") -> None:
+        super().__init__(words)
+        self.reason = reason
+
+    def anew(self) -> WorkerDied:
+        """The same, to be raised: many may learn of one death, and an exception keeps what each of them was doing."""
+        return WorkerDied(str(self), self.reason)
 
 
 class ThreadsHung(EnvironmentFault):

@@ -73,7 +73,12 @@ class ExampleKeys:
         occurrence = self._counts[number]
         self._counts[number] += 1
         content.update(b"#%d" % occurrence)
-        return Example(content.hexdigest(), row.example_id, row.prompt, row.answer, row.task, row.info, index)
+        return example_of(row, content.hexdigest(), index)
+
+
+def example_of(row: Row, key: str, index: int) -> Example:
+    """`row` as the example of that key, at its place `index` in the plan."""
+    return Example(key, row.example_id, row.prompt, row.answer, row.task, row.info, index)
 
 
 class RolloutKeys:
@@ -84,6 +89,10 @@ class RolloutKeys:
 
     def item(self, example: Example, rollout_index: int) -> Item:
         """The unit of work for one attempt at `example`."""
+        return Item(self.key(example.key, rollout_index), example, rollout_index)
+
+    def key(self, example_key: str, rollout_index: int) -> str:
+        """The key of one attempt at the example of that key."""
         key = self._prefix.copy()
-        key.update(b"%s/%d" % (example.key.encode("ascii"), rollout_index))
-        return Item(key.hexdigest(), example, rollout_index)
+        key.update(b"%s/%d" % (example_key.encode("ascii"), rollout_index))
+        return key.hexdigest()

@@ -12,27 +12,30 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import logging
+import os
 import signal
 import sys
 import threading
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint, entry_points, packages_distributions
+from importlib.metadata import EntryPoint, packages_distributions
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from harness import boundary, guarded
 from harness.compat import imports
 from harness.compat.generation import Generation
 from harness.config.built_in import AGENT_EVAL, BUILT_INS, as_built_in
-from harness.config.packages import FoundEnvironment, find_environment
+from harness.config.packages import FoundEnvironment, declared_environments, find_environment
 from harness.config.paths import environment_path, local_modules, main_file, path_name
 from harness.envs.environment import Environment
-from harness.errors import EnvironmentLoadError, EnvironmentNotFound, HarnessError
+from harness.errors import EnvironmentFault, EnvironmentLoadError, EnvironmentNotFound, HarnessError
+from harness.redact import names_secret
 
-GROUP = "harness.environments"
-"""Entry points of installed environments: `name = "module"` or `name = "module:function"`."""
+logger = logging.getLogger(__name__)
 
 _FUNCTION = "load_environment"
 
@@ -51,7 +54,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
         EnvironmentNotFound: nothing answers to `env_id`; says how to install it.
         EnvironmentLoadError: importing or building it failed; the cause is chained.
     """
-    with _signals_put_back(), imports.answering(_described(env_id)) as generation:
+    with _left_as_found(env_id), imports.answering(_described(env_id)) as generation:
         load = _find(env_id, generation)
         _check_arguments(env_id, load, env_args)
         try:
@@ -81,7 +84,7 @@ def find_function(env_id: str) -> Callable[..., object]:
         EnvironmentNotFound: nothing answers to `env_id`; says how to install it.
         EnvironmentLoadError: importing it failed, or it has no such function.
     """
-    with _signals_put_back(), imports.answering(_described(env_id)) as generation:
+    with _left_as_found(env_id), imports.answering(_described(env_id)) as generation:
         return _find(env_id, generation)
 
 
@@ -150,7 +153,7 @@ def _find(env_id: str, generation: Generation | None) -> Callable[..., object]:
 def _entry_point(env_id: str) -> EntryPoint | None:
     name = module_name(env_id)
     wanted = {env_id, name, name.replace("_", "-")}
-    return next((entry for entry in entry_points(group=GROUP) if entry.name in wanted), None)
+    return next((entry for entry in declared_environments() if entry.name in wanted), None)
 
 
 def _import_path(env_id: str, source: Path, generation: Generation | None) -> ModuleType:
@@ -245,12 +248,12 @@ def _lacks(env_id: str, error: ModuleNotFoundError) -> NoReturn:
 
 
 def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
-    if isinstance(error, KeyboardInterrupt):
-        raise error  # the user's, not the author's
+    if boundary.passes(error) and not isinstance(error, GeneratorExit):  # nothing here is closed half-way
+        raise error  # the user's Ctrl-C
     ours = isinstance(error, HarnessError)
     if ours and (env_id in BUILT_INS or str(error).startswith(f"environment {env_id!r}: ")):
         raise error  # says it all
-    words = str(error) if ours else f"{type(error).__name__}: {error}"
+    words = str(error) if ours and not isinstance(error, EnvironmentFault) else boundary.describe(error)
     failure = EnvironmentLoadError(f"environment {env_id!r}: {what}: {words}")
     if ours:
         failure.exit_code = error.exit_code  # a ConfigError is about the caller's arguments
@@ -260,7 +263,7 @@ def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
 def _how_to_find(env_id: str, name: str) -> str:
     if (meant := as_built_in(env_id)) is not None:
         return f"no environment {env_id!r}: the one that is built in is called {meant.env_id!r}"
-    known = {entry.name for entry in entry_points(group=GROUP)}
+    known = {entry.name for entry in declared_environments()}
     near = difflib.get_close_matches(env_id, sorted(known), 1, 0.6)
     near = near or difflib.get_close_matches(name, sorted(packages_distributions()), 1, 0.75)
     local = Path("environments", name)
@@ -269,6 +272,64 @@ def _how_to_find(env_id: str, name: str) -> str:
     package = f"./{local}" if local.exists() else name.replace("_", "-")
     hint = f"; did you mean {near[0]!r}, which is installed? Else" if near else "; to"
     return f"no environment {env_id!r}: no module {name!r} is installed{hint} install it: bench env install {package}"
+
+
+@contextmanager
+def _left_as_found(env_id: str) -> Generator[None]:
+    """Undo what an environment does to the process as it is loaded: to handlers of SIGINT and SIGTERM, to stdout and
+    stderr, to the working directory, and to functions that all runs rest on.
+
+    Raises:
+        EnvironmentLoadError: it replaced such a function.
+    """
+    with _signals_put_back(), _coming_back(env_id), _keys_put_back(env_id):
+        streams = sys.stdout, sys.stderr
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = streams
+            words = guarded.put_back()
+        if words:
+            raise EnvironmentLoadError(
+                f"environment {env_id!r}: it replaces {words}, which every run of this process rests on"
+            )
+
+
+@contextmanager
+def _keys_put_back(env_id: str) -> Generator[None]:
+    """Put back variables that hold keys: other runs name theirs. What it adds, and all others, stay."""
+    before = {name: value for name, value in os.environ.items() if names_secret(name)}
+    try:
+        yield
+    finally:
+        changed = [name for name, value in before.items() if os.environ.get(name) != value]
+        if changed:
+            os.environ.update({name: before[name] for name in changed})
+            logger.warning(
+                "environment %r changed the variables %s as it was loaded; they are put back",
+                env_id,
+                ", ".join(changed),
+            )
+
+
+@contextmanager
+def _coming_back(env_id: str) -> Generator[None]:
+    """Come back to the working directory: run folders and the paths of other environments begin there."""
+    home = os.getcwd()
+    try:
+        yield
+    finally:
+        try:
+            left = os.getcwd()
+        except FileNotFoundError:
+            left = "a folder that is gone"
+        if left != home:
+            at = f" ({guarded.moved_by()})" if guarded.moved_by() else ""
+            os.chdir(home)
+            logger.warning(
+                "environment %r changed the working directory to %s as it was loaded%s; it is %s again",
+                env_id, left, at, home,
+            )  # fmt: skip
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import os
 import threading
 from collections import deque
@@ -16,7 +17,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from harness.boundary import describe
 from harness.errors import EnvironmentFault, ThreadsHung
+from harness.guarded import end_copy
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -130,7 +133,7 @@ class Offload:
             return call.value  # type: ignore[return-value]  # set together with `error`
         try:
             if not isinstance(call.error, Exception):
-                raise EnvironmentFault(f"{_name(function)} raised {call.error!r}") from call.error
+                raise EnvironmentFault(f"{_name(function)} raised {describe(call.error)}") from call.error
             raise call.error
         finally:
             del call  # the error's traceback holds this frame: no cycle, or the rollout's state would stay
@@ -148,7 +151,11 @@ class Offload:
             grow = self._grow()
         self._queue.put(call)
         if grow:
-            self._start()
+            try:
+                self._start()
+            except RuntimeError:
+                self._withdraw(call, function)
+                raise
         return call
 
     def _refuse_after_hangs(self, function: Callable[..., object]) -> None:
@@ -168,7 +175,21 @@ class Offload:
         return False
 
     def _start(self) -> None:
-        threading.Thread(target=self._work, name="bench-offload", daemon=True).start()
+        try:
+            self._thread().start()
+        except RuntimeError:  # no memory for its stack: a failed rollout may still hold it, in a cycle
+            gc.collect()
+            try:
+                self._thread().start()
+            except RuntimeError:
+                with self._lock:
+                    self._threads -= 1
+                    if not self._threads:
+                        raise
+                # Those that there are come to the call in their turn.
+
+    def _thread(self) -> threading.Thread:
+        return threading.Thread(target=self._work, name="bench-offload", daemon=True)
 
     def _withdraw(self, call: _Call[Any], function: Callable[..., object]) -> None:
         """Give a call up: forget it if it waits, abandon its thread if it runs."""
@@ -198,6 +219,7 @@ class Offload:
                 call.value = call.context.run(call.function)
             except BaseException as error:  # the thread's boundary: whatever it is goes to whoever awaits
                 call.error = error
+            end_copy()
             with self._lock:
                 if call.status == _ABANDONED:
                     self._hung.pop(call, None)

@@ -159,6 +159,14 @@ class Scored:
         kind = words.split(":", 1)[0]
         return kind if function == "*" else f"{function} {kind}"
 
+    @property
+    def words(self) -> str:
+        """Why there is no score, as it was recorded: the function, and what it said."""
+        if self.reward is not None or not self.reasons:
+            return ""
+        function, words = next(iter(self.reasons.items()))
+        return words if function == "*" else f"{function}: {words}"
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:

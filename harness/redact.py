@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import cast
 from urllib.parse import quote
 
@@ -39,7 +39,7 @@ every answer would falsify what was said."""
 
 _SECRET_HEADERS = frozenset(
     {"authorization", "auth", "key", "apikey", "accesskey", "secretkey", "token", "accesstoken", "authtoken", "secret",
-     "signature", "cookie", "password", "credential", "credentials"}
+     "signature", "cookie", "password", "passwd", "credential", "credentials", "bearer", "jwt", "pat", "sas"}
 )  # fmt: skip
 """Words of header names whose values are taken for secrets. Whole words: `X-Monkey` has none."""
 
@@ -60,14 +60,24 @@ _USERINFO = re.compile(r"""(://)[^\s/@?#"']+@""")
 """`scheme://user:password@host`."""
 
 
+def names_secret(name: str) -> bool:
+    """Whether a variable of this name is taken to hold a secret."""
+    return _KEY_NAMES.fullmatch(name) is not None
+
+
 class Redactor:
     """Replaces known secrets, and on request whatever looks like one, by `[redacted]`."""
 
     def __init__(self) -> None:
         self._secrets: list[str] = []
 
+    @property
+    def longest(self) -> int:
+        """Characters of the longest known secret; 0 if none is known."""
+        return len(self._secrets[0]) if self._secrets else 0
+
     def add(self, secret: str) -> None:
-        """Make `secret` unsayable from now on, also in its JSON-escaped and percent-encoded forms.
+        """Make `secret` unsayable from now on, also in its JSON-escaped and percent-encoded forms and in `repr`'s.
 
         Args:
             secret: The value; surrounding white space and values shorter than `MIN_SECRET_LENGTH`, and
@@ -76,7 +86,7 @@ class Redactor:
         secret = secret.strip()
         if len(secret) < MIN_SECRET_LENGTH or secret.lower() in PLACEHOLDERS:
             return
-        forms = {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], quote(secret, safe="")}
+        forms = {*_quoted(secret), *_percent(secret)}
         known = forms.union(self._secrets)
         # Longest first: a key that contains another one must not leave its remainder behind.
         self._secrets = sorted(known, key=lambda form: (-len(form), form))
@@ -123,6 +133,23 @@ class Redactor:
         s = _LABELLED.sub(rf"\1{REDACTED}", s)
         s = _BEARER.sub(rf"\1{REDACTED}", s)
         return _PATTERNS.sub(REDACTED, s)
+
+
+def _quoted(secret: str) -> set[str]:
+    """How it stands within quotation marks, in JSON or in Python's `repr`, and where that is quoted once more."""
+    once = {
+        secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1],
+        secret.replace("\\", "\\\\"),
+    }  # fmt: skip
+    return once.union(*({json.dumps(form)[1:-1], json.dumps(form, ensure_ascii=False)[1:-1]} for form in once))
+
+
+def _percent(secret: str) -> Iterator[str]:
+    """How a URL may hold it: clients agree neither on what needs no escape nor on the case of the digits."""
+    for harmless in ("", "/", "=", "/=", "+"):
+        form = quote(secret, safe=harmless)
+        yield form
+        yield re.sub("%..", lambda found: found.group().lower(), form)
 
 
 redactor = Redactor()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from harness import load_environment
 from harness.errors import EnvironmentFault, EnvironmentLoadError, EnvironmentNotFound
+from harness.guarded import guarded
 from harness.loader import module_name
 
 GOOD = """
@@ -313,3 +315,44 @@ def test_a_classic_package_is_checked_when_it_has_been_built(tmp_path: Path) -> 
     path = write(tmp_path / "kit_classic_wrong.py", CLASSIC)
     with pytest.raises(EnvironmentLoadError, match="'right', parameter 'anwser': nothing of that name is passed"):
         load_environment(str(path))
+
+
+def test_what_loading_does_to_the_process_is_undone_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAB_API_KEY", "of another run")
+    monkeypatch.setenv("LAB_PAT", "of another run, too")
+    monkeypatch.setenv("LAB_MODE", "old")
+    streams = sys.stdout, sys.stderr
+    text = (
+        "import os, sys\nos.chdir('/')\nsys.stdout = sys.stderr = None\ndel os.environ['LAB_API_KEY']\n"
+        f"os.environ['LAB_PAT'] = os.environ['LAB_MODE'] = 'new'\n{GOOD}"
+    )
+    load_environment(str(write(tmp_path / "kit_rude.py", text)))
+    assert (Path.cwd(), os.environ["LAB_API_KEY"], os.environ["LAB_MODE"]) == (tmp_path, "of another run", "new")
+    assert os.environ["LAB_PAT"] == "of another run, too"
+    assert (sys.stdout, sys.stderr) == streams
+    assert [message.partition("kit_rude.py' ")[2] for message in caplog.messages] == [
+        "changed the variables LAB_API_KEY, LAB_PAT as it was loaded; they are put back",
+        f"changed the working directory to / as it was loaded; it is {tmp_path} again",
+    ]
+
+
+def test_ctrl_c_is_the_users_and_a_raised_interrupt_the_authors(tmp_path: Path) -> None:
+    raises = write(tmp_path / "kit_raises.py", "raise KeyboardInterrupt")
+    # From another process, since an environment's own is refused.
+    pressing = 'import os, subprocess, time\nsubprocess.run(["kill", "-INT", str(os.getpid())])\ntime.sleep(60)'
+    pressed = write(tmp_path / "kit_pressed.py", pressing)
+    with guarded():
+        with pytest.raises(EnvironmentLoadError, match=r"importing it failed: KeyboardInterrupt \(in <module>, kit_r"):
+            load_environment(str(raises))
+        with pytest.raises(KeyboardInterrupt):
+            load_environment(str(pressed))
+
+
+def test_what_would_end_the_process_ends_the_loading(tmp_path: Path) -> None:
+    leaves = write(tmp_path / "kit_leaves.py", "import os\ndef load_environment():\n    os._exit(0)")
+    words = r"load_environment\(\) failed: SystemExit: os._exit\(0\) \(in load_environment, kit_leaves.py:3\)"
+    with guarded(), pytest.raises(EnvironmentLoadError, match=words):
+        load_environment(str(leaves))
