@@ -3,14 +3,13 @@ back-off); the parts are next door. Holds a limiter's slot from send to reply an
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from harness.clients.clock import Clock, LoopClock
+from harness.clients.clock import Clock, LoopClock, within
 from harness.clients.failures import Failure, WireFault, clean, from_status, timed_out
 from harness.clients.health import Health
 from harness.clients.limits import Limiter
@@ -42,6 +41,10 @@ ever, and an attempt that never left is no retry."""
 
 _MOST_HEARD = 100
 """Names under which models answered that are remembered: some servers make up a new one each time."""
+
+_OURS = 0.25
+"""Share of a connection's time that this process may have lost itself; beyond it, no connection says nothing about the
+endpoint."""
 
 _SURELY_DEAD = 3
 """Attempts of one call, all broken before any HTTP reply ever came, after which the endpoint is taken for no API."""
@@ -110,8 +113,8 @@ class Exchange(Protocol):
         """
         ...
 
-    async def probe(self, seconds: float) -> bool:
-        """Whether the host answers anything within `seconds`."""
+    async def probe(self) -> bool:
+        """Whether the host answers anything, however late."""
         ...
 
     async def close(self) -> None:
@@ -129,7 +132,8 @@ class ChatClient:
         request_retries: Further attempts after the first.
         health: What is known of the endpoint; shared like the limiter.
         policy: Back-off; its `retries` are `request_retries`.
-        clock: Time of back-off and probes; for tests. The request timeout always runs on the event loop's.
+        clock: Time of back-off and probes; for tests. The request timeout always runs on the event loop's, without what
+            the clock has lost.
     """
 
     def __init__(
@@ -145,8 +149,8 @@ class ChatClient:
     ) -> None:
         self.target = target
         self.limiter = limiter
-        self.health = health or Health(target.label)
         self._clock: Clock = clock or LoopClock()
+        self.health = health or Health(target.label, clock=self._clock)
         self._timeout = request_timeout
         self._policy = replace(policy or RetryPolicy(), retries=request_retries)
         self._strips_rollout = not target.is_loopback
@@ -181,28 +185,24 @@ class ChatClient:
         while True:
             with waiting():
                 if health.blocked:
-                    await health.admit(call.model, transport.probe)
+                    await health.admit(call.model, self._probe)
                 await limiter.acquire(call.lane, call.urgent, tokens)
             # The verdict may have fallen while this call was waiting for its slot.
             if health.blocked and not health.admits(call.model):
                 limiter.withdraw(tokens)
                 continue
-            sent_at = clock.now()
+            sent_at, progress.lost = clock.now(), clock.lost()
             try:
                 with health.sending(call.model, sent_at):
                     outcome = await self._attempt(transport, request, headers)
             finally:
                 limiter.release()
             if isinstance(outcome, ModelResponse):
-                if outcome.model and outcome.model != call.model:
-                    self._hear(call.model, outcome.model)
-                health.answered(call.model)
-                limiter.succeeded()
-                usage = outcome.usage
-                if tokens and not usage.unreported:
-                    limiter.used(tokens, usage.input_tokens, usage.output_tokens)
+                self._note_reply(call, outcome, tokens)
                 seconds, attempts = clock.now() - sent_at, progress.attempts + 1
                 return replace(outcome, seconds=seconds, attempts=attempts, wasted=progress.wasted)
+            if outcome.kind == "timeout" and await self._is_gone(call, outcome.detail, sent_at, progress):
+                continue
             delay = self._settle(call, outcome, progress, sent_at, tokens)
             if delay > 0.0:
                 with limiter.sleeping(outcome.reason), waiting():
@@ -220,7 +220,7 @@ class ChatClient:
     ) -> ModelResponse | Failure:
         """Send once. Never raises for what a network or a provider can do."""
         try:
-            async with asyncio.timeout(self._timeout):
+            async with within(self._clock, self._timeout):
                 reply = await transport.post(request.path, request.body, headers)
         except WireFault as fault:
             return fault.failure
@@ -231,6 +231,31 @@ class ChatClient:
         retry_after = read_retry_after(reply.headers, reply.status, self._clock.wall())
         return from_status(reply.status, reply.body, retry_after, reply.headers.get("Location"))
 
+    def _note_reply(self, call: ModelCall, reply: ModelResponse, tokens: int) -> None:
+        """Tell limiter and health of a reply."""
+        if reply.model and reply.model != call.model:
+            self._hear(call.model, reply.model)
+        self.health.answered(call.model)
+        self.limiter.succeeded()
+        if tokens and not reply.usage.unreported:
+            self.limiter.used(tokens, reply.usage.input_tokens, reply.usage.output_tokens)
+
+    async def _probe(self, seconds: float) -> bool:
+        try:
+            async with within(self._clock, seconds):
+                return await self.open().probe()
+        except TimeoutError:
+            return False
+
+    async def _is_gone(self, call: ModelCall, why: str, sent_at: float, progress: _Progress) -> bool:
+        """Whether a request timed out because nobody is there. Then it is no attempt: `admit` waits, or raises."""
+        if call.quick or self.target.provider:  # a provider cannot be probed: only litellm knows its address
+            return False
+        with waiting():
+            gone = await self.health.is_gone(why, sent_at, self._probe)
+        progress.outages += gone
+        return gone and progress.outages <= MAX_OUTAGES
+
     def _settle(self, call: ModelCall, failure: Failure, progress: _Progress, sent_at: float, tokens: int) -> float:
         """Tell limiter and health what happened; say how long to wait before the next attempt.
 
@@ -238,7 +263,7 @@ class ChatClient:
             ModelError: there is none.
         """
         if failure.kind == "unreachable":
-            return self._settle_unreachable(call.model, failure, progress)
+            return self._settle_unreachable(call.model, failure, progress, sent_at)
         progress.count(failure, sent_at)
         if failure.status is not None:
             self.health.spoke()
@@ -262,10 +287,12 @@ class ChatClient:
             return 0.0
         raise failure.error(self.target.label, progress.attempts, progress.wasted)
 
-    def _settle_unreachable(self, model: str, failure: Failure, progress: _Progress) -> float:
+    def _settle_unreachable(self, model: str, failure: Failure, progress: _Progress, sent_at: float) -> float:
         """Nothing was sent, so this is no attempt: health decides, in `admit`, whether to wait or to give up."""
         progress.outages += 1
-        self.health.unreachable(failure.detail)
+        lost = self._clock.lost() - progress.lost
+        if not failure.slow or lost < _OURS * (self._clock.now() - sent_at):
+            self.health.unreachable(failure.detail)
         if progress.outages > MAX_OUTAGES:
             raise failure.error(self.target.label, progress.outages)
         return self._policy.delay(progress.outages) if self.health.admits(model) else 0.0
@@ -340,6 +367,8 @@ class ChatClient:
 class _Progress:
     """How far one call has come."""
 
+    lost: float = 0.0
+    """What the clock had lost when the last attempt began."""
     attempts: int = 0
     """Failed requests that were sent."""
     bad_replies: int = 0

@@ -87,6 +87,8 @@ class Failure:
     denied: bool = False
     """Bad key, no quota or unknown model: a sign that every request will fail."""
     too_long: bool = False
+    slow: bool = False
+    """Whether it is our own patience that ran out."""
     usage: Usage | None = None
     """Of a reply that says what it took, and cannot be used all the same."""
 

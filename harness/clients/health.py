@@ -2,6 +2,8 @@
 a host that went away. Owns the verdicts; sends nothing itself (the probe is handed in) and retries nothing.
 
     never answered   3 refused connections, or 10 s without a connection           → SystemicError for everybody
+                     takes connections, and answers neither a request in its time
+                     nor a probe after it                                          → the same
     answered, gone   circuit opens: one probe at a time for `grace` s, others wait → resumes, or SystemicError
     401, 403, 404    before this model ever answered: at once; after: 3 in a row   → SystemicError
     a web page       at every attempt of a call, before this model ever answered, and with
@@ -11,6 +13,7 @@ a host that went away. Owns the verdicts; sends nothing itself (the probe is han
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +24,10 @@ from harness.errors import SystemicError
 
 Probe: TypeAlias = Callable[[float], Awaitable[bool]]
 """Asks the host for any HTTP answer within so many seconds; True if one came."""
+
+
+SILENCE = 20.0
+"""Seconds without any word after which people are told. A model may think for longer; a dead port looks the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +74,19 @@ class Health:
     _first_try: float | None = None
     _refusals: int = 0
     _away_since: float | None = None
+    """On the scale of `_awake`, as `_first_try`."""
     _away_why: str = ""
     _probing: bool = False
+    _heard: float = -math.inf
+    """When the last HTTP reply came."""
+    _gone: float = -math.inf
+    """When the endpoint was last found to be away."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def begin(self) -> None:
         """A first request is about to be sent: the connect deadline runs from here."""
         if self._first_try is None:
-            self._first_try = self.clock.now()
+            self._first_try = self._awake()
 
     async def admit(self, model: str, probe: Probe) -> None:
         """Return when a request may be sent; while the endpoint is away, wait without a slot.
@@ -86,11 +98,11 @@ class Health:
         """
         while True:
             self._raise_verdict(model)
-            if self._away_since is None:
-                return
             if self._probing:
                 await self._changed.wait()
                 continue
+            if self._away_since is None:
+                return
             self._probing = True
             try:
                 await self._probe_until_settled(probe)
@@ -101,11 +113,12 @@ class Health:
     def admits(self, model: str) -> bool:
         """Whether `admit` would return at once. `blocked` may be about another model."""
         state = self._models.get(model)
-        return self._dead is None and self._away_since is None and (state is None or state.verdict is None)
+        is_open = self._dead is None and self._away_since is None and not self._probing
+        return is_open and (state is None or state.verdict is None)
 
     def answered(self, model: str) -> None:
         """A model reply came."""
-        self.reachable = True
+        self.spoke()
         state = self._models.get(model)
         if state is None:
             self._models[model] = _ModelHealth(answered=True)
@@ -114,8 +127,9 @@ class Health:
             state.strikes = 0
 
     def spoke(self) -> None:
-        """An HTTP error came: no reply, but somebody is there."""
+        """An HTTP answer came, if only an error: somebody is there."""
         self.reachable = True
+        self._heard = self.clock.now()
 
     def denied(self, model: str, message: str, status: int | None, reason: str) -> None:
         """The key or the model was refused.
@@ -163,15 +177,50 @@ class Health:
         """No connection could be made; `admit` then waits or raises, if that settles the matter."""
         if self.reachable:
             if self._away_since is None:
-                self._away_since = self.clock.now()
+                self._away_since, self._gone = self._awake(), self.clock.now()
                 self.blocked = True
             self._away_why = why
             return
         self._refusals += 1
         self.begin()
-        waited = self.clock.now() - (self._first_try or 0.0)
+        waited = self._awake() - (self._first_try or 0.0)
         if self._refusals >= self.policy.refusals or waited >= self.policy.connect_deadline:
             self.give_up(f"{why}, and it has never answered; is the server running, and is the base URL right?")
+
+    async def is_gone(self, why: str, since: float, probe: Probe) -> bool:
+        """Whether a request that was sent at `since`, and got nothing in all its time, met nobody.
+
+        A model may think for that long, but whoever serves it answers others meanwhile; sockets that nobody reads
+        answer nobody. Where nothing has come since then, one probe asks for all who wait, and meanwhile nothing is
+        sent. `admit` then waits for the endpoint, or raises.
+
+        Args:
+            why: What happened to the request.
+            since: On the clock of `clock`.
+            probe: How to ask.
+        """
+        while self._probing and self._away_since is None:
+            await self._changed.wait()
+        if self._dead is not None or self._gone >= since:
+            return True
+        if self._heard >= since:
+            return False
+        self._probing = self.blocked = True
+        try:
+            is_there = await probe(self.policy.connect_deadline)
+        finally:
+            self._probing = False
+            self._settle()
+            self._wake()
+        if is_there:
+            self.spoke()
+        if self._heard >= since:
+            return False
+        if self.reachable:
+            self.unreachable(why)
+        else:
+            self.give_up(f"{why}, and it has never answered anything; is it the right address, and does it work?")
+        return True
 
     def give_up(self, why: str) -> None:
         """The endpoint is dead: every request fails from now on, with this reason."""
@@ -185,9 +234,21 @@ class Health:
         if self._dead is not None:
             return "endpoint given up"
         if self._away_since is None:
-            return ""
-        left = max(0.0, self._away_since + self.policy.grace - self.clock.now())
+            silent = self._silent()
+            return f"endpoint silent for {silent:.0f} s" if silent >= SILENCE else ""
+        left = max(0.0, self._away_since + self.policy.grace - self._awake())
         return f"endpoint away, probing for {left:.0f} s more"
+
+    def _awake(self) -> float:
+        """Seconds in which this process could look at the network: what it lost itself is no patience with others."""
+        return self.clock.now() - self.clock.lost()
+
+    def _silent(self) -> float:
+        """Seconds for which requests have been under way and nothing at all has come back."""
+        if not self._out:
+            return 0.0
+        _, oldest = next(iter(self._out.values()))
+        return self.clock.now() - max(oldest, self._heard)
 
     def _raise_verdict(self, model: str) -> None:
         if self._dead is not None:
@@ -200,12 +261,12 @@ class Health:
     async def _probe_until_settled(self, probe: Probe) -> None:
         gap = self.policy.probe_gap
         while self._dead is None and self._away_since is not None:
-            left = self._away_since + self.policy.grace - self.clock.now()
+            left = self._away_since + self.policy.grace - self._awake()
             if left <= 0.0:
                 self.give_up(f"{self._away_why}; it had answered before, but not for {self.policy.grace:g} s now")
                 return
             await self.clock.sleep(min(gap, left))
-            left = self._away_since + self.policy.grace - self.clock.now()
+            left = self._away_since + self.policy.grace - self._awake()
             if await probe(min(max(left, 0.05), self.policy.connect_deadline)):
                 self._away_since = None
                 self._settle()
@@ -213,7 +274,11 @@ class Health:
             gap = min(gap * 2.0, self.policy.probe_gap_cap)
 
     def _settle(self) -> None:
-        self.blocked = self._dead is not None or any(state.verdict is not None for state in self._models.values())
+        self.blocked = (
+            self._dead is not None
+            or self._away_since is not None
+            or any(state.verdict is not None for state in self._models.values())
+        )
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

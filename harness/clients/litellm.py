@@ -171,7 +171,7 @@ class LiteLLMTransport:
             PASSAGE.reset(known)
         return Reply(200, CIMultiDict[str](), body)
 
-    async def probe(self, seconds: float) -> bool:
+    async def probe(self) -> bool:
         """Let the next request find out whether the provider is back: only litellm knows its address."""
         return True
 

@@ -110,13 +110,10 @@ class Transport:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise WireFault(_translate(error)) from error
 
-    async def probe(self, seconds: float) -> bool:
-        """Whether the host gives any HTTP answer (to `GET /models`) within `seconds`."""
+    async def probe(self) -> bool:
+        """Whether the host gives any HTTP answer (to `GET /models`)."""
         try:
-            async with (
-                asyncio.timeout(seconds),
-                self._session.get(self._url("/models"), proxy=self._proxy, allow_redirects=False),
-            ):
+            async with self._session.get(self._url("/models"), proxy=self._proxy, allow_redirects=False):
                 return True
         except (aiohttp.ClientError, OSError, ValueError):
             return False
@@ -204,7 +201,7 @@ def find_proxy(url: URL) -> URL | None:
 
 def _translate(error: Exception) -> Failure:
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return Failure("unreachable", "connection", "no connection in time", True)
+        return Failure("unreachable", "connection", "no connection in time", True, slow=True)
     if isinstance(error, aiohttp.ClientConnectorError):
         if error.os_error.errno in _NO_DESCRIPTORS:
             detail = f"this process is out of sockets ({error.os_error}): lower max_concurrent or raise `ulimit -n`"

@@ -96,9 +96,9 @@ class _Ear:
             self.told.append(Told(self.who, date, sent, time.time()))
         return reply
 
-    async def probe(self, seconds: float) -> bool:
+    async def probe(self) -> bool:
         """See `Exchange`."""
-        return await self.exchange.probe(seconds)
+        return await self.exchange.probe()
 
     async def close(self) -> None:
         """See `Exchange`."""

@@ -26,6 +26,7 @@ GIVES: Mapping[str, str] = {
     "math": "MathRubric",
     "classic": "classic packages that call the model through openai",
     "polars": "results as polars data frames",
+    "report": "figures in `bench report`",
     "prices": "prices of models for which neither endpoint nor registry gives one",
     "gym": "classic environments around gymnasium",
     "reasoning-gym": "classic environments of reasoning-gym",

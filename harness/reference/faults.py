@@ -308,6 +308,8 @@ class Faults:
         for status in self.fail_status:
             if not 400 <= status <= 599:
                 raise ConfigError(f"fail_status {status} is no HTTP error; use 400 to 599")
+        if self.retry_after is not None and not self.retry_after.isprintable():
+            raise ConfigError(f"retry_after {self.retry_after!r} is no HTTP header")
         if not self.fail_status:
             raise ConfigError("fail_status needs at least one status")
 

@@ -104,9 +104,7 @@ class Listener:
         if stats.in_flight > stats.peak_in_flight:
             stats.peak_in_flight = stats.in_flight
         try:
-            if (request.content_length or 0) > BODY_CAP:
-                raise Refusal(413, f"the request body is larger than {BODY_CAP} bytes", "too_large")
-            raw = await request.content.read()
+            raw = await _body(request)
             rollout = read_rollout(request.headers.get(ROLLOUT_HEADER))
             if server.count_rollouts and rollout is not None:
                 stats.count(rollout.rollout_key)
@@ -248,6 +246,20 @@ def _models() -> JsonDict:
 
 def _json(value: JsonDict) -> web.Response:
     return web.Response(body=orjson.dumps(value), content_type="application/json")
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    """The request's body, as far as it may go: one that is packed, or has no length, may be any size."""
+    raw, too_large = bytearray(), (request.content_length or 0) > BODY_CAP
+    if not too_large:
+        async for piece in request.content.iter_any():
+            raw += piece
+            too_large = len(raw) > BODY_CAP
+            if too_large:
+                break
+    if too_large:
+        raise Refusal(413, f"the request body is larger than {BODY_CAP} bytes", "too_large")
+    return bytes(raw)
 
 
 def _answered(body: JsonDict) -> web.Response:

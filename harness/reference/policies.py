@@ -26,6 +26,11 @@ _PARAMETERS: dict[PolicyName, tuple[str, ...]] = {
     "oracle": (), "noisy": ("accuracy", "seed"), "null": (), "echo": (), "judge": (),
 }  # fmt: skip
 
+_METHODS: dict[PolicyName, tuple[str, ...]] = {
+    "oracle": ("reference_reply",), "noisy": ("reference_reply", "null_reply"), "null": ("null_reply",), "echo": (),
+    "judge": ("reference_verdict",),
+}  # fmt: skip
+
 NAMES: tuple[str, ...] = tuple(_PARAMETERS)
 """Of all reference models, without the prefix."""
 
@@ -48,6 +53,11 @@ class Policy:
     def needs_player(self) -> bool:
         """Whether only an environment can tell the answer."""
         return self.name != "echo"
+
+    @property
+    def plays(self) -> tuple[str, ...]:
+        """The methods of an environment that it may ask."""
+        return _METHODS[self.name]
 
     def is_ideal(self, rollout_key: str) -> bool:
         """Whether the ideal player plays this rollout.

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast, get_args
 
+from harness.caps import read_text
 from harness.config.wording import nearest, suggestion
 from harness.errors import ConfigError
 from harness.reference.catalogue import COMMON, KINDS, STATUS_PARAMETERS, make_faults
@@ -131,12 +132,12 @@ def read_rule(table: Mapping[str, object], where: str, label: str = "") -> Rule:
 
 def _read_file(path: Path) -> dict[str, object]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(read_text(path))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is no TOML: {error}") from error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
+import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +13,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
+from dead_ports import free_port, listening
 
 from harness.clients.chat import ChatClient, Target
 from harness.clients.clock import ManualClock
@@ -77,12 +78,6 @@ async def raw_server(talk: STREAMS) -> AsyncGenerator[str]:
         server.close()
         for writer in open_writers:
             writer.transport.abort()
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
@@ -287,7 +282,7 @@ def test_an_absurd_retry_after_slows_nothing_longer_than_it_is_obeyed() -> None:
             client = ChatClient(Target(server.url), limiter, policy=policy)
             started = time.monotonic()
             assert (await client.request(ASK)).attempts == 2
-            assert 0.05 <= time.monotonic() - started < 5.0
+            assert 0.05 <= time.monotonic() - started < 25.0
             await client.close()
         window = limiter.window
         assert window < 8
@@ -424,7 +419,7 @@ def test_a_dead_port_is_given_up_quickly_for_every_waiter() -> None:
             async with client_of(url, bound=4, policy=RetryPolicy()) as client:
                 started = time.monotonic()
                 errors = await outcomes(client, count)
-                assert time.monotonic() - started < 5.0
+                assert time.monotonic() - started < 25.0
                 assert {type(error) for error in errors} == {SystemicError}
                 assert len({str(error) for error in errors}) == 1
                 assert "connection refused, and it has never answered" in str(errors[0])
@@ -502,20 +497,77 @@ def test_resets_are_retried_and_do_not_condemn_an_endpoint() -> None:
 
 
 def test_silence_is_bounded_by_the_request_timeout() -> None:
-    connections = 0
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        await reader.read()  # half-open for ever: not a byte comes back
-
     async def main() -> None:
-        async with raw_server(talk) as url, client_of(url, request_timeout=0.1, request_retries=1) as client:
+        hang = Fault("hang")  # of the server's own choice: it answers `GET /models`, so somebody is there
+        async with (
+            serving(hang, hang) as server,
+            client_of(server.url, request_timeout=0.1, request_retries=1) as client,
+        ):
             with pytest.raises(ModelError, match=r"no reply within 0\.1 s") as caught:
                 await client.request(ASK)
             assert not isinstance(caught.value, SystemicError)
             assert (caught.value.reason, caught.value.retryable) == ("timeout", True)
-            assert connections == 2
+            assert server.stats.requests == 2
+
+    run(main)
+
+
+class Silent:
+    """A TCP server that takes everything and says nothing, until it is told to answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+        self.answers = asyncio.Event()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            await reader.readexactly(int(length[1]) if length else 0)
+            self.asked.append(head.split(b" ")[0])
+            await self.answers.wait()
+            body = b'{"choices": [{"message": {"content": "ok"}}]}'
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            await writer.drain()
+
+
+def test_an_endpoint_that_takes_requests_and_never_says_a_byte_is_given_up() -> None:
+    async def main() -> None:
+        silent = Silent()
+        patience = HealthPolicy(connect_deadline=0.1)
+        async with raw_server(silent) as url, client_of(url, request_timeout=0.2, patience=patience) as client:
+            errors = await outcomes(client, 20)
+            assert {type(error) for error in errors} == {SystemicError}
+            assert {str(error) for error in errors} == {
+                "endpoint: no reply within 0.2 s (request_timeout), and it has never answered anything; "
+                "is it the right address, and does it work?"
+            }
+            assert silent.asked.count(b"GET") == 1, "one probe, and no second attempt"
+            assert silent.asked.count(b"POST") == 8, "the bound"
+
+    run(main)
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_an_endpoint_that_falls_silent_is_waited_for_like_one_that_is_gone(comes_back: bool) -> None:
+    async def main() -> None:
+        silent = Silent()
+        silent.answers.set()
+        grace = 20.0 if comes_back else 0.5
+        patience = HealthPolicy(connect_deadline=0.1, grace=grace, probe_gap=0.01, probe_gap_cap=0.02)
+        options = {"request_timeout": 0.2, "request_retries": 0, "patience": patience}
+        async with raw_server(silent) as url, client_of(url, **options) as client:
+            await client.request(ASK)
+            silent.answers.clear()
+            waiting = asyncio.ensure_future(outcomes(client, 20))
+            await until(lambda: "endpoint away" in client.waiting_note())
+            if comes_back:
+                silent.answers.set()
+                assert all(isinstance(answer, ModelResponse) for answer in await waiting)
+            else:
+                errors = await waiting
+                assert {type(error) for error in errors} == {SystemicError}
+                assert {"it had answered before, but not for 0.5 s now" in str(error) for error in errors} == {True}
 
     run(main)
 
@@ -651,13 +703,8 @@ def test_secrets_of_headers_are_known_to_the_redactor() -> None:
 
 def test_a_host_that_swallows_connections_is_given_up() -> None:
     async def main() -> None:
-        with socket.socket() as listening, socket.socket() as first, socket.socket() as second:
-            listening.bind(("127.0.0.1", 0))
-            listening.listen(0)
-            for queued in (first, second):  # fill the queue of a server that never accepts
-                queued.setblocking(False)
-                queued.connect_ex(listening.getsockname())
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        with listening(full=True) as port:
+            url = f"http://127.0.0.1:{port}/v1"
             patience = HealthPolicy(connect_deadline=0.3)
             async with client_of(url, patience=patience, request_timeout=0.5) as client:
                 errors = await outcomes(client, 5)

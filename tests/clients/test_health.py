@@ -145,3 +145,58 @@ def test_after_the_grace_period_everybody_is_told() -> None:
         assert "not for 60 s" in str(errors[0])
 
     asyncio.run(main())
+
+
+def test_a_silence_is_asked_about_once_and_only_where_nothing_was_heard() -> None:
+    """Whoever waits for the answer sends nothing; one that has come meanwhile is answer enough."""
+
+    async def main() -> None:
+        clock, asked = ManualClock(), 0
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        async def probe(seconds: float) -> bool:
+            nonlocal asked
+            asked += 1
+            assert seconds == POLICY.connect_deadline
+            return await answer
+
+        health = Health("h", POLICY, clock)
+        await clock.advance(1.0)
+        health.spoke()
+        assert not await health.is_gone("silence", 0.5, never), "an error came after it was sent"
+        await clock.advance(600.0)
+        doubts = [asyncio.ensure_future(health.is_gone("silence", 2.0 + number, probe)) for number in range(5)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (asked, health.blocked, health.admits("m")) == (1, True, False)
+        waiting = asyncio.ensure_future(health.admit("m", never))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        health.answered("m")
+        answer.set_result(False)
+        assert await asyncio.gather(*doubts) == [False] * 5
+        await waiting
+        assert (asked, health.blocked, health.admits("m"), health.note()) == (1, False, True, "")
+
+    asyncio.run(main())
+
+
+def test_people_are_told_when_nothing_comes_back() -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        health = Health("h", POLICY, clock)
+        await clock.advance(100.0)
+        assert health.note() == "", "nothing is asked"
+        with health.sending("m", clock.now()):
+            await clock.advance(19.0)
+            assert health.note() == ""
+            with health.sending("m", clock.now()):
+                await clock.advance(2.0)
+                assert health.note() == "endpoint silent for 21 s"
+                health.spoke()
+                assert health.note() == ""
+                await clock.advance(30.0)
+                assert health.note() == "endpoint silent for 30 s"
+        assert health.note() == ""
+
+    asyncio.run(main())

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
+from dead_ports import free_port
 
 from harness.clients.chat import ChatClient
 from harness.clients.pool import BoundChat, CallSettings, ClientPool, Replicas
@@ -115,9 +115,7 @@ def test_replicas_share_the_load() -> None:
 
 
 def test_a_dead_replica_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        dead = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
+    dead = f"http://127.0.0.1:{free_port()}/v1"
 
     async def main() -> None:
         async with serving(1) as (server,):

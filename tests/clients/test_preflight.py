@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from dead_ports import free_port
 
 from harness.clients.pool import CallSettings, ClientPool, PooledClient
 from harness.clients.preflight import preflight, preflight_all
@@ -22,13 +22,45 @@ from harness.types import ROLLOUT_HEADER, JsonDict, ModelCall
 
 KEY = "canary-key-0123456789"
 
+SOON = 20.0
+"""Seconds that what takes none may take on a busy machine. A run would wait a minute and more in its place."""
+
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await main()
 
     asyncio.run(bounded())
+
+
+class Together:
+    """Answers nobody before so many have asked, with one status for all."""
+
+    def __init__(self, count: int) -> None:
+        self._missing = count
+        self._all = asyncio.Event()
+
+    @asynccontextmanager
+    async def serving(self, status: int) -> AsyncGenerator[str]:
+        """The address of a server."""
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            self._missing -= 1
+            if not self._missing:
+                self._all.set()
+            await self._all.wait()
+            body = b'{"choices": [{"message": {"content": "hi"}}]}'
+            writer.write(b"HTTP/1.1 %d Well\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body))
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        try:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        finally:
+            server.close()
 
 
 @asynccontextmanager
@@ -49,12 +81,6 @@ async def client_of(*urls: str, model: str = "m") -> AsyncGenerator[PooledClient
         yield pool.get([Endpoint(url, "MY_KEY", model) for url in urls])
     finally:
         await pool.close()
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def refusing(status: int, message: str, **headers: str) -> Fault:
@@ -110,7 +136,7 @@ def test_whatever_else_it_answers_it_is_there_and_is_not_asked_again(fault: Faul
         async with serving(then=fault) as server, client_of(server.url) as client:
             begun = time.monotonic()
             await preflight(client, "m")
-            assert time.monotonic() - begun < 5.0
+            assert time.monotonic() - begun < SOON
             assert server.stats.requests == 1
 
     run(main)
@@ -175,7 +201,7 @@ def test_a_server_that_is_not_there_is_reported_in_seconds() -> None:
             begun = time.monotonic()
             with pytest.raises(SystemicError) as caught:
                 await preflight(client, "m")
-            assert time.monotonic() - begun < 5.0
+            assert time.monotonic() - begun < SOON
         host = url.split("/")[2]
         assert str(caught.value) == (
             f"Cannot connect to API endpoint. Check your --base-url or network. Details: {host}: connection refused, "
@@ -192,7 +218,7 @@ def test_what_cuts_every_connection_is_no_api_and_is_given_up_after_three() -> N
             begun = time.monotonic()
             with pytest.raises(SystemicError, match=r"^Cannot connect .* at every attempt, and it has never answered$"):
                 await preflight(client, "m")
-            assert time.monotonic() - begun < 5.0
+            assert time.monotonic() - begun < SOON
             assert server.stats.requests == 3
 
     run(main)
@@ -269,18 +295,16 @@ def test_a_reference_policy_answers_only_for_its_examples_and_is_not_asked() -> 
 
 def test_many_models_are_asked_at_the_same_time_and_answered_in_their_order() -> None:
     async def main() -> None:
-        slow = Fault("answer", latency=0.3)
+        together = Together(3)
         async with (
-            serving(then=slow) as first,
-            serving(then=Fault("status", latency=0.3, status=401)) as second,
-            serving(then=slow) as third,
-            client_of(first.url) as a,
-            client_of(second.url) as b,
-            client_of(third.url) as c,
+            together.serving(200) as first,
+            together.serving(401) as second,
+            together.serving(200) as third,
+            client_of(first) as a,
+            client_of(second) as b,
+            client_of(third) as c,
         ):
-            begun = time.monotonic()
             good, bad, fine = await preflight_all([(a, "m", False), (b, "m", True), (c, "m", False)])
-            assert time.monotonic() - begun < 0.75
             assert (good, fine) == (None, None)
             assert bad is not None
             assert "(--baseline-api-key)" in str(bad)

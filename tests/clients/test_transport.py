@@ -104,7 +104,7 @@ def test_a_proxy_that_is_down_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             with pytest.raises(WireFault, match=r"cannot reach the proxy at 127\.0\.0\.1:1") as caught:
                 await transport.post("/chat/completions", b"{}", None)
             assert caught.value.failure.kind == "unreachable"
-            assert not await transport.probe(1.0)
+            assert not await transport.probe()
         finally:
             await transport.close()
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import socket
-import ssl
 import subprocess
 import sys
 import time
@@ -18,6 +15,7 @@ from typing import Literal, cast
 
 import pytest
 from curt_server import CurtServer
+from dead_ports import free_port, listening, unvouched
 
 from harness.config.endpoints import Endpoint
 from harness.doctor.clock import check_clock
@@ -134,10 +132,8 @@ def test_a_key_is_wanted_where_none_was_sent() -> None:
 
 
 def test_nobody_there_is_told_within_a_second() -> None:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        begun = time.monotonic()
-        found = only(ask(asked(f"http://127.0.0.1:{sock.getsockname()[1]}/v1")))
+    begun = time.monotonic()
+    found = only(ask(asked(f"http://127.0.0.1:{free_port()}/v1")))
     assert time.monotonic() - begun < 5.0
     assert (found.status, found.says) == ("problem", "connection refused")
     assert found.fix == "start the server, or name where it listens with -b"
@@ -197,13 +193,8 @@ def test_a_host_that_takes_no_connection_is_not_said_to_have_taken_the_request()
         "[found] = asyncio.run(ask_all([each], {}, 0.5)).findings\n"
         "print(found.status, found.says)\n"
     )
-    with socket.socket() as sock, socket.socket() as filling, socket.socket() as waiting:
-        sock.bind(("127.0.0.1", 0))
-        sock.listen(0)  # room for one, and nobody takes it
-        for each in (filling, waiting):
-            each.setblocking(False)
-            each.connect_ex(sock.getsockname())
-        url = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
+    with listening(full=True) as port:
+        url = f"http://127.0.0.1:{port}/v1"
         done = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "problem no connection in time\n"
 
@@ -224,16 +215,7 @@ def test_what_speaks_plain_http_is_not_asked_over_tls_for_ever() -> None:
 
 
 def test_a_certificate_that_nobody_vouches_for_is_told_as_such(tmp_path: Path) -> None:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("makes the certificate with openssl")
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert)]
-    command += ["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
-    with CurtServer(tls=context) as server:
+    with CurtServer(tls=unvouched(tmp_path)) as server:
         found = only(ask(asked(server.url)))
         assert server.asked == []  # the key was not sent to somebody unknown
     assert (found.status, "CERTIFICATE_VERIFY_FAILED" in found.says) == ("problem", True)

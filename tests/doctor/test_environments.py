@@ -53,7 +53,7 @@ def test_whatever_one_does_the_others_are_imported(write: Path) -> None:
     assert [each.problem for each in done if each.problem] == [
         "importing it ended the process with exit code 3",
         "importing it took more than 3 seconds",
-        "environment './wrong.py': importing it failed: ZeroDivisionError: division by zero",
+        "environment './wrong.py': importing it failed: ZeroDivisionError: division by zero (in <module>, wrong.py:1)",
         "importing it ended the process with exit code 3",
     ]
     assert import_all([]) == []
@@ -68,7 +68,9 @@ def test_nothing_is_left_of_an_import_whose_parent_was_killed(write: Path) -> No
         "time.sleep(120)\n"
     )
     code = "from harness.doctor.imports import import_all; import_all(['./endless.py'], 100.0)"
-    parent = subprocess.Popen([sys.executable, "-c", code])
+    scratch = write / "scratch"  # of a process that is killed, and cannot clear it up
+    scratch.mkdir()
+    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(scratch)})
     try:
         wait_for(Path("pids").exists)
     finally:

@@ -17,13 +17,14 @@ class FaultServer:
 
     Args:
         faults: As `--fault` has them, or a source of faults.
-        options: Of `fault_script`, and `players`: lanes and who plays them.
+        options: Of `fault_script`, and `players`: lanes and who plays them; `policy`; `port`, 0 for a free one.
     """
 
     def __init__(self, *faults: str, source: FaultSource | None = None, **options: Any) -> None:
         players = options.pop("players", {})
         policy = options.pop("policy", None)
-        self.server = ReferenceServer(faults=source or fault_script(*faults, **options), policy=policy)
+        port = options.pop("port", 0)
+        self.server = ReferenceServer(faults=source or fault_script(*faults, **options), policy=policy, port=port)
         for lane, player in players.items():
             self.server.add(lane, player)
         self.url = ""
