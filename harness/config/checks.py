@@ -180,6 +180,14 @@ def variable(value: str) -> str:
     return value
 
 
+def variables(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of environment variables."""
+    for name in value:
+        if not name or not _VARIABLE.fullmatch(name):
+            raise ValueError("must hold names of environment variables, never a key itself")
+    return value
+
+
 def repository(value: str | None) -> str | None:
     """A repository name that the Hub accepts."""
     if value is None:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from harness.caps import read_text
 from harness.config.schema import BY_PATH, Setting
 from harness.config.sections import Place
 from harness.config.values import check
 from harness.config.wording import shown, shown_path, suggestion
 from harness.errors import ConfigError
+from harness.syntax import parse
 
 DEFAULT_FILES = ("configs/endpoints.toml", "configs/endpoints.py")
 
@@ -105,7 +107,7 @@ def load_registry(path: Path | None, cwd: Path) -> Registry:
 def _read(path: Path, cwd: Path) -> Registry:
     file = shown_path(path, cwd)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{file}: cannot be read: {exc}") from None
     if path.suffix == ".py":
@@ -114,7 +116,7 @@ def _read(path: Path, cwd: Path) -> Registry:
         raise ConfigError(f"{file}: an endpoint registry is a .toml or .py file")
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise ConfigError(f"{file}: not valid TOML: {exc}") from None
     for name in document:
         if name != "endpoint":
@@ -158,15 +160,15 @@ def _from_python(text: str, file: str) -> dict[str, tuple[Registered, ...]]:
 def _literal(text: str, file: str) -> dict[object, object]:
     """The dict that the file gives ENDPOINTS, read as a literal."""
     try:
-        statements = ast.parse(text).body
-    except (SyntaxError, ValueError) as exc:
-        raise ConfigError(f"{file}: not valid Python: {exc}") from None
+        statements = parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:  # the last two: nested too deeply
+        raise ConfigError(f"{file}: not valid Python: {exc or 'nested too deeply'}") from None
     node = next((found for each in reversed(statements) if (found := _assigned(each)) is not None), None)
     if node is None:
         raise ConfigError(f'{file}: ENDPOINTS: missing; write ENDPOINTS = {{"alias": {{"model": …, "url": …}}}}')
     try:
         value: object = ast.literal_eval(node)
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, RecursionError, MemoryError):
         raise ConfigError(f"{file}: ENDPOINTS (line {node.lineno}): must be one literal; the file is not run") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{file}: ENDPOINTS: must be a dict of dicts by alias")

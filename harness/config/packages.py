@@ -13,7 +13,8 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import Distribution, PackageNotFoundError
+from functools import lru_cache
+from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -22,6 +23,8 @@ from urllib.request import url2pathname
 from harness.config.paths import environment_path, local_modules, main_file
 
 ENTRY_POINT_GROUP = "harness.environments"
+"""Of installed environments: `name = "module"` or `name = "module:function"`."""
+
 TABLES = ("harness", "verifiers")
 """`[tool.<name>.eval]`, in the order in which they count."""
 
@@ -93,16 +96,33 @@ def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment |
     )
 
 
+def declared_environments() -> tuple[EntryPoint, ...]:
+    """What installed distributions declare as environments. That stands in a file of each distribution; they are read
+    again when a folder of the import path is another one, or has changed."""
+    return _declared(tuple((folder, _changed(folder)) for folder in sys.path))
+
+
+@lru_cache(maxsize=4)
+def _declared(_folders: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
 def declared_module(env_id: str) -> str:
     """The top-level module of the entry point that answers to `env_id`; "" if there is none."""
     names = {env_id, module_name(env_id), module_name(env_id).replace("_", "-")}
-    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
-    return next((point.module.partition(".")[0] for point in points if point.name in names), "")
+    return next((point.module.partition(".")[0] for point in declared_environments() if point.name in names), "")
 
 
 def installed_environments() -> tuple[str, ...]:
     """Names that installed distributions declare as environments, sorted."""
-    return tuple(sorted({point.name for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}))
+    return tuple(sorted({point.name for point in declared_environments()}))
 
 
 def local_environments(folder: Path) -> dict[str, Path]:
@@ -180,7 +200,7 @@ def _hooks(path: Path, code: Path) -> bool:
 
 def _likely(module: str) -> Iterator[Distribution | None]:
     yield _by_name(module)
-    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):  # reads the list of every distribution
+    for point in declared_environments():
         if point.value.partition(":")[0].partition(".")[0] == module:
             yield point.dist
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from harness.errors import EnvironmentNotFound
+from harness.syntax import parse
 
 _THIS_PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -103,7 +104,7 @@ def local_modules(source: Path, root: Path | None = None) -> tuple[Path, ...]:
 def _imported(file: Path) -> Iterator[str]:
     """Top-level names of what a file imports; none of one that is no Python."""
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = parse(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError):
         return
     for node in ast.walk(tree):

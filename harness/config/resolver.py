@@ -206,6 +206,13 @@ class _Job:
         seed = self.flags.get("shuffle_seed")
         if seed is not None and not any(run.settings.env.shuffle for run in runs):
             notices.append(f"--shuffle-seed {seed} has no effect: examples are taken in order without --shuffle")
+        if not any(run.settings.env.is_isolated for run in runs):
+            idle = [name for name in ("worker_memory_mb", "worker_vars") if self.flags.get(name) is not None]
+            notices += [
+                f"--{name.replace('_', '-')} has no effect: no environment lives in a process of its own without "
+                "--workers or --isolate"
+                for name in idle
+            ]
         return notices
 
 
@@ -253,11 +260,33 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
     if entry.label:
         name = Entry(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))
     derived[NAME.path] = name
+    _derive_sampling(derived)
     bound = merged["model", "max_concurrent"]
     for path in _DERIVED_BOUNDS:
         source = f"model.max_concurrent ({bound.origin.source})"
         derived.setdefault(path, Entry(path, bound.value, Origin(bound.origin.layer, source)))
     return derived
+
+
+def _derive_sampling(derived: dict[KeyPath, Entry]) -> None:
+    """What `until_ci` needs: all examples, in random order, once each, unless somebody says otherwise."""
+    until = derived["env", "until_ci"]
+    if until.value is None:
+        return
+    source = f"env.until_ci ({until.origin.source})"
+    for key, value in (("shuffle", True), ("num_examples", -1), ("rollouts_per_example", 1)):
+        if derived["env", key].origin.layer in ("builtin", "package"):
+            derived["env", key] = Entry(("env", key), value, Origin("builtin", source))
+    if not derived["env", "shuffle"].value:
+        raise ConfigError(
+            f"{source} needs examples in random order, and {derived['env', 'shuffle'].origin.source} takes the first "
+            "ones; leave one of them out"
+        )
+    if not derived["env", "interleave_scoring"].value:
+        raise ConfigError(
+            f"{source} needs scores while the run goes on, and "
+            f"{derived['env', 'interleave_scoring'].origin.source} scores at its end; leave one of them out"
+        )
 
 
 def _run(merged: Layer, served: Served, found: FoundEnvironment, registry: Registry) -> ResolvedRun:
@@ -277,4 +306,10 @@ def _run(merged: Layer, served: Served, found: FoundEnvironment, registry: Regis
     if settings.save.save_to_hf_hub and not settings.save.save_results:
         push, keep = origins["save.save_to_hf_hub"].source, origins["save.save_results"].source
         raise ConfigError(f"{push} pushes what {keep} does not keep; leave one of them out")
+    if settings.save.save_to_hf_hub and settings.save.private:
+        push, keep = origins["save.save_to_hf_hub"].source, origins["save.private"].source
+        raise ConfigError(
+            f"{push} publishes what {keep} keeps from others; leave one of them out, or look at the run first and "
+            "then say: bench push RUN --allow-private"
+        )
     return ResolvedRun(settings, origins, served.endpoints, served.alias, found, registry)

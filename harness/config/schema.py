@@ -42,6 +42,7 @@ class Door:
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
 _OptionalSeconds = Annotated[float | None, BeforeValidator(checks.none_word), AfterValidator(checks.positive)]
+_OptionalWidth = _OptionalSeconds
 _OptionalRate = Annotated[int | None, BeforeValidator(checks.none_word), AfterValidator(checks.positive)]
 _Bound = Annotated[int, AfterValidator(checks.unlimited_or_some)]
 _Table = Annotated[JsonDict, AfterValidator(checks.json_table)]
@@ -67,6 +68,10 @@ class EnvSettings(BaseModel):
         int, AfterValidator(checks.at_least_one), Door("integer", ("--rollouts-per-example", "-r"))
     ] = 3
     """Attempts at each example."""
+    until_ci: Annotated[_OptionalWidth, Door("number", ("--until-ci",))] = None
+    """Stop when the mean of the whole run is known to plus or minus this, in units of the reward; the interval is valid
+    however one stops. Examples come in random order, all of them unless `num_examples` says otherwise, and once each
+    unless `rollouts_per_example` does; "none" makes them all."""
     shuffle: Annotated[bool, Door("boolean", ("--shuffle",), off=("--no-shuffle",))] = False
     """Take the examples from a permutation of the whole dataset instead of from its start."""
     shuffle_seed: Annotated[int, AfterValidator(checks.not_negative), Door("integer", ("--shuffle-seed",))] = 0
@@ -90,6 +95,28 @@ class EnvSettings(BaseModel):
     """Further attempts at a rollout that failed for a reason that may pass."""
     pass_threshold: Annotated[float, AfterValidator(checks.finite), Door("number", ("--pass-threshold",))] = 1.0
     """Reward from which a rollout counts as passed in pass@k and pass^k."""
+    isolate: Annotated[bool, Door("boolean", ("--isolate",), off=("--no-isolate",))] = False
+    """Let the environment live in processes of its own: whatever it does there, other runs go on, and it sees no API
+    key."""
+    workers: Annotated[int, AfterValidator(checks.not_negative), Door("integer", ("--workers",))] = 0
+    """Processes that the environment lives in; more than one use more cores. 0 is this process, or one with
+    `isolate`."""
+    worker_memory_mb: Annotated[
+        int, AfterValidator(checks.unlimited_or_some), Door("integer", ("--worker-memory-mb",))
+    ] = 4096
+    """Memory that each of these processes may hold, in MiB; -1 is no limit."""
+    worker_vars: Annotated[
+        tuple[str, ...],
+        BeforeValidator(checks.as_tuple),
+        AfterValidator(checks.variables),
+        Door("list", ("--worker-vars",)),
+    ] = ()
+    """Variables that these processes see although they look like keys; on the command line separated by commas."""
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether the environment lives in processes of its own."""
+        return self.isolate or self.workers > 0
 
 
 class ModelSettings(BaseModel):
@@ -157,6 +184,8 @@ class SaveSettings(BaseModel):
     """Create the Hub repository as a public one."""
     output_dir: Annotated[str, AfterValidator(checks.printable), Door("string", ("--output-dir", "-o"))] = "outputs"
     """Folder that results are written under, relative to the working directory."""
+    private: Annotated[bool, Door("boolean", ("--private",))] = False
+    """Let nobody else on this machine read what is written: folders 0700, files 0600."""
 
 
 class RunSettings(BaseModel):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from harness.caps import read_text
 from harness.config.agent_evals import KEYS as AGENT_KEYS
 from harness.config.agent_evals import read_agent_eval
 from harness.config.budget import BOUNDS, BUDGET, NO_RUN, Bound, Said, Written, read_table
@@ -88,12 +89,12 @@ def read_target(target: str, cwd: Path) -> Suite:
 def _read_file(path: Path, cwd: Path) -> Suite:
     file = shown_path(path, cwd)
     try:
-        document: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        document: dict[str, object] = tomllib.loads(read_text(path))
     except FileNotFoundError:
         raise ConfigError(f"{file}: no such file{_similar_file(path, cwd)}") from None
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{file}: cannot be read: {exc}") from None
-    except tomllib.TOMLDecodeError as exc:
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise ConfigError(f"{file}: not valid TOML: {exc}") from None
     place = Place(file)
     defaults = read_section(document, place, _DEFAULTS)

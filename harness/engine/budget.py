@@ -11,18 +11,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from harness.config.budget import BOUNDS, BUDGET, FLAGS, Bound, Limits, flags_of
 from harness.config.endpoints import Endpoint
-from harness.engine.derived import UNSCORED, Derivation
+from harness.engine.derived import Derivation
 from harness.engine.prices import EXTRA, Pricing, pricing_of
+from harness.engine.spending import given_up_earlier, spent_in
 from harness.errors import ConfigError
-from harness.records import JUDGEMENTS
-from harness.store.journal import JournalReader, scan
 from harness.types import JsonDict, Usage
 
 SLACK = 1e-9
@@ -118,7 +117,9 @@ class Budget:
             return
         for run in runs:
             if run.journal is not None and (run.model is not None or run.derivation is not None):
-                for usage, is_free in spent_in(run.journal, *run.pricings(), derivation=run.derivation):
+                model, judge = run.pricings()
+                recorded = spent_in(run.journal, model, judge, derivation=run.derivation)
+                for usage, is_free in chain(recorded, given_up_earlier(run.given_up, model)):
                     self._count(usage, is_free=is_free)
         if self.requests:
             self.before = {"cost": self._known_cost(), "tokens": self._known_tokens()}
@@ -233,6 +234,8 @@ class Asking:
     judges: Sequence[Sequence[Endpoint]] = ()
     journal: Path | None = None
     """Of the run that it goes on with."""
+    given_up: JsonDict = field(default_factory=dict[str, object])
+    """What of that run is in no journal: `Manifest.given_up`."""
     derivation: Derivation | None = None
     """How it is made from another run, whose replies are not its own."""
     rollouts: int = 0
@@ -301,77 +304,6 @@ def _asked(runs: Sequence[Asking]) -> Iterator[tuple[str, Sequence[Endpoint]]]:
         if run.model is not None:
             yield run.name, run.model
         yield from ((f"a judge of {run.name}", endpoints) for endpoints in run.judges)
-
-
-def spent_in(
-    journal: Path,
-    model: Pricing | None = None,
-    judge: Pricing | None = None,
-    *,
-    derivation: Derivation | None = None,
-) -> Iterator[tuple[Usage, bool]]:
-    """What every recorded attempt took, replies of judges and attempts that were made again included.
-
-    Args:
-        journal: Of the run.
-        model: Prices what was recorded without a cost.
-        judge: The same for judges.
-        derivation: How the run is made from another one: what that one paid for is left out.
-
-    Yields:
-        Usage, and whether it cost nothing.
-
-    Raises:
-        JournalDamaged: a line cannot be read.
-        StoreError: the file cannot be read.
-    """
-    asked = derivation is None or derivation.asks_model
-    played = asked or (derivation is not None and derivation.how == "replay")
-    judged: dict[str, int] = {}
-    """Replies of judges that a rollout had before it was scored: each of its scores repeats them."""
-    with ExitStack() as stack:
-        taken = None
-        if derivation is not None and derivation.only == UNSCORED:
-            taken = stack.enter_context(JournalReader(derivation.recorded.path))
-        for _, _, line in scan(journal):
-            kind, key = line.get("type"), str(line.get("key"))
-            if kind in ("generated", "failed"):
-                judged.pop(key, None)
-                yield from _priced([line.get("usage")] if asked else [], model)
-            if kind == "generated":
-                entries = _judgements(line.get("state"))
-                yield from _priced(entries if played else [], judge)
-                if entries:
-                    judged[key] = len(entries)
-            elif kind == "scored":
-                entries = _judgements(line.get("extra"))[judged.get(key, 0) :]
-                if entries and not _is_taken_over(line, derivation, taken):
-                    yield from _priced(entries, judge)
-
-
-def _is_taken_over(line: JsonDict, derivation: Derivation | None, parent: JournalReader | None) -> bool:
-    """Whether a score is one that a rescore has left as it was in its parent."""
-    if derivation is None or parent is None:
-        return False
-    offset = derivation.recorded.scored_at(str(line.get("key")))
-    return offset is not None and parent.document(offset) == line
-
-
-def _priced(usages: Sequence[object], pricing: Pricing | None) -> Iterator[tuple[Usage, bool]]:
-    for value in usages:
-        try:
-            usage = Usage(**cast("dict[str, Any]", value))
-        except TypeError:  # an environment may keep something of its own where judges keep theirs
-            continue
-        if usage.requests:
-            yield (usage if pricing is None else pricing.priced(usage)), pricing is not None and pricing.is_free
-
-
-def _judgements(held: object) -> list[object]:
-    """The usage of each reply of a judge, by the state values of a line."""
-    value = cast("dict[str, object]", held).get(JUDGEMENTS) if isinstance(held, dict) else None
-    entries = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("dict[str, object]", each).get("usage") if isinstance(each, dict) else None for each in entries]
 
 
 def _is_amount(cost: float | None) -> bool:

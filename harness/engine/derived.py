@@ -17,11 +17,12 @@ from harness.keys import RolloutKeys
 from harness.records import Example, Item, Scored
 from harness.rubrics.one import OneFunction
 from harness.state import State
-from harness.store.atomic import durable_sync, replacement, translated
+from harness.store.atomic import durable_sync, new_file, replacement, translated
 from harness.store.journal import JournalReader
 from harness.store.outcomes import in_order
 from harness.store.recorded import NOWHERE, Recorded
 from harness.store.rundir import RunDir
+from harness.store.tally import OF_EXAMPLES, aim_of, summary_of
 from harness.types import JsonDict
 
 How: TypeAlias = Literal["replay", "rescore"]
@@ -61,7 +62,15 @@ class Derivation:
 
     def to_json(self) -> JsonDict:
         """As `Manifest.derived` has it."""
-        return {**self.identity(), "path": str(self.parent.path)}
+        return {**self.identity(), "path": str(self.parent.path), **self._part()}
+
+    def _part(self) -> JsonDict:
+        """Of how many examples the parent made a part, if its aim ended it early."""
+        manifest = self.parent.read_manifest()
+        aim = aim_of(manifest)
+        if aim is None or summary_of(manifest, self.recorded).target is None:
+            return {}
+        return {OF_EXAMPLES: aim.examples}
 
 
 class RecordedPlan(Plan):
@@ -191,7 +200,7 @@ def take_over(derivation: Derivation, target: Path) -> None:
         translated("write", target),
         replacement(target) as temporary,
         JournalReader(recorded.path) as reader,
-        temporary.open("xb") as file,
+        new_file(temporary) as file,
     ):
         for number in in_order(recorded):
             lines = recorded.lines(number)

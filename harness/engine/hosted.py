@@ -10,7 +10,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from harness.config.resolver import ResolvedRun
-from harness.engine.prepare import Failed, Loader, Prepared, StartOptions, prepare, progress_of
+from harness.engine.loading import Loader
+from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
 from harness.errors import StoreError
 
 

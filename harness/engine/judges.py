@@ -23,6 +23,7 @@ from harness.deadline import waiting
 from harness.engine.budget import Budget
 from harness.engine.plan import Plan
 from harness.engine.prices import PricedChat, Pricing, pricing_of
+from harness.engine.spending import Charge
 from harness.envs.environment import Environment
 from harness.errors import ConfigError, EnvironmentFault
 from harness.keys import digest
@@ -195,13 +196,13 @@ class RunPanel:
         run: Its judges, and what they are asked about.
         pool: Where clients come from.
         server: The embedded server; needed for judges that it plays.
-        budget: Told of every reply.
+        charge: Told of every reply.
     """
 
     def __init__(
-        self, lane: str, run: Judged, pool: Clients, server: ReferenceServer | None, budget: Budget | None = None
+        self, lane: str, run: Judged, pool: Clients, server: ReferenceServer | None, charge: Charge | None = None
     ) -> None:
-        self._budget = budget or Budget()
+        self._charge = charge or Budget().charge
         self._lane = f"{lane}:judge"
         self._plan = run.plan
         self._player: _Player | None = None
@@ -245,7 +246,7 @@ class RunPanel:
         chat: Chat = BoundChat(
             judge.client, judge.endpoints[0].model, judge.seat.spec.sampling_args, self._lane, headers, urgent=True
         )
-        chat = PricedChat(chat, judge.pricing, self._budget.charge)
+        chat = PricedChat(chat, judge.pricing, self._charge)
         learner = self._player if judge.seat.is_embedded else None
         return _SeatedChat(chat, judge.gate, learner, example)
 

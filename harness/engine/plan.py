@@ -1,20 +1,38 @@
 """What a run consists of: which examples, how many rollouts of each, and what the run *is* for the purpose of keys and
 resume. Owns the order of work and the subtraction of what a journal already holds; starts nothing.
 
-Items are made one example at a time, so a plan costs the same memory for ten rollouts and for a million."""
+Items are made one example at a time; what a plan keeps of an example that it has looked at is its key, 32 bytes."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from harness.clients.wire import merge_sampling_args
 from harness.config.resolver import ResolvedRun
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentFault
-from harness.keys import ExampleKeys, RolloutKeys, hash_files
+from harness.keys import ExampleKeys, RolloutKeys, example_of, hash_files
 from harness.records import Example, Item
 from harness.types import JsonDict
+
+_KEY_BYTES = 32
+"""Of a sha256."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """An example by its keys, which are enough to find it in a journal."""
+
+    key: str
+    index: int
+    """Its place in the plan."""
+    item_keys: Sequence[str]
+    """Of the attempts at it."""
+    items: Callable[[], Sequence[Item]]
+    """Makes these attempts; reads the row."""
 
 
 class Plan:
@@ -28,6 +46,9 @@ class Plan:
 
     can_generate = True
     """Whether a rollout may be made; where not, what the journal holds can only be scored."""
+
+    _known: bytes | bytearray = b""
+    """The keys of all examples, one behind the other, once every row was looked at."""
 
     def __init__(self, environment: Environment, resolved: ResolvedRun, identity: JsonDict) -> None:
         settings = resolved.settings.env
@@ -60,8 +81,32 @@ class Plan:
         Raises:
             EnvironmentFault: names the row.
         """
-        for _ in self.examples():
-            pass
+        known = bytearray()
+        for example in self.examples():
+            known += bytes.fromhex(example.key)
+        self._known = known
+
+    def outlines(self) -> Iterator[Outline]:
+        """The examples in the order of work by their keys. After `check`, no row is read for them."""
+        if not self._known:
+            for example in self.examples():
+                items = self.items(example)
+                yield Outline(example.key, example.index, [item.key for item in items], lambda items=items: items)
+            return
+        attempts = range(self.rollouts_per_example)
+        for index, key in enumerate(self.example_keys()):
+            keys = [self._keys.key(key, attempt) for attempt in attempts]
+            yield Outline(key, index, keys, partial(self._items_at, index, key))
+
+    def example_keys(self) -> Iterator[str]:
+        """The keys of the examples in the order of work. After `check`, no row is read for them."""
+        if not self._known:
+            return (example.key for example in self.examples())
+        known = self._known
+        return (known[start : start + _KEY_BYTES].hex() for start in range(0, len(known), _KEY_BYTES))
+
+    def _items_at(self, index: int, key: str) -> list[Item]:
+        return self.items(example_of(self._environment.row(self._order[index]), key, index))
 
     def items(self, example: Example) -> list[Item]:
         """The attempts at one example."""

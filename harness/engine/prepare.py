@@ -16,17 +16,18 @@ from harness.clients.wire import check_settings_of_sampling
 from harness.config.resolver import ResolvedRun
 from harness.engine.derived import Derivation, plan_from, take_over
 from harness.engine.judges import Seat, identity_with, seats_of
+from harness.engine.loading import Loader
 from harness.engine.plan import Plan, identity_of
+from harness.engine.privacy import stay_private
 from harness.engine.progress import RunProgress
 from harness.engine.provenance import git_state, versions_of
 from harness.engine.worklist import check_growth
 from harness.envs.environment import Environment
 from harness.errors import ConfigError, HarnessError, ResumeRefused, UsageError
-from harness.keys import digest
-from harness.loader import load_environment
 from harness.redact import redactor
 from harness.reference.policies import parse_model
 from harness.stats.summary import Summary
+from harness.stats.target import Target
 from harness.store.dataset import DatasetWriter
 from harness.store.finding import find_run
 from harness.store.manifest import Manifest
@@ -34,6 +35,7 @@ from harness.store.recorded import Recorded
 from harness.store.resume import differences, find_resumable, why_not
 from harness.store.rows import Columns
 from harness.store.rundir import RunDir, RunLock, folder_name, timestamp
+from harness.store.tally import aim_of
 from harness.types import JsonDict
 
 
@@ -104,23 +106,6 @@ class Failed:
     error: HarnessError
 
 
-@dataclass(slots=True)
-class Loader:
-    """Loads environments, each once: runs that differ only in their model share one."""
-
-    _loaded: dict[str, Environment] = field(default_factory=dict[str, Environment])
-
-    def load(self, resolved: ResolvedRun) -> Environment:
-        """The run's environment, with its extra arguments applied."""
-        settings = resolved.settings.env
-        key = digest([settings.env_id, settings.env_args, settings.extra_env_kwargs])
-        if key not in self._loaded:
-            environment = load_environment(settings.env_id, **settings.env_args)
-            environment.set_kwargs(**settings.extra_env_kwargs)
-            self._loaded[key] = environment
-        return self._loaded[key]
-
-
 def progress_of(resolved: ResolvedRun) -> RunProgress:
     """Empty counters for a run."""
     settings = resolved.settings
@@ -175,6 +160,21 @@ def prepare(
     """
     _learn_secrets(runs)
     loader = loader or Loader()
+    try:
+        return _prepared(runs, progress, options, loader, admit)
+    except BaseException:
+        loader.give_up()
+        raise
+
+
+def _prepared(
+    runs: Sequence[ResolvedRun],
+    progress: Sequence[RunProgress],
+    options: StartOptions,
+    loader: Loader,
+    admit: Callable[[Sequence[Located | Failed]], None] | None,
+) -> list[Prepared | Failed]:
+    loader.expect(runs)
     loaded = [_load(each, counters, loader, options) for each, counters in zip(runs, progress, strict=True)]
     _check_resume_from(loaded, options)
     taken: set[Path] = set()
@@ -229,6 +229,8 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
     manifest = replace(_manifest(resolved, environment, plan, options), identity=identity)
     Columns.of(manifest)  # refuses clashing names while nothing has been paid for
     progress.total = plan.total
+    aim = aim_of(manifest)
+    progress.target = None if aim is None else Target(aim)
     return Loaded(resolved, progress, environment, plan, manifest, judges)
 
 
@@ -289,6 +291,8 @@ def _locate(loaded: Loaded, options: StartOptions, taken: set[Path]) -> Located:
         if folder.journal_path.exists():
             recorded = Recorded.load(folder.journal_path)
             check_growth(loaded.plan, recorded, folder.read_manifest().planned)
+        resolved, manifest = stay_private(loaded.resolved, loaded.manifest, folder)
+        loaded = replace(loaded, resolved=resolved, manifest=manifest)
     except BaseException:
         lock.release()
         raise
@@ -302,10 +306,13 @@ def _open(located: Located, options: StartOptions) -> Prepared:
     folder, lock = located.folder, located.lock
     if folder is None or lock is None:
         output_dir = settings.save.output_dir if scratch is None else scratch.name
-        folder = RunDir.create(output_dir, loaded.resolved.env_id, settings.model.model)
+        private = settings.save.private
+        folder = RunDir.create(output_dir, loaded.resolved.env_id, settings.model.model, private=private)
         lock = folder.lock()
     else:
         manifest = _continued(manifest, folder.read_manifest())
+        if settings.save.private:
+            folder.close_to_others()  # the modes may be lost, in a copy, or it begins to be private only now
     derive, recorded = options.derive, located.recorded
     manifest = replace(manifest, id=folder.id)
     named = {seat.alias: seat.endpoints for seat in loaded.judges if seat.alias is not None and not seat.spec.key}
@@ -324,7 +331,7 @@ def _open(located: Located, options: StartOptions) -> Prepared:
 def _continued(manifest: Manifest, earlier: Manifest) -> Manifest:
     """The manifest of a run that goes on. One that goes on from its own `config.toml`, which is but a note of what was
     asked for, still is what the first command made: with the origins of then, and beside the runs of then."""
-    manifest = replace(manifest, created=earlier.created, parent=earlier.parent)
+    manifest = replace(manifest, created=earlier.created, parent=earlier.parent, given_up=earlier.given_up)
     own = f"{earlier.id}/config.toml: "
     noted = [path for path, origin in manifest.origins.items() if own in str(origin["source"])]
     if not noted:

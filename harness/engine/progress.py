@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from harness.records import Failed, Generated, Scored
+from harness.stats.target import Target
 from harness.types import Usage
 
 RunState: TypeAlias = Literal["loading", "waiting", "running", "scoring", "done", "stopped", "interrupted", "failed"]
@@ -21,6 +22,8 @@ class ExampleSums:
     def __init__(self) -> None:
         self._sums = array("d")
         self._numbers = array("I")
+        self.binary = True
+        """Whether every reward so far is 0 or 1."""
 
     def add(self, index: int, reward: float) -> None:
         """Count a reward of the plan's example `index`."""
@@ -30,6 +33,7 @@ class ExampleSums:
             self._numbers.extend([0] * missing)
         self._sums[index] += reward
         self._numbers[index] += 1
+        self.binary = self.binary and reward in (0.0, 1.0)
 
     def means(self) -> tuple[array[float], bool]:
         """The mean of each example that has a reward, and whether none has more than one. For another thread, too."""
@@ -54,6 +58,8 @@ class RunProgress:
     scored: int = 0
     unscored: Counter[str] = field(default_factory=Counter[str])
     """Reason → rollouts without a score (failed ones included)."""
+    first_error: str = ""
+    """Why the first of those has none, in words."""
     generating: int = 0
     """Rollouts that hold a generation slot now."""
     backlog: int = 0
@@ -74,6 +80,8 @@ class RunProgress:
     """Monotonic seconds at dispatch of the first item."""
     finished: float | None = None
     """Monotonic seconds when the run ended."""
+    target: Target | None = None
+    """What ends the run before all is made; None for all others."""
     backing_off: Callable[[], str] = lambda: ""
     """Says what the endpoint's limiter is waiting for, or ""."""
     listener: Callable[[Generated | Failed, Scored | None], None] | None = None
@@ -91,10 +99,20 @@ class RunProgress:
 
     def count(self, index: int, record: Generated, scored: Scored) -> None:
         """Add the outcome of a rollout of the plan's example `index`."""
+        if self.target is not None:
+            self.target.count(index, scored.reward)
         if scored.reward is None:
             self.unscored[scored.reason] += 1
+            self.first_error = self.first_error or scored.words
             return
         self.scored += 1
         self.rewards.add(index, scored.reward)
         self.truncated += record.is_truncated
         self.empty += record.is_empty and not record.is_refusal
+
+    def count_failed(self, index: int, record: Failed) -> None:
+        """Add a rollout of the plan's example `index` that came to no end."""
+        if self.target is not None:
+            self.target.count(index, None)
+        self.unscored[record.reason] += 1
+        self.first_error = self.first_error or record.error

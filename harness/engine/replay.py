@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from harness.clients.wire import merge_sampling_args
 from harness.config.resolver import ResolvedRun
-from harness.engine.executors.local import LocalExecutor
+from harness.engine.executors import Executor
 from harness.envs.environment import Environment
 from harness.errors import ModelError
 from harness.records import Failed, Generated, Item
@@ -105,29 +105,22 @@ class ReplayChat:
         )
 
 
-class Replaying(LocalExecutor):
+class Replaying:
     """Plays recorded rollouts. What they cost, and how long they took, is what it was when they were made.
 
     Args:
-        environment: Loaded; runs may share it.
-        lane: The recording.
-        timeout: Seconds for one rollout; None for no bound.
-        scoring_timeout: Seconds for scoring one rollout or group; None for no bound.
+        inner: Carries them out, with the recording in place of a model.
+        recording: Of them.
     """
 
-    def __init__(
-        self,
-        environment: Environment,
-        lane: ReplayLane,
-        *,
-        timeout: float | None = None,
-        scoring_timeout: float | None = None,
-    ) -> None:
-        super().__init__(environment, lane, timeout=timeout, scoring_timeout=scoring_timeout)
-        self._recording = lane
+    def __init__(self, inner: Executor, recording: ReplayLane) -> None:
+        self._recording = recording
+        self._inner = inner
+        self.score = inner.score
+        self.forget = inner.forget
 
     async def generate(self, item: Item) -> Generated | Failed:
         """Play one rollout."""
-        made = await super().generate(item)
+        made = await self._inner.generate(item)
         told = self._recording.recorded(item)
         return replace(made, usage=told.usage, timing=told.timing, attempts=told.attempts)

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.deadline import Deadline, was_cancelled
+from harness.boundary import AUTHORS, describe, passes
+from harness.deadline import Deadline
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentFault, ModelError, SystemicError, ThreadsHung
+from harness.guarded import end_copy
 from harness.records import Failed, Generated, Item, Score, Timing
 from harness.redact import redactor
 from harness.replies import Dictation, to_record
+from harness.rubrics.functions import read
 from harness.rubrics.rubric import Rubric
 from harness.state import State
+from harness.stats.scores import LARGEST_SCORE, UNUSABLE
 from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
-
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
-_STANDARD_LIBRARY = str(Path(traceback.__file__).parent)
 
 
 @dataclass(slots=True)
@@ -51,6 +50,7 @@ class MeteredChat:
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
         """Ask the model and count its reply."""
+        end_copy()
         dictation = self.dictation
         number = dictation.begin(prompt)
         try:
@@ -137,7 +137,10 @@ async def _attempt(
 
     try:
         async with deadline:
-            await environment.rollout(state, meter)
+            try:
+                await environment.rollout(state, meter)
+            finally:
+                end_copy()
     except (SystemicError, ThreadsHung):
         raise
     except ModelError as error:
@@ -146,9 +149,9 @@ async def _attempt(
         if deadline.expired():
             return failed("timeout", f"the rollout took longer than {timeout:g} s", retryable=True)
         return failed("environment_error", describe(error), retryable=False)
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
+    except AUTHORS as error:
         # The boundary around environment code: its bug, or its sys.exit(), costs its rollout and not every run.
-        if isinstance(error, asyncio.CancelledError) and was_cancelled():
+        if passes(error):
             raise
         told = error if isinstance(error, EnvironmentFault) else EnvironmentFault()
         return failed(told.reason, describe(error), retryable=told.retryable)
@@ -176,32 +179,31 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
     bound = Deadline(timeout) if rubric.judges else asyncio.timeout(timeout)
     try:
         async with bound:
-            scores = await rubric.score(states)
+            try:
+                scores = await rubric.score(states)
+            finally:
+                end_copy()
         if len(scores) != len(states):
             raise EnvironmentFault(f"the rubric returned {len(scores)} scores for {len(states)} rollouts")
-        return scores
+        return [_usable(each) for each in scores]
     except TimeoutError as error:
         reason = f"scoring timeout: longer than {timeout:g} s" if bound.expired() else describe(error)
     except (SystemicError, ThreadsHung):
         raise
-    except (Exception, SystemExit, asyncio.CancelledError) as error:  # the boundary around rubric code, as above
-        if isinstance(error, asyncio.CancelledError) and was_cancelled():
+    except AUTHORS as error:  # the boundary around rubric code, as above
+        if passes(error):
             raise
         reason = describe(error)
     return [Score(None, {}, {"*": redactor.text(reason)}) for _ in states]
 
 
-def describe(error: BaseException) -> str:
-    """One line for an exception out of an environment: its type, its words, and the author's line that raised it."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if isinstance(error, EnvironmentFault):
-        text = str(error)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_PACKAGE)]
-    frames = [frame for frame in frames if not _is_standard_library(frame.filename)] or frames
-    if not frames:
-        return text
-    return f"{text} (in {frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno})"
-
-
-def _is_standard_library(file: str) -> bool:
-    return file.startswith(_STANDARD_LIBRARY) and "site-packages" not in file
+def _usable(score: Score) -> Score:
+    """A score whose reward statistics can use, or none and why: whatever counts rewards counts the same ones."""
+    reward: object = score.reward
+    if reward is None or (type(reward) is float and abs(reward) <= LARGEST_SCORE):
+        return score
+    number, why = read(reward)
+    if number is None or abs(number) > LARGEST_SCORE:
+        why = (why or f"it is {number}").replace("returned", "it is", 1)
+        return replace(score, reward=None, reasons={"*": f"{UNUSABLE}: {why}", **score.reasons})
+    return replace(score, reward=number)

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from harness.engine.executors import Executor, Finished
+from harness.engine.executors import Executor, Finished, unwritable
 from harness.engine.progress import RunProgress
+from harness.engine.todos import Aside, Group, Todo, Todos
 from harness.errors import EnvironmentFault, HarnessError, SystemicError
 from harness.records import Failed, Generated, Item, Record, Scored
 
@@ -34,33 +35,6 @@ class Ledger(Protocol):
     def submit(self, record: Record) -> Future[int]:
         """Queue a record; the future gives its byte offset once it is on disk, or raises `StoreError`."""
         ...
-
-
-@dataclass(slots=True)
-class Group:
-    """The rollouts of one example that must be scored together."""
-
-    size: int
-    finished: list[Finished] = field(default_factory=list[Finished])
-    lost: int = 0
-    """Members that failed: a group reward over the rest would be about another group."""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether every member has come to its end."""
-        return len(self.finished) + self.lost == self.size
-
-
-@dataclass(frozen=True, slots=True)
-class Todo:
-    """One item that still needs work."""
-
-    item: Item
-    introduce: bool = False
-    """Whether the journal does not know the item's example yet."""
-    recorded: Generated | None = None
-    """What the journal already holds: the item is only scored."""
-    group: Group | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +105,9 @@ class Schedule:
         score: bool = True,
     ) -> None:
         self._on_outcome = on_outcome
-        self._todos = todos
+        self._step = todos.step if isinstance(todos, Todos) else partial(next, todos, None)
+        self._aside: asyncio.Queue[Aside | None] = asyncio.Queue()
+        self._seeking = 0
         self._executor = executor
         self._ledger = ledger
         self._progress = progress
@@ -163,7 +139,9 @@ class Schedule:
         try:
             async with asyncio.TaskGroup() as scoring:
                 self._workers += [scoring.create_task(self._score_worker()) for _ in range(self._scorers)]
+                scoring.create_task(self._count_aside())
                 systemic = await self._generate_all()
+                self._aside.put_nowait(None)
                 for _ in range(self._scorers):
                     self._backlog.put_nowait(None)
         except* HarnessError as group:
@@ -197,7 +175,7 @@ class Schedule:
         while True:
             # The next item is taken when there is room for it: none waits at a joint bound after a stop.
             async with self._joint:
-                todo = None if self._stopping or not self._may_start() else next(self._todos, None)
+                todo = await self._next()
                 if todo is None:
                     return
                 record: Generated | Failed | None = todo.recorded
@@ -213,14 +191,38 @@ class Schedule:
                 acknowledged = self._submit(record)
             except EnvironmentFault as error:  # the environment said something that is no JSON
                 self._executor.forget(todo.item.key)
-                record = _unwritable(todo.item, record, error)
+                record = unwritable(record, error)
                 acknowledged = self._submit(record)
             if isinstance(record, Failed):
                 self._note_error(record)
-                acknowledged.add_done_callback(partial(self._count_failed, record))
+                acknowledged.add_done_callback(partial(self._count_failed, todo.item.example.index, record))
                 await self._close_out(todo.group, lost=1)
             else:
                 await self._admit(todo, record, acknowledged)
+
+    async def _next(self) -> Todo | None:
+        """What comes next; while much is passed over, others have their turns."""
+        while not self._stopping and self._may_start():
+            step = self._step()
+            if step is None or isinstance(step, Todo):
+                return step
+            if self._progress.target is not None:  # what was seen decides whether anything begins
+                step()
+                continue
+            self._aside.put_nowait(step)
+            self._seeking += 1
+            try:
+                await asyncio.sleep(0)
+            finally:
+                self._seeking -= 1
+        return None
+
+    async def _count_aside(self) -> None:
+        while (count := await self._aside.get()) is not None:
+            while self._seeking:  # noqa: ASYNC110 - whoever looks for work goes first, a turn of the loop at a time
+                await asyncio.sleep(0)
+            count()
+            await asyncio.sleep(0)
 
     async def _generate(self, item: Item) -> Generated | Failed:
         self._progress.generating += 1
@@ -316,9 +318,9 @@ class Schedule:
         self._last = self._ledger.submit(record)
         return self._last
 
-    def _count_failed(self, record: Failed, acknowledged: Future[int]) -> None:
+    def _count_failed(self, index: int, record: Failed, acknowledged: Future[int]) -> None:
         if _on_disk(acknowledged):
-            self._progress.unscored[record.reason] += 1
+            self._progress.count_failed(index, record)
             self._progress.tell(record)
             self._on_outcome()
 
@@ -327,13 +329,6 @@ class Schedule:
             self._progress.count(finished.example.index, finished.record, scored)
             self._progress.tell(finished.record, scored)
             self._on_outcome()
-
-
-def _unwritable(item: Item, record: Generated | Failed, error: EnvironmentFault) -> Failed:
-    return Failed(
-        item.key, item.example.key, item.rollout_index, "generation", "environment_error", str(error),
-        retryable=False, attempts=record.attempts, usage=record.usage, timing=record.timing,
-    )  # fmt: skip
 
 
 def _on_disk(acknowledged: Future[int]) -> bool:

@@ -9,8 +9,9 @@ import os
 import time
 from collections import ChainMap, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Literal, cast
@@ -18,38 +19,40 @@ from typing import Literal, cast
 from harness.clients.pool import ClientPool, Clients
 from harness.engine.budget import Budget
 from harness.engine.checkpoints import Checkpoints
+from harness.engine.conclusion import conclude
+from harness.engine.executors import Executor
+from harness.engine.executors.isolated import IsolatedExecutor, Terms
 from harness.engine.executors.local import LocalExecutor
+from harness.engine.isolation.asking import SeatedJudge
+from harness.engine.isolation.stand_in import IsolatedEnvironment
 from harness.engine.judges import RunPanel
-from harness.engine.lanes import Lane
+from harness.engine.lanes import Lane, Way
 from harness.engine.prepare import Prepared
+from harness.engine.prices import pricing_of
 from harness.engine.progress import RunProgress, RunState
 from harness.engine.replay import Replaying, ReplayLane
 from harness.engine.scheduler import Bounds, Schedule
+from harness.engine.spending import Till, given_up, spent_in
 from harness.engine.watchdog import Watchdog
 from harness.engine.worklist import Stage, Worklist
-from harness.errors import HarnessError
+from harness.errors import HarnessError, StoreError
 from harness.offload import owner
-from harness.records import Failed, Generated, Scored
+from harness.records import Failed, Scored
 from harness.redact import redactor
+from harness.reference.policies import parse_model
 from harness.reference.server import ReferenceServer
 from harness.rubrics.judge_port import judged_by
-from harness.stats.summary import summarize
+from harness.rubrics.one import OneFunction
 from harness.store.dataset import DatasetWriter
-from harness.store.journal import Journal, JournalReader
-from harness.store.manifest import RunStatus
-from harness.store.recorded import NOWHERE, Recorded
+from harness.store.journal import Journal
+from harness.store.recorded import Recorded
 from harness.store.rows import Columns
-from harness.store.tally import tally
 
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 10.0
 """After the first interrupt: how long rollouts in flight may still finish. They are paid for, but whoever pressed
 Ctrl-C is waiting."""
-
-COLUMN_SAMPLE = 50
-"""Rollouts that are searched for a state column before it is called empty."""
-
 
 _LOST = (
     "{missing} rollouts ended without an outcome: code of the environment cancels the task that runs it; give it a "
@@ -154,6 +157,7 @@ class Suite:
         except Exception as error:  # of one run: the others go on
             state = _note_failure(progress, error)
         else:
+            _end_early(progress)
             missing = progress.total - progress.done
             if reason is not None:
                 state, progress.note = "stopped", reason
@@ -165,25 +169,29 @@ class Suite:
                 state, progress.note = "failed", _LOST.format(missing=missing)
             else:
                 state = "done"
+        if isinstance(run.environment, IsolatedEnvironment):
+            progress.note = "; ".join(filter(None, (progress.note, run.environment.pool.note())))
         progress.finished = time.monotonic()
         progress.started = progress.started or progress.finished  # a run that failed before its first rollout
-        if self._budget.limits:
-            run.manifest = replace(run.manifest, budget=self._budget.to_json())
         try:
-            await asyncio.to_thread(conclude, run, "stopped" if state == "failed" else state)
+            # Also when the user quits meanwhile: what is written as it ended must not be told as something else.
+            await _to_its_end(partial(conclude, run, "stopped" if state == "failed" else state))
         except Exception as error:  # as above
             state = _note_failure(progress, error)
-        progress.state = state
+        finally:
+            progress.state = state
 
     async def _drive(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> str | None:
         """Make the run's rollouts; returns what stopped it early."""
         name = f"{next(self._lanes)}:{run.progress.name}"
-        executor, waiting_note = _executor(name, run, pool, server, self._budget)
+        till = Till(self._budget.charge)
+        executor, waiting_note = _executor(name, run, pool, server, till)
         run.progress.backing_off = waiting_note
-        panel = RunPanel(name, run, pool, server, self._budget) if run.judges else None
+        panel = RunPanel(name, run, pool, server, till.charge) if run.judges else None
         if panel is not None:
             run.progress.backing_off = lambda: ", ".join(filter(None, (waiting_note(), panel.waiting_note())))
-        journal = Journal.open(run.folder.journal_path, verified=run.recorded.end if run.recorded else 0)
+        begin = run.recorded.end if run.recorded else 0
+        journal = Journal.open(run.folder.journal_path, verified=begin)
         try:
             if run.is_saved:
                 run.writer = await asyncio.to_thread(DatasetWriter, run.folder.path, Columns.of(run.manifest))
@@ -194,11 +202,26 @@ class Suite:
                     reason = await self._passes(run, executor, journal, checkpoints)
             await journal.flush()
             return reason
+        finally:  # also when the user quits now
+            await asyncio.to_thread(self._settle, run, journal, till, begin)
+
+    def _settle(self, run: Prepared, journal: Journal, till: Till, begin: int) -> None:
+        """Close the journal, and note what was spent: a resume counts it, and of what was given up knows only this."""
+        try:
+            journal.close()
         finally:
-            await asyncio.to_thread(journal.close)
+            spent = self._budget.to_json() if self._budget.limits else {}
+            run.manifest = replace(run.manifest, budget=spent)
+            if run.progress.done < run.progress.total:
+                model = None if not run.asks_model else pricing_of(run.resolved.endpoints)
+                judge = pricing_of(run.judges[0].endpoints) if len(run.judges) == 1 else None
+                recorded = spent_in(journal.path, model, judge, derivation=run.derive, start=begin)
+                with suppress(StoreError):  # what ended the run is told, and is more than this
+                    gone = given_up(till.usage, recorded, run.manifest.given_up)
+                    run.manifest = replace(run.manifest, given_up=gone)
 
     async def _passes(
-        self, run: Prepared, executor: LocalExecutor, journal: Journal, checkpoints: Checkpoints
+        self, run: Prepared, executor: Executor, journal: Journal, checkpoints: Checkpoints
     ) -> str | None:
         """Generate and score together, or one after the other: then the second pass reads the journal back."""
         settings = run.resolved.settings.env
@@ -213,7 +236,7 @@ class Suite:
         return reason or scoring
 
     async def _pass(
-        self, stage: Stage, run: Prepared, executor: LocalExecutor, journal: Journal, checkpoints: Checkpoints
+        self, stage: Stage, run: Prepared, executor: Executor, journal: Journal, checkpoints: Checkpoints
     ) -> str | None:
         """Returns what stopped it before its end: an unusable endpoint, or the first error where that is to."""
         settings = run.resolved.settings.model
@@ -256,25 +279,36 @@ class Suite:
 
 
 def _executor(
-    name: str, run: Prepared, pool: Clients, server: ReferenceServer | None, budget: Budget
-) -> tuple[LocalExecutor, Callable[[], str]]:
+    name: str, run: Prepared, pool: Clients, server: ReferenceServer | None, till: Till
+) -> tuple[Executor, Callable[[], str]]:
     """What carries out a run's rollouts, and what says what holds them up."""
-    settings = run.resolved.settings.env
     if run.derive is not None and not run.asks_model:
         recording = ReplayLane(run.derive.recorded, run.resolved, run.environment)
-        replaying = Replaying(
-            run.environment, recording, timeout=settings.timeout, scoring_timeout=settings.scoring_timeout
-        )
-        return replaying, recording.waiting_note
-    lane = Lane(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None, budget)
-    executor = LocalExecutor(
-        run.environment,
-        lane,
-        timeout=settings.timeout,
-        max_retries=settings.max_retries,
-        scoring_timeout=settings.scoring_timeout,
+        return Replaying(_of_environment(run, recording, max_retries=0), recording), recording.waiting_note
+    lane = Lane(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None, till.charge)
+    return _of_environment(run, lane, run.resolved.settings.env.max_retries), lane.waiting_note
+
+
+def _of_environment(run: Prepared, lane: Way, max_retries: int) -> Executor:
+    settings, environment = run.resolved.settings.env, run.environment
+    if not isinstance(environment, IsolatedEnvironment):
+        return LocalExecutor(
+            environment, lane, timeout=settings.timeout, max_retries=max_retries,
+            scoring_timeout=settings.scoring_timeout,
+        )  # fmt: skip
+    rubric = environment.rubric
+    is_part = isinstance(rubric, OneFunction)
+    plays = parse_model(lane.model).plays if run.resolved.is_reference and run.asks_model else ()
+    judges = {
+        place: SeatedJudge(seat.model, parse_model(seat.model).plays if seat.is_embedded else ())
+        for seat in run.judges
+        for place, spec in enumerate(environment.judges)
+        if spec is seat.spec
+    }
+    terms = Terms(
+        settings.timeout, max_retries, settings.scoring_timeout, rubric.name if is_part else None, plays, judges
     )
-    return executor, lane.waiting_note
+    return IsolatedExecutor(environment, lane, terms, rubric.recorded if is_part else None)
 
 
 def _sources(runs: Sequence[Prepared]) -> dict[Path, str]:
@@ -287,9 +321,36 @@ def _sources(runs: Sequence[Prepared]) -> dict[Path, str]:
     return names
 
 
+async def _to_its_end(call: Callable[[], None]) -> None:
+    """Call something in a thread, and wait for it also where this is cancelled."""
+    ended = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        await asyncio.wait([ended])
+        if (error := ended.exception()) is not None:
+            raise error from None
+        raise
+
+
+def _end_early(progress: RunProgress) -> None:
+    """A run that was to end once it knew enough, and does, is all that it was to be."""
+    target = progress.target
+    if target is None:
+        return
+    saved = progress.total - progress.done - target.lacking
+    if target.ended_early and saved > 0:
+        progress.total = progress.done + target.lacking
+        progress.note = f"ended early, as asked, {target.words()}: {saved:,} rollouts saved"
+    elif target.outside is not None:
+        progress.note = (
+            f"until_ci came to nothing: a reward of {target.outside:g} lies outside the rubric's range, "
+            "so no interval could be kept"
+        )
+
+
 def _first_error(record: Failed | Scored) -> str:
-    words = record.error if isinstance(record, Failed) else next(iter(record.reasons.values()), record.reason)
-    return f"as asked, at its first error: {words}"
+    return f"as asked, at its first error: {record.error if isinstance(record, Failed) else record.words}"
 
 
 def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:
@@ -302,59 +363,3 @@ def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:
         words = f"internal error: {type(error).__name__}: {error}"
     progress.note = progress.note or redactor.text(words)
     return "failed"
-
-
-def conclude(run: Prepared, status: RunStatus) -> None:
-    """Rebuild summary and dataset from the journal, and say in the manifest how the run ended. Blocking.
-
-    Raises:
-        StoreError: the folder cannot be written.
-    """
-    progress, manifest = run.progress, run.manifest
-    wall, resumed = (progress.finished or progress.started) - progress.started, progress.resumed
-    earlier = run.folder.read_summary() if run.recorded is not None else None
-    if earlier is not None and resumed == progress.done:
-        wall, resumed = earlier["wall_s"], earlier["resumed"]  # nothing was left to do: the time is that of the work
-    try:
-        recorded = run.writer.catch_up() if run.writer else Recorded.load(run.folder.journal_path)
-        run.summary = summarize(
-            tally(recorded),
-            pass_threshold=run.resolved.settings.env.pass_threshold,
-            rollouts_per_example=run.plan.rollouts_per_example,
-            planned=run.plan.total,
-            reward_range=manifest.reward_range,
-            wall_s=wall,
-            resumed=resumed,
-        )
-        if run.on_recorded is not None:
-            run.on_recorded(recorded)
-        if run.is_saved:
-            run.folder.write_summary(run.summary.to_json())
-            run.folder.write_manifest(manifest.ended(status, progress.note))
-            writer = run.writer or DatasetWriter(run.folder.path, Columns.of(manifest))
-            writer.finish()
-            progress.note = progress.note or _absent_columns(recorded, manifest.state_columns)
-    finally:
-        run.lock.release()
-        if run.scratch is not None:
-            run.scratch.cleanup()
-
-
-def _absent_columns(recorded: Recorded, names: Sequence[str]) -> str:
-    """Says which state columns hold nothing; "" if all hold something. Looks at a few rollouts only."""
-    looked_at = range(min(len(recorded), COLUMN_SAMPLE)) if names else range(0)
-    held: set[str] = set()
-    with JournalReader(recorded.path) as reader:
-        for lines in map(recorded.lines, looked_at):
-            base = reader.record(lines.base)
-            held.update(base.state if isinstance(base, Generated) else ())
-            if lines.score != NOWHERE:
-                held.update(cast(Scored, reader.record(lines.score)).extra)
-    absent = [name for name in names if name not in held]
-    if not absent or not looked_at:
-        return ""
-    known = f"they hold {', '.join(sorted(held))}" if held else "they hold nothing else"
-    return (
-        f"state column{'s' if len(absent) > 1 else ''} {', '.join(absent)}: empty, since the states of the first "
-        f"{len(looked_at)} rollouts have no JSON value of that name ({known})"
-    )

@@ -1,5 +1,6 @@
 """Watches the event loop from a thread and names the environment whose code holds it up. Owns the measurement and the
-message; stops nothing, since code that blocks cannot be interrupted from outside.
+message; stops nothing, since code that blocks cannot be interrupted from outside. Code that goes on although its task
+was cancelled is named, too.
 
 Every rollout of every run waits while one `async def` blocks: it is the most expensive mistake an environment can make,
 and nothing else shows it. A heartbeat on the loop says when it last ran; when it is late, the thread looks at what the
@@ -9,18 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
+
+from harness.boundary import where
 
 logger = logging.getLogger(__name__)
 
 THRESHOLD = 0.5
 """Seconds that one call may hold the loop unnoticed. A full loop iteration at 512 in flight takes a good part of it."""
+
+STUBBORN = 5.0
+"""Seconds from which on a task that was cancelled and goes on is named: a time limit can do no more than cancel."""
 
 _PERIOD = 0.05
 """Seconds between looks; the heartbeat's period, too."""
@@ -45,9 +53,17 @@ class Watchdog:
     Args:
         sources: Files of environments, each with the name of the run that it belongs to.
         threshold: Seconds from which on a call counts as blocking.
+        on_stubborn: Told `function (file:line)` of code that goes on although its task was cancelled; nobody is where
+            the process cannot be ended for it.
     """
 
-    def __init__(self, sources: Mapping[Path, str], *, threshold: float = THRESHOLD) -> None:
+    def __init__(
+        self,
+        sources: Mapping[Path, str],
+        *,
+        threshold: float = THRESHOLD,
+        on_stubborn: Callable[[str], None] | None = None,
+    ) -> None:
         self._names = {str(path): name for path, name in sources.items()}
         self._threshold = threshold
         self._found: dict[tuple[str, str], Blocked] = {}
@@ -55,6 +71,10 @@ class Watchdog:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._on_stubborn = on_stubborn
+        self._cancelled: dict[asyncio.Task[Any], float] = {}
+        """Tasks that go on although they were cancelled, and since when."""
+        self._looked = 0.0
 
     @property
     def found(self) -> tuple[Blocked, ...]:
@@ -87,6 +107,37 @@ class Watchdog:
     def _on_beat(self, loop: asyncio.AbstractEventLoop) -> None:
         self._beat = time.monotonic()
         self._timer = loop.call_later(_PERIOD, self._on_beat, loop)
+        if self._beat - self._looked >= 1.0:
+            self._looked = self._beat
+            self._look_at_tasks(self._beat)
+
+    def _look_at_tasks(self, now: float) -> None:
+        """Name what goes on although it was cancelled: by a time limit, or as the run is over."""
+        going = [task for task in asyncio.all_tasks() if task.cancelling()]
+        self._cancelled = {task: self._cancelled.get(task, now) for task in going}
+        for task, since in self._cancelled.items():
+            if now - since < STUBBORN or (frame := self._awaiting(task)) is None:
+                continue
+            self._cancelled[task] = math.inf  # once is enough
+            name, place = self._names[frame.f_code.co_filename], where(frame)
+            logger.warning(
+                "%s: %s goes on although it was cancelled%s", name, place,
+                "" if self._on_stubborn else ", and the run waits for it: let CancelledError through, or set isolate = "
+                "true, which ends its process",
+            )  # fmt: skip
+            if self._on_stubborn is not None:
+                self._on_stubborn(place)
+
+    def _awaiting(self, task: asyncio.Task[Any]) -> FrameType | None:
+        """The innermost frame of an environment's own code in which a task waits."""
+        found: FrameType | None = None
+        coroutine: Any = task.get_coro()
+        while coroutine is not None:
+            frame = getattr(coroutine, "cr_frame", None)
+            if frame is not None and frame.f_code.co_filename in self._names:
+                found = frame
+            coroutine = getattr(coroutine, "cr_await", None)
+        return found
 
     def _watch(self, watched: int) -> None:
         suspect: FrameType | None = None
@@ -118,15 +169,15 @@ class Watchdog:
         """Say at once what blocks, then wait for the heartbeat to learn for how long."""
         code = frame.f_code
         name = self._names[code.co_filename]
-        where = f"{code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})"
+        place = where(frame)
         del frame  # it holds the author's local values
-        each = self._found.setdefault((name, code.co_name), Blocked(name, where))
+        each = self._found.setdefault((name, code.co_name), Blocked(name, place))
         each.times += 1
         if each.times == 1:
             logger.warning(
                 "%s: %s blocks the event loop, and with it every rollout of every run: make it a plain def, which runs "
                 "in a thread, or await what it waits for",
-                name, where,
+                name, place,
             )  # fmt: skip
         while self._beat == beat and not self._stop.wait(_PERIOD):
             pass

@@ -1,23 +1,34 @@
 """The part of a plan that a journal does not hold yet. Owns what each item still needs, and the grouping of items that
-must be scored together; reads the journal, writes nothing."""
+must be scored together; reads the journal, writes nothing.
+
+What needs nothing is passed over by its key alone: neither its row nor its lines are read before the first request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Literal, TypeAlias, cast
 
-from harness.engine.plan import Plan
+from harness.engine.plan import Outline, Plan
 from harness.engine.progress import RunProgress
-from harness.engine.scheduler import Group, Todo
+from harness.engine.todos import Aside, Group, Todo, Todos
 from harness.errors import ResumeRefused
-from harness.records import STATE_LOST, Example, Failed, Generated, Item, Scored
+from harness.records import STATE_LOST, Failed, Generated, Item, Scored
 from harness.store.journal import JournalReader
 from harness.store.recorded import Recorded
+from harness.store.resume import missing_examples
 
 Need: TypeAlias = Literal["generate", "score"] | None
 
 Stage: TypeAlias = Literal["both", "generate", "score"]
 """`generate` leaves scoring to a later pass with `score`, over a journal that was read anew."""
+
+COUNTED_AT_ONCE = 64
+"""Rollouts that are passed over, and later counted, in one turn of the event loop: about a millisecond."""
+
+
+COUNTED_FIRST = 32
+"""Rollouts that are counted before anything begins, so that a small run never seems to have less than it has."""
 
 
 class Worklist:
@@ -37,36 +48,66 @@ class Worklist:
         self._recorded = recorded
         self._retry_failed = retry_failed
         self._progress = progress
+        self._early = COUNTED_FIRST
+        self._passed: list[tuple[str, int]] = []
+        """Key, and example's place, of rollouts that need nothing and are not counted yet."""
 
     def todos(self, stage: Stage) -> Iterator[Todo]:
-        """The work, lazily and in the plan's order."""
+        """The work, lazily and in the plan's order; `Todos` if the journal holds anything."""
         if self._recorded is None:
-            yield from self._fresh(grouped=self._plan.is_group)
-            return
-        with JournalReader(self._recorded.path) as reader:
-            for example in self._plan.examples():
-                yield from self._remaining(self._recorded, reader, example, stage)
+            return self._fresh(grouped=self._plan.is_group)
+        return Todos(self._left(self._recorded, stage))
+
+    @property
+    def _is_enough(self) -> bool:
+        """Whether no further example is to begin; one that has begun is made whole."""
+        return self._progress is not None and self._progress.target is not None and self._progress.target.is_enough
+
+    def _left(self, recorded: Recorded, stage: Stage) -> Iterator[Todo | Aside]:
+        with JournalReader(recorded.path) as reader:
+            for outline in self._plan.outlines():
+                yield from self._remaining(recorded, reader, outline, stage)
+                if self._passed and self._progress is not None and self._progress.target is not None:
+                    self._counting(recorded)()  # what was scored before decides whether more is to begin
+                elif len(self._passed) >= COUNTED_AT_ONCE:
+                    yield self._counting(recorded)
+        if self._passed:
+            yield self._counting(recorded)
+
+    def _counting(self, recorded: Recorded) -> Aside:
+        passed, self._passed = self._passed, []
+        return partial(self._count, recorded, passed)
 
     def _fresh(self, *, grouped: bool) -> Iterator[Todo]:
         for example in self._plan.examples():
+            if self._is_enough:
+                return
             items = self._plan.items(example)
             group = Group(len(items)) if grouped else None
             for number, item in enumerate(items):
                 yield Todo(item, introduce=number == 0, group=group)
 
-    def _remaining(self, recorded: Recorded, reader: JournalReader, example: Example, stage: Stage) -> Iterator[Todo]:
-        items = self._plan.items(example)
-        needs = [self._need(recorded, reader, item, stage) for item in items]
+    def _remaining(
+        self, recorded: Recorded, reader: JournalReader, outline: Outline, stage: Stage
+    ) -> Iterator[Todo | Aside]:
+        keys = outline.item_keys
+        needs = [self._need(recorded, reader, key, stage) for key in keys]
+        if self._is_enough and not any(map(recorded.status, keys)):
+            return
         group = None
-        if self._plan.is_group and (any(needs) or _is_stale(recorded, items)):
+        if self._plan.is_group and (any(needs) or _is_stale(recorded, keys)):
             # A group that lacks anything is scored anew as a whole: its rewards are about each other.
-            needs = [need or self._rescore(recorded, item) for item, need in zip(items, needs, strict=True)]
+            needs = [need or self._rescore(recorded, key) for key, need in zip(keys, needs, strict=True)]
             # Where scoring is left to a later pass, only a group with members still to be made is put together: one of
             # them may have a state that no journal can hold, and then the group is scored while that is there.
             if stage != "generate" or "generate" in needs:
-                group = Group(len(items), lost=needs.count(None))
-        introduce = not recorded.has_example(example.key)
-        for item, need in zip(items, needs, strict=True):
+                group = Group(len(keys), lost=needs.count(None))
+        self._passed += [(key, outline.index) for key, need in zip(keys, needs, strict=True) if need is None]
+        if not any(needs):
+            return
+        yield from self._count_passed(recorded)
+        introduce = not recorded.has_example(outline.key)
+        for item, need in zip(outline.items(), needs, strict=True):
             if need == "generate" and stage != "score":
                 yield Todo(item, introduce=introduce, group=group)
                 introduce = False
@@ -76,62 +117,76 @@ class Worklist:
                     self._progress.usage += generated.usage
                 if stage != "generate" or group is not None:
                     yield Todo(item, recorded=generated, group=group)
-            elif need is None:
-                self._count(recorded, reader, item)
 
-    def _need(self, recorded: Recorded, reader: JournalReader, item: Item, stage: Stage) -> Need:
-        status = recorded.status(item.key)
+    def _need(self, recorded: Recorded, reader: JournalReader, key: str, stage: Stage) -> Need:
+        status = recorded.status(key)
         if status is None:
             return "generate" if self._plan.can_generate else None
         if status == "failed":
             return "generate" if self._retry_failed and self._plan.can_generate and stage != "score" else None
         if status == "unscored" and self._retry_failed and stage != "score":
             # What scoring would read is gone for good: only a new rollout can be scored.
-            if not _has_lost_state(recorded, reader, item):
+            if not _has_lost_state(recorded, reader, key):
                 return "score"
             return "generate" if self._plan.can_generate else None
         if status == "generated" or (status == "unscored" and self._retry_failed):
             return "score"
         return None
 
-    def _rescore(self, recorded: Recorded, item: Item) -> Need:
-        return None if recorded.generated_at(item.key) is None else "score"
+    def _rescore(self, recorded: Recorded, key: str) -> Need:
+        return None if recorded.generated_at(key) is None else "score"
 
-    def _count(self, recorded: Recorded, reader: JournalReader, item: Item) -> None:
+    def _count_passed(self, recorded: Recorded) -> Iterator[Aside]:
+        """Have what was passed over counted before work begins: the end may be a while away, and until then the run
+        would seem to have less than it has. At once, if it is so little that nobody waits for it."""
+        if 0 < len(self._passed) <= self._early:
+            self._early -= len(self._passed)
+            self._count(recorded, self._passed)
+            self._passed = []
+        elif self._passed:
+            yield self._counting(recorded)
+
+    def _count(self, recorded: Recorded, passed: Sequence[tuple[str, int]]) -> None:
         if self._progress is None:
             return
-        scored_at = recorded.scored_at(item.key)
-        generated_at = recorded.generated_at(item.key)
-        self._progress.resumed += 1
-        if scored_at is not None and generated_at is not None:
-            generated = cast(Generated, reader.record(generated_at))
-            self._progress.usage += generated.usage
-            self._progress.count(item.example.index, generated, cast(Scored, reader.record(scored_at)))
-            return
-        failed_at = recorded.failed_at(item.key)
-        if failed_at is not None:
-            failed = cast(Failed, reader.record(failed_at))
-            self._progress.usage += failed.usage
-            self._progress.unscored[failed.reason] += 1
+        with JournalReader(recorded.path) as reader:
+            for key, index in passed:
+                self._progress.resumed += 1
+                _count_one(self._progress, recorded, reader, key, index)
 
 
-def _is_stale(recorded: Recorded, items: Sequence[Item]) -> bool:
+def _count_one(progress: RunProgress, recorded: Recorded, reader: JournalReader, key: str, index: int) -> None:
+    scored_at = recorded.scored_at(key)
+    generated_at = recorded.generated_at(key)
+    if scored_at is not None and generated_at is not None:
+        generated = cast(Generated, reader.record(generated_at))
+        progress.usage += generated.usage
+        progress.count(index, generated, cast(Scored, reader.record(scored_at)))
+        return
+    failed_at = recorded.failed_at(key)
+    if failed_at is not None:
+        failed = cast(Failed, reader.record(failed_at))
+        progress.usage += failed.usage
+        progress.count_failed(index, failed)
+
+
+def _is_stale(recorded: Recorded, keys: Sequence[str]) -> bool:
     """Whether a group's scores are about another group: a member was made, or lost, after one of them was written."""
     scores: list[int] = []
     members: list[int] = []
-    for item in items:
+    for key in keys:
         for offset, found in (
-            (recorded.scored_at(item.key), scores),
-            (recorded.generated_at(item.key), members),
-            (recorded.failed_at(item.key), members),
+            (recorded.scored_at(key), scores),
+            (recorded.generated_at(key), members),
+            (recorded.failed_at(key), members),
         ):
             if offset is not None:
                 found.append(offset)
     return bool(scores) and min(scores) < max(members)
 
 
-def _has_lost_state(recorded: Recorded, reader: JournalReader, item: Item) -> bool:
-    offset = recorded.scored_at(item.key)
+def _has_lost_state(recorded: Recorded, reader: JournalReader, key: str) -> bool:
+    offset = recorded.scored_at(key)
     if offset is None:
         return False
     scored = cast(Scored, reader.record(offset))
@@ -155,8 +210,6 @@ def check_growth(plan: Plan, recorded: Recorded, planned: dict[str, int]) -> Non
     Raises:
         ResumeRefused: the plan shrank, or recorded examples are gone.
     """
-    from harness.store.resume import missing_examples
-
     now = {"num_examples": plan.num_examples, "rollouts_per_example": plan.rollouts_per_example}
     flags = {"num_examples": "-n", "rollouts_per_example": "-r"}
     for name, flag in flags.items():
@@ -165,6 +218,6 @@ def check_growth(plan: Plan, recorded: Recorded, planned: dict[str, int]) -> Non
                 f"{flag}: {name} was {planned[name]} and is now {now[name]}; a resumed run may grow, not shrink. "
                 f"Give {flag} {planned[name]} or more, or start a new run"
             )
-    gone = missing_examples(recorded, (example.key for example in plan.examples()))
+    gone = missing_examples(recorded, plan.example_keys())
     if gone is not None:
         raise ResumeRefused(f"{gone}; start a new run without --resume")

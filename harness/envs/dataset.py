@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
+from harness.boundary import AUTHORS, describe, passes
 from harness.errors import EnvironmentFault, HarnessError
 from harness.records import Row
 from harness.types import JsonDict, Message, Messages, MessageType, Prompt
@@ -89,10 +90,10 @@ class Table:
             raise IndexError(f"{self._name} has {len(rows)} rows, so no row {index}")
         try:
             cells = rows[index]
-        except Exception as error:  # the author's sequence: its bug is told with the row
-            raise EnvironmentFault(
-                f"{self._name} row {index} cannot be read: {type(error).__name__}: {error}"
-            ) from error
+        except AUTHORS as error:  # the author's sequence: its bug is told with the row
+            if passes(error):
+                raise
+            raise EnvironmentFault(f"{self._name} row {index} cannot be read: {describe(error)}") from error
         if not isinstance(cells, Mapping):
             raise EnvironmentFault(f"{self._name} row {index} must be a dict of columns, not {type(cells).__name__}")
         return _Reader(cast("Mapping[str, object]", cells), f"{self._name} row {index}").row(index, style)
@@ -105,10 +106,10 @@ class Table:
                 assert self._build is not None
                 try:
                     built = self._build()
-                except HarnessError:
-                    raise
-                except Exception as error:  # the author's builder: its bug is told as the environment's
-                    raise EnvironmentFault(f"{self._name} builder raised {type(error).__name__}: {error}") from error
+                except AUTHORS as error:  # the author's builder: its bug is told as the environment's
+                    if isinstance(error, HarnessError) or passes(error):
+                        raise
+                    raise EnvironmentFault(f"{self._name} builder raised {describe(error)}") from error
                 self._rows = self._checked(built)
         return self._rows
 

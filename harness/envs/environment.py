@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Unpack, cast
 
-from harness.deadline import was_cancelled
+from harness.boundary import AUTHORS, as_exception, describe, passes
 from harness.envs.dataset import Style, Table
 from harness.envs.hooks import hooks_of
 from harness.envs.options import EnvOptions, checked, option_fault, unknown_name
-from harness.errors import ConfigError, EnvironmentFault, HarnessError
+from harness.errors import ConfigError, EnvironmentFault
+from harness.guarded import end_copy, put_back, replaced_by
 from harness.offload import offload
 from harness.parsers.parser import Parser
 from harness.records import Example, Row
@@ -29,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 _FINAL = ("rollout", "row", "row_count", "teardown")
 """What the engine relies on; a subclass changes what happens inside through hooks."""
+
+_MOST_TOLD = 20
+"""Different faults of cleaning up that are logged; the rollouts' own records have them all."""
 
 _UNSETTABLE = frozenset({"env_id", "env_args", "extra_env_kwargs", "message_type", "parser", "rubric", "source_files"})
 """Attributes that a run's settings may not replace after construction: they say what the environment is."""
@@ -75,6 +79,7 @@ class Environment(ABC):
         offload.reserve(given.get("max_workers") or 1)
         sources = {"dataset": given.get("dataset"), "eval_dataset": given.get("eval_dataset")}
         self._tables = {name: Table(source, name) for name, source in sources.items() if source is not None}
+        self._complaints: dict[str, int] = {}
         self._cleanups = hooks_of(self, "cleanup")
         self._teardowns = hooks_of(self, "teardown")
         for table in self._tables.values():
@@ -147,7 +152,7 @@ class Environment(ABC):
         try:
             await self.play(state)
             if state["error"] is not None:
-                raise _as_exception(state["error"])
+                raise as_exception(state["error"])
         except BaseException as error:  # noted and raised again; a cancelled rollout is cleaned up after, too
             state["error"] = error
             await self._finish(state, started)
@@ -201,6 +206,7 @@ class Environment(ABC):
 
     async def _finish(self, state: State, started: float) -> EnvironmentFault | None:
         """Render and clean up; returns the first thing that failed."""
+        end_copy()  # the process itself cleans up; a copy, telling of it, may wait for a lock of a thread that it lacks
         state["timing"]["generation"] = time.monotonic() - started
         fault: EnvironmentFault | None = None
         try:
@@ -211,7 +217,28 @@ class Environment(ABC):
         finally:
             fault = await self._clean_up(state) or fault
             state.chat = None
-        return fault
+        return self._tampering() or self._check_completion(state) or fault
+
+    def _check_completion(self, state: State) -> EnvironmentFault | None:
+        """What rendering or cleanup has made of the completion, put right: no journal holds anything else."""
+        said = cast("dict[str, object]", state).get("completion")
+        wanted = str if self.message_type == "completion" else list
+        if isinstance(said, wanted):
+            return None
+        state["completion"] = state.transcript[state.start :]
+        return EnvironmentFault(
+            f"{type(self).__name__}: state['completion'] must be a {wanted.__name__}, not {type(said).__name__}"
+        )
+
+    def _tampering(self) -> EnvironmentFault | None:
+        """What code of this environment has put in the place of functions that all runs rest on, undone."""
+        words, mine = put_back(), replaced_by(self.source_files)
+        if words and not mine:
+            logger.warning("put back what every run of this process rests on: something replaced %s", words)
+        if not mine:
+            return None
+        name = type(self).__name__
+        return EnvironmentFault(f"{name} replaces {mine}, which every run of this process rests on")
 
     async def _clean_up(self, state: State) -> EnvironmentFault | None:
         first: EnvironmentFault | None = None
@@ -219,9 +246,9 @@ class Environment(ABC):
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook(state)
-            except (Exception, SystemExit, asyncio.CancelledError) as error:
+            except AUTHORS as error:
                 # One hook's bug must not keep the others from running.
-                if isinstance(error, asyncio.CancelledError) and was_cancelled():
+                if passes(error):
                     raise
                 fault = self._fault(f"@cleanup {hook.name}", error)
                 first = first or fault
@@ -233,16 +260,21 @@ class Environment(ABC):
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook()
-            except (Exception, SystemExit, asyncio.CancelledError) as error:  # as in `_clean_up`
-                if isinstance(error, asyncio.CancelledError) and was_cancelled():
+            except AUTHORS as error:  # as in `_clean_up`
+                if passes(error):
                     raise
                 self._fault(f"@teardown {hook.name}", error)
+        for words, number in self._complaints.items():
+            if number > 1:
+                logger.warning("%s: %d times in all", words, number)
+        self._complaints.clear()
 
     def _fault(self, where: str, error: BaseException) -> EnvironmentFault:
-        words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        fault = EnvironmentFault(f"{type(self).__name__} {where} raised {words}")
+        fault = EnvironmentFault(f"{type(self).__name__} {where} raised {describe(error)}")
         fault.__cause__ = error
-        logger.warning("%s", fault)
+        number = self._complaints[str(fault)] = self._complaints.get(str(fault), 0) + 1
+        if number == 1 and len(self._complaints) <= _MOST_TOLD:  # a run of 100,000 rollouts would say it as often
+            logger.warning("%s", fault)
         return fault
 
     def _timing(self) -> JsonDict:
@@ -359,13 +391,3 @@ class Environment(ABC):
             NotImplementedError: the environment has no reference judge.
         """
         raise NotImplementedError(f"{self.env_id or type(self).__name__} has no reference judge (reference_verdict)")
-
-
-def _as_exception(error: object) -> BaseException:
-    """What an author put into `state["error"]`, as something to raise."""
-    if isinstance(error, HarnessError):
-        return error
-    fault = EnvironmentFault(f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error))
-    if isinstance(error, BaseException):
-        fault.__cause__ = error
-    return fault

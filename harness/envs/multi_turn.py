@@ -151,7 +151,7 @@ class MultiTurnEnv(Environment):
     async def is_completed(self, state: State) -> bool:
         """Whether a stop condition holds; the first that does is noted."""
         for hook in self._stops:
-            if await hook(state):
+            if _is_true(await hook(state), f"{type(self).__name__} @stop {hook.name}"):
                 state["is_completed"], state["stop_condition"] = True, hook.name
                 return True
         return False
@@ -161,10 +161,14 @@ class MultiTurnEnv(Environment):
     async def play(self, state: State) -> None:
         """Turn after turn until a stop condition holds."""
         await self._start(state)
-        while not await self.is_completed(state):
+        where = type(self).__name__
+        while not _is_true(await self.is_completed(state), f"{where}.is_completed"):
             prompt = await self.get_prompt_messages(state)
             if state["final_env_response"] is not None:
                 return await self._end(state, "has_final_env_response")
+            if not prompt or not isinstance(prompt, str if self.message_type == "completion" else list):  # pyright: ignore[reportUnnecessaryIsInstance]
+                said = "nothing" if prompt == [] or prompt == "" else type(prompt).__name__
+                raise EnvironmentFault(f"{where}.get_prompt_messages must return what the model is asked, not {said}")
             try:
                 response = await self.get_model_response(state, prompt)
             except ContextLengthError:
@@ -228,6 +232,20 @@ class MultiTurnEnv(Environment):
         """Record how many turns rollouts take, unless the author does."""
         if "num_turns" not in self.rubric.metric_names:
             self.add_rubric(Rubric([num_turns], [0.0]))
+
+
+def _is_true(value: object, where: str) -> bool:
+    """What a condition says; refuses what is neither true nor false, and a coroutine, which would always be true."""
+    if value is True or value is False:
+        return value
+    if inspect.iscoroutine(value):
+        value.close()
+        raise EnvironmentFault(f"{where} returned a coroutine, which would always be true: await it")
+    try:
+        return bool(value)
+    except Exception as error:  # of an array, say
+        kind = type(value).__name__
+        raise EnvironmentFault(f"{where} returned {kind}, which is neither true nor false: {error}") from error
 
 
 async def num_turns(state: State) -> float:

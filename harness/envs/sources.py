@@ -5,7 +5,6 @@ One source is never taken for another: if the one that was asked for cannot be r
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from harness.caps import ROWS, parquet_batches, read_whole, unzipped
 from harness.errors import ConfigError, EnvironmentLoadError
 
 SAMPLE = "sample"
@@ -219,7 +219,9 @@ def read_hub(name: str, split: str, subset: str | None = None, *, instead: str) 
 
 def _jsonl(path: Path, columns: Sequence[str]) -> Iterator[SourceRow]:
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        data = read_whole(path, ROWS)
+        if path.suffix == ".gz":
+            data = unzipped(data)
         # split at "\n" alone: a text may hold U+2028, which str.splitlines would take for the end of a line
         lines = data.decode("utf-8-sig").split("\n")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
@@ -244,7 +246,7 @@ def _parquet(path: Path) -> Iterator[SourceRow]:
     arrow, parquet = cast(Any, pyarrow), cast(Any, pyarrow.parquet)
     try:
         with parquet.ParquetFile(path) as file:
-            rows: list[dict[str, object]] = file.read().to_pylist()
+            rows: list[dict[str, object]] = [row for batch in parquet_batches(file) for row in batch.to_pylist()]
     except (OSError, arrow.ArrowException) as error:
         raise EnvironmentLoadError(f"{path} cannot be read as parquet: {error}") from error
     return (SourceRow(f"{path}, row {n}", row) for n, row in enumerate(rows, 1))

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from harness.errors import EnvironmentFault, JudgeError, StateLost
+from harness.boundary import place
+from harness.errors import EnvironmentFault, HarnessError, JudgeError, StateLost
 from harness.records import FIXED_COLUMNS, STATE_LOST
 
 RewardFunc: TypeAlias = Callable[..., Any]
@@ -111,6 +112,16 @@ def raised(error: BaseException) -> str:
     if isinstance(error, JudgeError):
         return str(error)
     return f"raised {type(error).__name__}: {error}"
+
+
+def raised_there(error: BaseException) -> str:
+    """The same, with the author's line, unless it is no fault of the author's."""
+    words, at = raised(error), place(error)
+    return (
+        f"{words} ({at})"
+        if at and (not isinstance(error, HarnessError) or isinstance(error, EnvironmentFault))
+        else words
+    )
 
 
 def _is_taken(function: str, parameter: inspect.Parameter, known: Collection[str]) -> bool:

@@ -24,7 +24,7 @@ from harness.keys import digest
 from harness.parsers.parser import text_of
 from harness.records import JUDGEMENTS
 from harness.redact import Redactor, redactor
-from harness.types import Chat, JsonDict, ModelResponse, Prompt
+from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +115,11 @@ def judged_by(panel: Panel | None) -> Generator[None]:
         _panel.reset(token)
 
 
+def panel() -> Panel | None:
+    """Whom `judged_by` has seated; None if it has seated nobody."""
+    return _panel.get()
+
+
 @contextmanager
 def seated() -> Generator[None]:
     """One pass of scoring: a judge that no request can reach any more ends it, whatever author code made of the error.
@@ -176,8 +181,8 @@ async def ask(
         ModelError: the call failed for good.
         EnvironmentFault: nobody has connected a judge here.
     """
-    panel = _panel.get()
-    if panel is None:
+    seated_here = panel()
+    if seated_here is None:
         raise EnvironmentFault(
             f"nobody has connected the judge {spec.model!r}: `bench run` does, and `judged_by(panel)` does elsewhere"
         )
@@ -187,7 +192,7 @@ async def ask(
         _note(failed)
         raise failed
     try:
-        chat = panel.chat(spec, state)
+        chat = seated_here.chat(spec, state)
         response = await chat(prompt, tools=tools, sampling_args=sampling_args)
     except SystemicError as error:
         words = f"the judge {spec.model} cannot be asked: {error}"
@@ -197,6 +202,8 @@ async def ask(
     except ModelError as error:
         now.failed[place] = error
         _note(error)
+        if state is not None and error.wasted is not None:
+            state.setdefault(JUDGEMENTS, []).append(_unread(spec.model, error, error.wasted))
         raise
     entry = _entry(chat.model, question, response)
     if state is not None:
@@ -219,6 +226,12 @@ def _entry(model: str, question: str, response: ModelResponse) -> JsonDict:
         "seconds": response.seconds,
         "usage": asdict(response.usage if response.wasted is None else response.usage + response.wasted),
     }
+
+
+def _unread(model: str, error: ModelError, wasted: Usage) -> JsonDict:
+    """What is kept of replies that nobody could read, because they are paid for. They answer no prompt."""
+    entry: JsonDict = {"model": model, "prompt": "", "text": "", "finish_reason": None, "seconds": 0.0}
+    return {**entry, "error": redactor.text(str(error)), "usage": asdict(wasted)}
 
 
 def prompt_digest(spec: JudgeSpec, prompt: Prompt, sampling_args: Mapping[str, Any] | None = None) -> str:

@@ -36,8 +36,8 @@ class OneFunction(Rubric):
         super().__init__()
         self._whole = rubric
         self._part = rubric.only(name)
-        self._name = name
-        self._recorded = recorded
+        self.name = name
+        self.recorded = recorded
 
     @property
     def parser(self) -> Parser:
@@ -79,7 +79,7 @@ class OneFunction(Rubric):
 
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Run the function and add its value up with those on record."""
-        recorded = [self._recorded(state) for state in states]
+        recorded = [self.recorded(state) for state in states]
         parts = await self._part.score(states)
         scores: list[Score] = []
         for state, part, known in zip(states, parts, recorded, strict=True):
@@ -92,7 +92,7 @@ class OneFunction(Rubric):
     def _values(self, part: Score, known: Scored | None) -> dict[str, Value]:
         values: dict[str, Value] = {}
         for name in self.metric_names:
-            score = part if name == self._name else known
+            score = part if name == self.name else known
             value = None if score is None else score.metrics.get(name)
             values[name] = (value, "") if value is not None else (None, _why(name, score))
         return values

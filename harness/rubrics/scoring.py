@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
 
-from harness.deadline import was_cancelled
+from harness.boundary import AUTHORS, passes
 from harness.errors import ThreadsHung
 from harness.offload import offload
-from harness.rubrics.functions import ROLLOUT_NAMES, Planned, Value, raised, read, read_group
+from harness.rubrics.functions import ROLLOUT_NAMES, Planned, Value, raised_there, read, read_group
 from harness.state import State
 
 
@@ -65,8 +65,10 @@ class Scoring:
         try:
             arguments = self._group_arguments(planned) if index is None else self._arguments(planned, index)
             call.value = planned.function(**arguments)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except AUTHORS as error:
             # The boundary around reward functions: a failed one is a reason, not an end.
+            if isinstance(error, KeyboardInterrupt) and passes(error):
+                raise
             call.error = error
 
     def _calls(self, planned: Planned) -> list[_Call]:
@@ -101,18 +103,18 @@ class Scoring:
         if inspect.isawaitable(call.value):
             try:
                 call.value = await cast("Awaitable[object]", call.value)
-            except (Exception, SystemExit, asyncio.CancelledError) as error:  # as in `invoke`
+            except AUTHORS as error:  # as in `invoke`
                 if hung := _hung(error):
                     raise hung from None
-                if isinstance(error, asyncio.CancelledError) and was_cancelled():
+                if passes(error):
                     raise
                 call.error = error
         name, error = call.planned.name, call.error
         if call.index is not None:
-            self.values[call.index][name] = read(call.value) if error is None else (None, raised(error))
+            self.values[call.index][name] = read(call.value) if error is None else (None, raised_there(error))
             return
         size = len(self._states)
-        group = read_group(call.value, size) if error is None else [(None, raised(error))] * size
+        group = read_group(call.value, size) if error is None else [(None, raised_there(error))] * size
         for values, value in zip(self.values, group, strict=True):
             values[name] = value
 

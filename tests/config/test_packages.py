@@ -48,6 +48,18 @@ def test_a_package_has_all_its_source_files(here: Path) -> None:
     assert names == ["__init__.py", "a.py", "inner/__init__.py", "inner/b.py"]
 
 
+def test_what_is_installed_later_is_found_too(here: Path) -> None:
+    modules = here.parent / "modules"
+    os.utime(modules, ns=(0, 0))  # as one that was not changed for a while
+    assert "late-env" not in installed_environments()
+    (modules / "late_env-1.0.dist-info").mkdir()
+    points = "[harness.environments]\nlate-env = toy_env\n"
+    (modules / "late_env-1.0.dist-info" / "entry_points.txt").write_text(points)
+    assert "late-env" in installed_environments()
+    assert (found := find_environment("late-env")) is not None
+    assert found.module == "toy_env"
+
+
 def test_a_package_that_no_distribution_claims_is_found_in_milliseconds(here: Path) -> None:
     package = here.parent / "modules" / "own_env"
     package.mkdir()

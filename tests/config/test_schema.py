@@ -24,6 +24,11 @@ CLOSED_LIST = {
         "scoring_timeout": ("--scoring-timeout", 300.0),
         "max_retries": ("--max-retries", 0),
         "pass_threshold": ("--pass-threshold", 1.0),
+        "until_ci": ("--until-ci", None),
+        "isolate": ("--isolate", False),
+        "workers": ("--workers", 0),
+        "worker_memory_mb": ("--worker-memory-mb", 4096),
+        "worker_vars": ("--worker-vars", ()),
     },
     "model": {
         "model": ("-m", "openai/gpt-4.1-mini"),
@@ -46,6 +51,7 @@ CLOSED_LIST = {
         "hf_hub_dataset_name": ("-D", None),
         "hf_public": ("--hf-public", False),
         "output_dir": ("-o", "outputs"),
+        "private": ("--private", False),
     },
 }
 

@@ -239,6 +239,13 @@ def test_a_repository_name_without_a_push_is_told(here: Path) -> None:
     assert resolve("toy-env", {"hf_public": True, "save_to_hf_hub": True, "hf_hub_dataset_name": "a/b"}).notices == ()
 
 
+def test_a_bound_on_processes_that_there_are_not_is_told(here: Path) -> None:
+    words = "has no effect: no environment lives in a process of its own without --workers or --isolate"
+    alone: dict[str, object] = {"worker_memory_mb": 512, "worker_vars": ("HF_TOKEN",)}
+    assert resolve("toy-env", alone).notices[-2:] == (f"--worker-memory-mb {words}", f"--worker-vars {words}")
+    assert resolve("toy-env", {**alone, "workers": 1}).notices == ()
+
+
 def test_name_flag_is_for_one_run(here: Path) -> None:
     assert resolve("toy-env", {"name": "mine"}).runs[0].settings.env.name == "mine"
     with pytest.raises(ConfigError, match="--name names one run"):

@@ -23,7 +23,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.engine.progress import RunProgress
-from harness.engine.scheduler import Bounds, Group, Schedule, Todo
+from harness.engine.scheduler import Bounds, Schedule
+from harness.engine.todos import Group, Todo, Todos
 from harness.records import Failed, Scored
 from harness.store.journal import Journal
 from harness.types import Usage
@@ -69,6 +70,40 @@ def test_the_scoring_gate_is_reached_and_never_exceeded(tmp_path: Path) -> None:
             assert await run.finish() is None
             assert run.scoring.peak == 2
             assert (run.progress.scoring, run.progress.backlog, run.progress.scored) == (0, 0, 6)
+
+    play(main)
+
+
+def test_what_was_done_before_is_counted_when_the_first_request_is_under_way(tmp_path: Path) -> None:
+    counted: list[list[str]] = []
+
+    async def main() -> None:
+        def count() -> None:
+            counted.append(list(run.generation.started))
+
+        todos = Todos(iter([*[count] * 5, *fresh(2), *[count] * 2]))
+        async with standing(tmp_path / "j", todos, bounds(1, 1)) as run:
+            await run.settled()
+            assert counted == [["0.0"]] * 5
+            assert await run.finish() is None
+            assert counted == [["0.0"]] * 5 + [["0.0", "1.0"]] * 2
+
+    play(main)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_run_ends_when_all_that_was_done_before_is_counted(tmp_path: Path, stopped: bool) -> None:
+    counted: list[int] = []
+
+    async def main() -> None:
+        steps = Todos(iter([lambda: counted.append(1)] * 500))
+        async with standing(tmp_path / "j", steps, bounds(3, 3)) as run:
+            if stopped:
+                run.schedule.stop()
+            assert await run.finish() is None
+            assert len(counted) == (0 if stopped else 500)
+            assert list(steps) == []
+            assert len(counted) == 500, "whoever goes on alone counts on the way"
 
     play(main)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from harness.engine.budget import Budget
 from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
 from harness.errors import ConfigError
+from harness.store.recorded import Recorded
 
 HELD = """
 import asyncio
@@ -154,6 +156,36 @@ def test_an_interrupt_before_the_first_rollout_starts_none(prepared: Callable[..
     asyncio.run(main())
     assert (run.progress.state, run.environment.waiting) == ("interrupted", 0)  # type: ignore[attr-defined]
     assert run.summary is not None and run.summary.not_run == 3
+
+
+def test_quitting_while_a_run_is_written_down_waits_for_that_and_says_how_it_ended(
+    prepared: Callable[..., list[Prepared]],
+) -> None:
+    [run] = prepared({})
+    quitting, goes_on = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        whole = asyncio.current_task()
+        assert whole is not None
+
+        def quit_now() -> None:
+            whole.cancel()
+            loop.call_later(0.05, goes_on.set)
+
+        def recorded(_: Recorded) -> None:
+            quitting.set()
+            loop.call_soon_threadsafe(quit_now)
+            assert goes_on.wait(10)
+
+        run.on_recorded = recorded
+        await Suite([run]).run()
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    assert quitting.is_set()
+    assert (run.progress.state, status(run), run.folder.has_data()) == ("done", "done", True)
+    assert run.summary is not None and run.summary.scored == 3
 
 
 def test_a_joint_bound_holds_over_all_runs(prepared: Callable[..., list[Prepared]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,10 +17,11 @@ from harness import Rubric, SingleTurnEnv
 from harness.config.resolver import resolve
 from harness.engine.plan import Plan
 from harness.engine.progress import RunProgress
-from harness.engine.scheduler import Group, Todo
-from harness.engine.worklist import Stage, Worklist, check_growth
+from harness.engine.todos import Group, Todo, Todos
+from harness.engine.worklist import COUNTED_AT_ONCE, Stage, Worklist, check_growth
 from harness.errors import ResumeRefused
 from harness.records import Example, Failed, Item, Record, Scored
+from harness.stats.target import Aim, Target
 from harness.store.codec import encode
 from harness.store.recorded import Recorded
 from harness.types import Usage
@@ -186,19 +187,22 @@ def journals(draw: st.DrawFn) -> tuple[int, int, list[tuple[int, int, Event]]]:
     grouped=st.booleans(),
     retry=st.booleans(),
     stage=st.sampled_from(["both", "generate", "score"]),
+    checked=st.booleans(),
 )
-@example(journal=(1, 2, [(0, 0, "G"), (0, 0, "S"), (0, 1, "F")]), grouped=True, retry=False, stage="both")
-@example(journal=(1, 2, [(0, 0, "G"), (0, 1, "F")]), grouped=True, retry=False, stage="both")
+@example(journal=(1, 2, [(0, 0, "G"), (0, 0, "S"), (0, 1, "F")]), grouped=True, retry=False, stage="both", checked=True)
+@example(journal=(1, 2, [(0, 0, "G"), (0, 1, "F")]), grouped=True, retry=False, stage="both", checked=False)
 @example(
     journal=(1, 2, [(0, 1, "G"), (0, 1, "U"), (0, 0, "F"), (0, 0, "G"), (0, 0, "S")]), grouped=True, retry=False,
-    stage="score",
+    stage="score", checked=True,
 )  # fmt: skip
 def test_what_is_left_to_do(
     tmp_path_factory: pytest.TempPathFactory, journal: tuple[int, int, list[tuple[int, int, Event]]], grouped: bool,
-    retry: bool, stage: Stage,
+    retry: bool, stage: Stage, checked: bool,
 ) -> None:  # fmt: skip
     examples, rollouts, events = journal
     plan = plan_of(examples, rollouts, grouped=grouped)
+    if checked:
+        plan.check()
     recorded = write(tmp_path_factory.mktemp("w") / "j", plan, events)
     progress = RunProgress("t", "t", "m", plan.total)
     work = handed_out(Worklist(plan, recorded, retry_failed=retry, progress=progress).todos(stage))
@@ -304,6 +308,73 @@ def test_a_grown_group_is_scored_anew_as_a_whole(tmp_path: Path) -> None:
     recorded = write(tmp_path / "j", plan_of(1, 2, grouped=True), events)
     work = handed_out(Worklist(plan_of(1, 3, grouped=True), recorded, retry_failed=False, progress=None).todos("both"))
     assert (work.generate, work.score) == (["0.2"], ["0.0", "0.1"])
+
+
+class Rows(Sequence[dict[str, str]]):
+    """Questions that tell which of them were read."""
+
+    def __init__(self, count: int) -> None:
+        self.size = count
+        self.read: list[int] = []
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> dict[str, str]:  # type: ignore[override]
+        if not 0 <= index < self.size:
+            raise IndexError(index)
+        self.read.append(index)
+        return {"question": f"question {index}", "answer": str(index)}
+
+
+def test_what_is_done_is_passed_over_unread_and_counted_later(tmp_path: Path) -> None:
+    rows = Rows(300)
+    flags = {"model": "reference/oracle", "num_examples": 300, "rollouts_per_example": 1}
+    plan = Plan(SingleTurnEnv(dataset=rows), resolve("reverse-text", flags).runs[0], {"env": {}, "model": {}})
+    events: list[tuple[int, int, Event]] = [(index, 0, event) for index in range(299) for event in ("G", "S")]
+    recorded = write(tmp_path / "j", plan, events)
+    plan.check()
+    check_growth(plan, recorded, {"num_examples": 299, "rollouts_per_example": 1})
+    rows.read.clear()
+    progress = RunProgress("t", "t", "m", 300)
+    todos = Worklist(plan, recorded, retry_failed=False, progress=progress).todos("both")
+    assert isinstance(todos, Todos)
+    steps = [todos.step() for _ in range(299 // COUNTED_AT_ONCE + 2)]
+    work = steps.pop()
+    assert isinstance(work, Todo) and not any(isinstance(step, Todo) for step in steps)
+    assert (work.item.example.index, work.introduce, rows.read) == (299, True, [299])
+    assert work.item == plan.items(list(plan.examples())[299])[0], "as if every row had been read"
+    assert (progress.done, progress.resumed, progress.usage) == (0, 0, Usage())
+    while (step := todos.step()) is not None:
+        steps.append(step)
+    for count in steps:
+        assert count is not None and not isinstance(count, Todo)
+        count()
+    assert (progress.scored, progress.resumed, progress.usage.requests) == (299, 299, 299)
+    assert list(progress.rewards.means()[0]) == [0.5] * 299
+
+
+def test_what_is_done_is_counted_before_the_next_item_and_not_when_the_run_ends(tmp_path: Path) -> None:
+    plan = plan_of(30, 4)
+    done = [(index, rollout) for index in range(9) for rollout in range(4)][:33]  # a Ctrl-C amid the ninth example
+    events: list[tuple[int, int, Event]] = [(*place, event) for place in done for event in ("G", "S")]
+    progress = RunProgress("t", "t", "m", 120)
+    recorded = write(tmp_path / "j", plan, events)
+    work = next(Worklist(plan, recorded, retry_failed=False, progress=progress).todos("both"))
+    assert (work.item.example.index, work.item.rollout_index) == (8, 1)
+    assert (progress.scored, progress.resumed) == (33, 33)
+
+
+def test_what_decides_whether_more_is_to_begin_is_counted_first(tmp_path: Path) -> None:
+    plan = plan_of(4, 1)
+    events: list[tuple[int, int, Event]] = [(index, 0, event) for index in range(2) for event in ("G", "S")]
+    progress = RunProgress("t", "t", "m", 4, target=Target(Aim(0.01, 4, 1, (0.0, 1.0))))
+    recorded = write(tmp_path / "j", plan, events)
+    todos = Worklist(plan, recorded, retry_failed=False, progress=progress).todos("both")
+    assert isinstance(todos, Todos)
+    work = todos.step()
+    assert isinstance(work, Todo)
+    assert (work.item.example.index, progress.scored, progress.resumed) == (2, 2, 2)
 
 
 # What a resume must hold

@@ -37,6 +37,8 @@ if way == "hang":
     time.sleep(600)
 if way == "die" or way == "flaky" and len(list(folder.glob("*.pid"))) == 1:
     sys.exit("cannot open the database")
+if way == "prints":
+    print("Server ready!\\n{not json", flush=True)
 if way == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
@@ -53,6 +55,14 @@ def pid() -> int:
 @server.tool
 def variable(name: str) -> str:
     return os.environ.get(name, "unset")
+
+
+@server.tool
+def chatter() -> str:
+    for line in ("working on it", '{"half": ', "{}", '{"jsonrpc": "2.0", "id": 999, "result": {}}', "x" * 100_000):
+        print(line, flush=True)
+    os.write(1, b"\\xfe\\xfd no text\\n")
+    return "heard"
 
 
 @server.tool
@@ -476,6 +486,12 @@ def test_a_child_that_dies_fails_its_rollout_and_not_the_next(children: Children
     asyncio.run(env.teardown())
 
 
+def test_what_a_server_prints_between_its_messages_harms_no_call(children: Children) -> None:
+    env = MCPEnv([children.settings("prints")], dataset=ROWS)
+    state, _ = play(env, calls(call("chatter"), call("pid", id="c1")))
+    assert answers(state) == ["heard", str(children.pids()[0])]
+
+
 @pytest.mark.slow
 def test_a_child_that_ignores_sigterm_is_killed(children: Children) -> None:
     (pid,) = answers(play(MCPEnv([children.settings("stubborn")], dataset=ROWS), calls(call("pid")))[0])
@@ -523,7 +539,7 @@ def test_a_server_over_http_is_called_and_lives_on(children: Children) -> None:
     with http_server(children) as url:
         env = MCPEnv({"far": {"url": url}}, dataset=ROWS)
         state, chat = play(env, calls(call("pid")))
-        assert offered(chat)[0] == ["pid", "variable", "crash", "never"]
+        assert offered(chat)[0] == ["pid", "variable", "chatter", "crash", "never"]
         assert [int(pid) for pid in answers(state)] == children.pids()
         assert is_alive(children.pids()[0])
     with pytest.raises(EnvironmentFault, match="MCP server 'far' failed while it was opened"):

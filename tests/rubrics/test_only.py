@@ -176,7 +176,9 @@ def test_what_failed_on_record_still_costs_the_reward() -> None:
 def test_a_function_that_fails_today_costs_the_reward_of_today() -> None:
     rubric = Rubric([gives("a", 1.0), gives("b", ValueError("no"))])
     one = OneFunction(rubric, "b", on_record({"a": 1.0, "b": 1.0}))
-    assert score(one) == [Score(None, {"a": 1.0, "b": None}, {"b": "raised ValueError: no"})]
+    assert score(one) == [
+        Score(None, {"a": 1.0, "b": None}, {"b": "raised ValueError: no (in function, test_only.py:34)"})
+    ]
 
 
 def test_eval_functions_are_averaged_as_ever(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def raises() -> float:
 @pytest.mark.parametrize(
     ("give", "reason"),
     [
-        (raises, "raised ValueError: could not read '12a'"),
+        (raises, "raised ValueError: could not read '12a' (in raises, test_rubric.py:78)"),
         (lambda: math.nan, "returned nan"),
         (lambda: math.inf, "returned inf"),
         (lambda: None, "returned None"),
@@ -147,7 +147,7 @@ def test_an_awaitable_from_a_sync_function_is_awaited() -> None:
         raise OSError("gone")
 
     (result,) = score(Rubric([named("later", later), named("broken", broken)], [1, 0]))
-    assert (result.reward, result.reasons) == (0.5, {"broken": "raised OSError: gone"})
+    assert (result.reward, result.reasons) == (0.5, {"broken": "raised OSError: gone (in broken, test_rubric.py:147)"})
 
 
 def test_async_functions_run_for_all_rollouts_at_once() -> None:
@@ -166,7 +166,7 @@ def test_async_functions_run_for_all_rollouts_at_once() -> None:
 
         scores = await Rubric([together, half]).score([state_of(answer=str(i)) for i in range(3)])
         assert [s.reward for s in scores] == [2.0, None, 2.0]
-        assert scores[1].reasons == {"half": "raised RuntimeError: just this one"}
+        assert scores[1].reasons == {"half": "raised RuntimeError: just this one (in half, test_rubric.py:164)"}
 
     asyncio.run(main())
 
@@ -217,7 +217,8 @@ def test_a_group_function_that_raises_leaves_all_unscored() -> None:
     def broken(states: list[State]) -> list[float]:
         raise KeyError("x")
 
-    assert [s.reasons["broken"] for s in score(Rubric([broken]), *replies("a", "b"))] == ["raised KeyError: 'x'"] * 2
+    reason = "raised KeyError: 'x' (in broken, test_rubric.py:218)"
+    assert [s.reasons["broken"] for s in score(Rubric([broken]), *replies("a", "b"))] == [reason] * 2
 
 
 # Construction

@@ -14,7 +14,8 @@ from typing import Any
 
 from harness.engine.executors import Finished
 from harness.engine.progress import RunProgress
-from harness.engine.scheduler import Bounds, Group, Schedule, Todo
+from harness.engine.scheduler import Bounds, Schedule
+from harness.engine.todos import Group, Todo
 from harness.errors import SystemicError
 from harness.records import Example, Failed, Generated, Item, Record, Scored
 from harness.store.atomic import durable_sync

@@ -4,9 +4,13 @@ would give it; it only finds modules imported already. All of one nursery share 
 on it is tested in processes of the usual kind. So is whatever is about starting and ending. Where interpreter settings
 differ, and where this cannot be done, a command is started in the usual way without being asked to.
 
+The interpreter is the one that runs the tests, unless `Nursery` is told of another: that of a virtual environment,
+whose processes find what has been installed in it since.
+
 A command is `bench …`, `-m MODULE …` or `-c CODE …`.
 
-Read as a program, `python nursery.py FD FD` is that process, and the numbers are those of its sockets."""
+Read as a program, `python nursery.py FD FD` is that process, and the numbers are those of its sockets; a word after
+them has each new process look for what has been installed."""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ import runpy
 import select
 import shutil
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -30,7 +35,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from typing import NoReturn, Self
 
 PRELOADED = (
     "aiohttp.web",
@@ -57,6 +62,7 @@ IF_THERE = ("dill", "fsspec", "multiprocess", "openai", "pandas", "xxhash")
 LATE = ("datasets", "huggingface_hub")
 """They read their settings from the environment when they are imported, so that each process imports its own."""
 _BIN = Path(sys.executable).parent
+_BENCH = "import sys; from harness.cli.main import main; sys.exit(main())"
 _LIMIT = 1 << 17
 
 _SHIM = """#!{python} -IS
@@ -117,49 +123,115 @@ class Child:
         return self.returncode
 
 
+class Nursery:
+    """One process that forks others; it ends with the block, or with the process that started it.
+
+    Args:
+        python: Its interpreter, which has all that `bench` imports.
+        is_fixed: Whether nothing is installed for that interpreter as long as this lasts.
+    """
+
+    def __init__(self, python: Path, *, is_fixed: bool = False) -> None:
+        self._python, self._is_fixed = python, is_fixed
+        self._begun: tuple[subprocess.Popen[bytes], socket.socket, str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End it; what it has started goes on."""
+        if self._begun is not None:
+            process, control, address = self._begun
+            self._begun = None
+            control.close()  # and it ends, as it does when this process is killed
+            process.wait()
+            shutil.rmtree(Path(address).parent)
+
+    def start(
+        self, command: Sequence[str], *, cwd: Path | None = None, environ: Mapping[str, str], stdout: int, stderr: int
+    ) -> Child | subprocess.Popen[bytes]:
+        """Start a command, with nothing to read on stdin."""
+        assert command[0] in ("bench", "-m", "-c"), command
+        if not is_alike(environ):
+            return subprocess.Popen(
+                self._usual(command), cwd=cwd, env=dict(environ), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+            )
+        asked = json.dumps({"command": [*command], "cwd": str(cwd or Path.cwd()), "environ": dict(environ)}).encode()
+        assert len(asked) < _LIMIT, "the arguments and the environment of a command are longer than a message may be"
+        read, write = os.pipe()
+        with open(os.devnull, "rb") as nothing:
+            _, control, _ = self._begin()
+            socket.send_fds(control, [asked], [nothing.fileno(), stdout, stderr, write])
+            os.close(write)
+            pid = int(control.recv(16))
+        return Child(command, pid, read)
+
+    def run(
+        self, command: Sequence[str], *, cwd: Path | None = None, environ: Mapping[str, str], timeout: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = self.start(command, cwd=cwd, environ=environ, stdout=out.fileno(), stderr=err.fileno())
+            try:
+                code = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
+            for file in (out, err):
+                file.seek(0)
+            return subprocess.CompletedProcess(process.args, code, out.read().decode(), err.read().decode())
+
+    def write_shim(self, path: Path) -> None:
+        """Write a program that is `bench` to a shell. Whoever runs it sees to it that `is_alike`."""
+        _, _, address = self._begin()
+        path.write_text(_SHIM.format(python=sys.executable, address=address))
+        path.chmod(0o755)
+
+    def _usual(self, command: Sequence[str]) -> list[str]:
+        """A command as a shell has it."""
+        script = self._python.with_name("bench")
+        if command[0] != "bench":
+            return [str(self._python), *command]
+        return [*([str(script)] if script.exists() else [str(self._python), "-c", _BENCH]), *command[1:]]
+
+    def _begin(self) -> tuple[subprocess.Popen[bytes], socket.socket, str]:
+        """The process, a socket to ask on, and the address at which others ask."""
+        if self._begun is None:
+            address = f"{tempfile.mkdtemp()}/asked"
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            listener.bind(address)
+            listener.listen()
+            environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            with theirs, listener:
+                fds = (theirs.fileno(), listener.fileno())
+                command = [str(self._python), __file__, *map(str, fds), *([] if self._is_fixed else ["look again"])]
+                process = subprocess.Popen(command, env=environ, pass_fds=fds, stdin=subprocess.DEVNULL)
+            self._begun = process, ours, address
+        return self._begun
+
+
 def start(
     command: Sequence[str], *, cwd: Path | None = None, environ: Mapping[str, str], stdout: int, stderr: int
 ) -> Child | subprocess.Popen[bytes]:
     """Start a command, with nothing to read on stdin."""
-    assert command[0] in ("bench", "-m", "-c"), command
-    if not is_alike(environ):
-        words = [str(_BIN / "bench"), *command[1:]] if command[0] == "bench" else [sys.executable, *command]
-        return subprocess.Popen(
-            words, cwd=cwd, env=dict(environ), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
-        )
-    asked = json.dumps({"command": [*command], "cwd": str(cwd or Path.cwd()), "environ": dict(environ)}).encode()
-    assert len(asked) < _LIMIT, "the arguments and the environment of a command are longer than a message may be"
-    read, write = os.pipe()
-    with open(os.devnull, "rb") as nothing:
-        control, _ = _nursery()
-        socket.send_fds(control, [asked], [nothing.fileno(), stdout, stderr, write])
-        os.close(write)
-        pid = int(control.recv(16))
-    return Child(command, pid, read)
+    return _nursery().start(command, cwd=cwd, environ=environ, stdout=stdout, stderr=stderr)
 
 
 def run(
     command: Sequence[str], *, cwd: Path | None = None, environ: Mapping[str, str], timeout: float = 120
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = start(command, cwd=cwd, environ=environ, stdout=out.fileno(), stderr=err.fileno())
-        try:
-            code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
-        for file in (out, err):
-            file.seek(0)
-        return subprocess.CompletedProcess(process.args, code, out.read().decode(), err.read().decode())
+    return _nursery().run(command, cwd=cwd, environ=environ, timeout=timeout)
 
 
 def write_shim(path: Path) -> None:
     """Write a program that is `bench` to a shell. Whoever runs it sees to it that `is_alike`."""
-    _, address = _nursery()
-    path.write_text(_SHIM.format(python=sys.executable, address=address))
-    path.chmod(0o755)
+    _nursery().write_shim(path)
 
 
 def is_alike(environ: Mapping[str, str]) -> bool:
@@ -173,27 +245,10 @@ def is_alike(environ: Mapping[str, str]) -> bool:
 
 
 @cache
-def _nursery() -> tuple[socket.socket, str]:
-    """A socket to ask on, and the address at which others ask."""
-    folder = tempfile.mkdtemp()
-    address = f"{folder}/asked"
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(address)
-    listener.listen()
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    with theirs, listener:
-        fds = (theirs.fileno(), listener.fileno())
-        command = [sys.executable, __file__, *map(str, fds)]
-        process = subprocess.Popen(command, env=environ, pass_fds=fds, stdin=subprocess.DEVNULL)
-
-    def end() -> None:
-        ours.close()  # and the nursery ends, as it does when this process is killed
-        process.wait()
-        shutil.rmtree(folder)
-
-    atexit.register(end)
-    return ours, address
+def _nursery() -> Nursery:
+    nursery = Nursery(Path(sys.executable), is_fixed=True)
+    atexit.register(nursery.end)
+    return nursery
 
 
 # The process that forks
@@ -211,7 +266,7 @@ def _preload() -> None:
     gc.freeze()  # so that no process copies pages only because it counts what is there
 
 
-def _serve(control: socket.socket, listener: socket.socket) -> list[str]:
+def _serve(control: socket.socket, listener: socket.socket, *, looks_again: bool) -> list[str]:
     """Fork when asked, and say how each process ended. Returns in a new process, with what it is told, and with nothing
     when nobody can ask any more."""
     path = [each for each in sys.path if each != str(Path(__file__).parent)]
@@ -234,7 +289,7 @@ def _serve(control: socket.socket, listener: socket.socket) -> list[str]:
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
-            return _become(json.loads(asked), fds, path)
+            return _become(json.loads(asked), fds, path, looks_again=looks_again)
         for fd in fds[:3]:
             os.close(fd)
         waited[pid] = fds[3]
@@ -255,7 +310,7 @@ def _tell(waited: dict[int, int]) -> None:
         os.close(fd)
 
 
-def _become(asked: dict[str, object], fds: list[int], path: list[str]) -> list[str]:
+def _become(asked: dict[str, object], fds: list[int], path: list[str], *, looks_again: bool) -> list[str]:
     """Make this process what a new one would be. Its streams are still those of the nursery, on other files."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -271,10 +326,13 @@ def _become(asked: dict[str, object], fds: list[int], path: list[str]) -> list[s
     first = {"bench": str(_BIN), "-m": cwd, "-c": ""}[command[0]]
     sys.path[:] = [first, *named, *path]
     sys.path_importer_cache.clear()
+    if looks_again:  # an editable install is a line in a file that an interpreter reads when it starts
+        for folder in site.getsitepackages():
+            site.addsitedir(folder)
     del sys.modules["__main__"]
     if command[0] == "bench":
         sys.argv[:] = [str(_BIN / "bench"), *command[1:]]
-        return ["-c", "import sys; from harness.cli.main import main; sys.exit(main())"]
+        return ["-c", _BENCH]
     sys.modules.pop(command[1], None)  # a module that is run is not imported
     sys.argv[:] = [command[0], *command[2:]]
     return command[:2]
@@ -309,6 +367,7 @@ def _run(way: str, what: str) -> NoReturn:
 
 if __name__ == "__main__":
     _preload()
-    wanted = _serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+    sockets = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    wanted = _serve(*sockets, looks_again=len(sys.argv) > 3)
     if wanted:
         _run(*wanted)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from harness.errors import EnvironmentFault
 from harness.records import Example, Failed, Generated, Item, Scored
 
 
@@ -40,3 +41,16 @@ class Executor(Protocol):
     def forget(self, key: str) -> None:
         """Drop what is kept in memory for a rollout that will be scored from the journal."""
         ...
+
+
+def unwritable(record: Generated | Failed, error: EnvironmentFault) -> Failed:
+    """What becomes of a rollout whose record holds something that is no JSON.
+
+    Args:
+        record: It; its cost is kept.
+        error: What no journal can hold.
+    """
+    return Failed(
+        record.key, record.example_key, record.rollout_index, "generation", "environment_error", str(error),
+        retryable=False, attempts=record.attempts, usage=record.usage, timing=record.timing,
+    )  # fmt: skip

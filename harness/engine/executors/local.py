@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from harness.engine import rollout
 from harness.engine.executors import Finished
-from harness.engine.lanes import Way
 from harness.envs.environment import Environment
 from harness.records import JUDGEMENTS, STATE_LOST, Failed, Generated, Item, Scored
 from harness.state import State
 from harness.types import JsonDict
+
+if TYPE_CHECKING:
+    from harness.engine.lanes import Way  # which leads to all settings: an isolated process needs none of them
 
 
 class LocalExecutor:

@@ -1,0 +1,80 @@
+"""The end of a run: summary, dataset, manifest and card, all made from its journal. Owns their order, and that the lock
+of the run is released whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from harness.engine.prepare import Prepared
+from harness.records import Generated, Scored
+from harness.stats.summary import summarize
+from harness.store.card import rebuild_card
+from harness.store.dataset import DatasetWriter
+from harness.store.journal import JournalReader
+from harness.store.manifest import RunStatus
+from harness.store.recorded import NOWHERE, Recorded
+from harness.store.rows import Columns
+from harness.store.tally import aim_of, tally
+
+COLUMN_SAMPLE = 50
+"""Rollouts that are searched for a state column before it is called empty."""
+
+
+def conclude(run: Prepared, status: RunStatus) -> None:
+    """Rebuild summary and dataset from the journal, and say in the manifest how the run ended. Blocking.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    progress, manifest = run.progress, run.manifest
+    wall, resumed = (progress.finished or progress.started) - progress.started, progress.resumed
+    earlier = run.folder.known_summary() if run.recorded is not None else None
+    if earlier is not None and resumed == progress.done:
+        wall, resumed = earlier["wall_s"], earlier["resumed"]  # nothing was left to do: the time is that of the work
+    try:
+        recorded = run.writer.catch_up() if run.writer else Recorded.load(run.folder.journal_path)
+        run.summary = summarize(
+            tally(recorded),
+            pass_threshold=run.resolved.settings.env.pass_threshold,
+            rollouts_per_example=run.plan.rollouts_per_example,
+            planned=progress.total,
+            reward_range=manifest.reward_range,
+            wall_s=wall,
+            resumed=resumed,
+            aim=aim_of(manifest),
+        )
+        if run.on_recorded is not None:
+            run.on_recorded(recorded)
+        if run.is_saved:
+            run.folder.write_summary(run.summary.to_json())
+            writer = run.writer or DatasetWriter(run.folder.path, Columns.of(manifest))
+            writer.complete()
+            # Only then: a manifest that says `done` must never stand beside rows that are not there.
+            run.folder.write_manifest(manifest.ended(status, progress.note))
+            rebuild_card(run.folder.path.parent)
+            progress.note = progress.note or _absent_columns(recorded, manifest.state_columns)
+    finally:
+        run.lock.release()
+        if run.scratch is not None:
+            run.scratch.cleanup()
+
+
+def _absent_columns(recorded: Recorded, names: Sequence[str]) -> str:
+    """Says which state columns hold nothing; "" if all hold something. Looks at a few rollouts only."""
+    looked_at = range(min(len(recorded), COLUMN_SAMPLE)) if names else range(0)
+    held: set[str] = set()
+    with JournalReader(recorded.path) as reader:
+        for lines in map(recorded.lines, looked_at):
+            base = reader.record(lines.base)
+            held.update(base.state if isinstance(base, Generated) else ())
+            if lines.score != NOWHERE:
+                held.update(cast(Scored, reader.record(lines.score)).extra)
+    absent = [name for name in names if name not in held]
+    if not absent or not looked_at:
+        return ""
+    known = f"they hold {', '.join(sorted(held))}" if held else "they hold nothing else"
+    return (
+        f"state column{'s' if len(absent) > 1 else ''} {', '.join(absent)}: empty, since the states of the first "
+        f"{len(looked_at)} rollouts have no JSON value of that name ({known})"
+    )

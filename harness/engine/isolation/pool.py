@@ -1,0 +1,214 @@
+"""The processes of one isolated environment, shared by the runs that play it. Owns how many there are, which of them
+takes what, and when there is no point in starting another one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from harness.engine.isolation.process import Worker
+from harness.engine.isolation.spawned import Recipe
+from harness.errors import EnvironmentFault, WorkerDied
+from harness.types import JsonDict
+
+logger = logging.getLogger(__name__)
+
+MAX_FAILURES = 10
+"""Rollouts that may end their processes one after the other, or attempts at loading, with nothing finished between."""
+
+_GRACE = 5.0
+"""Seconds for the end of a process beside what its environment's own cleaning up may take."""
+
+
+@dataclass(eq=False, slots=True)
+class _Seat:
+    """The place of one process, and how much it has to do."""
+
+    worker: Worker | None = None
+    is_loaded: bool = False
+    """Whether it has only been loaded so far, before there was an event loop."""
+    busy: int = 0
+    starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Of a place for one order at a time."""
+
+
+class Pool:
+    """Processes of one environment.
+
+    Args:
+        recipe: What each is made of.
+        size: How many work at once.
+        first: The one that was started to say what the environment is.
+        patience: Seconds that the environment's own cleaning up may take.
+    """
+
+    def __init__(self, recipe: Recipe, size: int, first: Worker, patience: float) -> None:
+        self._recipe = recipe
+        self._patience = patience
+        self._seats = [_Seat() for _ in range(size)]
+        self._seats[0].worker, self._seats[0].is_loaded = first, True
+        # Beside them: what was under way when a process died, and may be why, is made again where it harms nobody.
+        self._apart = [_Seat() for _ in range(max(2, size))]
+        self._runs: dict[int, JsonDict] = {}
+        self._failures = 0
+        self._deaths: Counter[str] = Counter()
+        """Processes that ended although nobody had asked them to, by how."""
+
+    def open_run(self, order: JsonDict) -> int:
+        """Tell the processes, also those to come, of a run that plays the environment.
+
+        Args:
+            order: What they must know of it.
+
+        Returns:
+            The run's number, for orders.
+        """
+        number = len(self._runs)
+        self._runs[number] = {"type": "open", "run": number, **order}
+        for seat in self._all():
+            if seat.worker is not None and seat.worker.is_started:
+                seat.worker.send(self._runs[number])
+        return number
+
+    @asynccontextmanager
+    async def place(self, wanted: Worker | None = None, number: int | None = None) -> AsyncGenerator[Worker]:
+        """A process for one order: the one with least to do, unless it matters which.
+
+        Args:
+            wanted: This one, while it lives.
+            number: Else the one whose number this is, modulo how many there are: what belongs together.
+
+        Raises:
+            EnvironmentFault: processes end as soon as they are started.
+            HarnessError: the environment does not load any more.
+        """
+        if wanted is not None and wanted.death is None:
+            seat = next((seat for seat in self._apart if seat.worker is wanted), None)
+            if seat is not None:
+                async with self._turn(seat) as worker:
+                    yield worker
+                return
+            seats = [seat for seat in self._seats if seat.worker is wanted] or self._seats
+        else:
+            seats = self._seats if number is None else [self._seats[number % len(self._seats)]]
+        seat = min(seats, key=lambda seat: seat.busy)
+        seat.busy += 1
+        try:
+            yield await self._worker_of(seat)
+        finally:
+            seat.busy -= 1
+
+    @asynccontextmanager
+    async def alone(self, *, fresh: bool) -> AsyncGenerator[Worker]:
+        """A process for one order and no other at the same time; raises what `place` does.
+
+        Args:
+            fresh: One that has never carried out anything else.
+        """
+        seat = min(self._apart, key=lambda seat: (seat.busy, seat.worker is None))
+        async with self._turn(seat, fresh=fresh) as worker:
+            yield worker
+
+    def has_finished(self) -> None:
+        """A rollout, or its score, has come to its end."""
+        self._failures = 0
+
+    def has_failed(self) -> None:
+        """A rollout, or its score, has ended its process again."""
+        self._failures += 1
+
+    def note(self) -> str:
+        """What became of processes, for who reads the result; "" if all went well."""
+        if not self._deaths:
+            return ""
+        number, prefix = self._deaths.total(), f"the process of {self._recipe.name} "
+        ways = [
+            f"one {words.removeprefix(prefix)}" + (f" ({times} times)" if times > 1 else "")
+            for words, times in self._deaths.most_common(3)
+        ]
+        more = " …" if len(self._deaths) > len(ways) else ""
+        return f"{number} process{'es were' if number > 1 else ' was'} replaced: {'; '.join(ways)}{more}"
+
+    async def end(self) -> None:
+        """End all processes, each after its environment's teardown; idempotent."""
+        async with asyncio.TaskGroup() as tasks:
+            for seat in self._all():
+                worker, seat.worker = seat.worker, None
+                if worker is not None:
+                    tasks.create_task(self._end(worker, is_loaded=seat.is_loaded))
+                    seat.is_loaded = False
+
+    def kill(self) -> None:
+        """End what was loaded and will never be played; blocking."""
+        for seat in self._all():
+            if seat.worker is not None:
+                seat.worker.kill_and_wait()
+
+    def _all(self) -> list[_Seat]:
+        return [*self._seats, *self._apart]
+
+    async def _end(self, worker: Worker, *, is_loaded: bool) -> None:
+        if (
+            is_loaded and not worker.is_started and worker.death is None
+        ):  # it was never asked for anything: its teardown runs all the same
+            try:
+                await worker.start(is_loaded=True)
+            except WorkerDied as death:
+                logger.warning("%s", death)
+        await worker.end(self._patience + _GRACE)
+
+    @asynccontextmanager
+    async def _turn(self, seat: _Seat, *, fresh: bool = False) -> AsyncGenerator[Worker]:
+        seat.busy += 1
+        try:
+            async with seat.turn:
+                if fresh and seat.worker is not None and not seat.worker.is_fresh:
+                    worker, seat.worker = seat.worker, None
+                    await worker.end(self._patience + _GRACE)
+                yield await self._worker_of(seat)
+        finally:
+            seat.busy -= 1
+
+    async def _worker_of(self, seat: _Seat) -> Worker:
+        async with seat.starting:
+            while True:
+                worker = seat.worker
+                if worker is not None and worker.death is None and worker.is_started:
+                    return worker
+                if worker is None or worker.death is not None:
+                    if worker is not None:
+                        await worker.end(0.0)
+                    self._check()
+                    worker, seat.is_loaded = Worker(self._recipe), False
+                    seat.worker = worker
+                try:
+                    await self._begin(worker, is_loaded=seat.is_loaded)
+                except WorkerDied:  # nobody's fault but loading's, which may work the next time
+                    self._failures += 1
+                except BaseException:
+                    worker.kill()
+                    raise
+
+    async def _begin(self, worker: Worker, *, is_loaded: bool) -> None:
+        worker.on_death = self._has_died
+        await worker.start(is_loaded=is_loaded)
+        for order in self._runs.values():
+            worker.send(order)
+
+    def _has_died(self, death: WorkerDied) -> None:
+        words = str(death)
+        if not self._deaths[words]:
+            logger.warning("%s; what was under way in it is made again", words)
+        self._deaths[words] += 1
+
+    def _check(self) -> None:
+        if self._failures >= MAX_FAILURES:
+            raise EnvironmentFault(
+                f"{self._failures} times in a row a process of {self._recipe.name} ended and nothing was finished; see "
+                "what it does with a single rollout: -n 1 -r 1"
+            )

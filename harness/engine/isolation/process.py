@@ -1,0 +1,337 @@
+"""One process of an isolated environment, from the parent's side: talked to, watched and ended. Owns what is under way
+in it and the knowledge that it is dead; what is done about that is `pool`'s and the executor's business."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import select
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import cast
+
+from harness.engine.isolation.spawned import PATIENCE, Recipe, Spawned
+from harness.engine.isolation.wire import Lines, error_from_json, pack
+from harness.errors import EnvironmentLoadError, WorkerDied
+from harness.redact import redactor
+from harness.types import JsonDict
+
+logger = logging.getLogger(__name__)
+
+_TICK = 1.0
+"""Seconds between looks at a process. Silence is counted in looks, so that a parent that was held up itself, or a
+machine that slept, is not mistaken for a silent child."""
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """An order that a process is carrying out."""
+
+    number: int
+    patience: float | None
+    """Seconds that it may take at most, by the process's own clock."""
+    inbox: asyncio.Queue[JsonDict | WorkerDied] = field(default_factory=asyncio.Queue["JsonDict | WorkerDied"])
+
+
+class Worker:
+    """A process; starts at once, and loads its environment.
+
+    Args:
+        recipe: What it is made of.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.death: WorkerDied | None = None
+        self.on_death: Callable[[WorkerDied], None] | None = None
+        """Told when it ends although nobody has asked it to."""
+        self.is_started = False
+        """Whether it carries out orders."""
+        self.is_fresh = True
+        """Whether it has never been given one."""
+        self.blocked_by = ""
+        """What it last said that blocks its event loop."""
+        self._calls: dict[int, Call] = {}
+        self._numbers = count()
+        self._transport: asyncio.WriteTransport | None = None
+        self._reading: asyncio.ReadTransport | None = None
+        self._is_ending = self._has_said_end = False
+        self._silent = 0
+        self._ended: asyncio.Future[None] | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._lines = Lines()
+        self._spawned = Spawned(recipe)
+        self._send_blocking(
+            {
+                "type": "load", "env_id": recipe.env_id, "env_args": recipe.env_args,
+                "extra_env_kwargs": recipe.extra_env_kwargs, "memory_mb": recipe.memory_mb,
+                "log_level": logging.getLogger().getEffectiveLevel(),
+            }
+        )  # fmt: skip
+
+    # Before the event loop
+
+    def loaded(self) -> JsonDict:
+        """Wait for the environment; blocking. Returns what the child says of it.
+
+        Raises:
+            HarnessError: it did not load; its process is gone.
+        """
+        try:
+            return self._hear()
+        except BaseException:
+            self.kill_and_wait()
+            raise
+
+    def kill_and_wait(self) -> None:
+        """End it now, and wait until it is gone; blocking."""
+        self.kill()
+        self._spawned.join(PATIENCE)
+
+    def ask(self, order: JsonDict) -> JsonDict:
+        """What an order of the time before the run comes to; blocking.
+
+        Raises:
+            HarnessError: what the environment's code raised, or that its process ended.
+        """
+        assert self._transport is None, "its pipes are the event loop's by now"
+        self._send_blocking(order)
+        return self._hear()
+
+    def _slow(self) -> EnvironmentLoadError:
+        return EnvironmentLoadError(
+            f"environment {self.recipe.name!r}: its process was ended, as loading took longer than "
+            f"{self.recipe.load_seconds:g} s"
+        )
+
+    def _send_blocking(self, order: JsonDict) -> None:
+        line = pack(order)
+        with contextlib.suppress(BrokenPipeError):  # why it ended is told when its answer is missing
+            while line:
+                line = line[os.write(self._spawned.orders, line) :]
+
+    def _hear(self) -> JsonDict:
+        until = time.monotonic() + self.recipe.load_seconds
+        poll = select.poll()
+        poll.register(self._spawned.reports, select.POLLIN)
+        while True:
+            if self._spawned.is_killed or not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+                self.kill()
+                raise self._slow()
+            data = os.read(self._spawned.reports, 1 << 16)
+            try:
+                frames = self._lines.feed(data)
+                if not data:
+                    words, bound = self._spawned.how_it_ended(2.0), f"worker_memory_mb = {self.recipe.memory_mb}"
+                    has_said = self.recipe.memory_mb < 0 or bound in words
+                    raise EnvironmentLoadError(
+                        f"environment {self.recipe.name!r}: {words} while it was loaded"
+                        + ("" if has_said else f", with {bound}")
+                    )
+                for frame in frames:
+                    if frame["type"] == "log":
+                        _log(frame)
+                    elif frame["type"] == "raised":
+                        raise error_from_json(frame)
+                    else:
+                        return frame
+            except (ValueError, TypeError, LookupError):
+                self.kill()
+                raise EnvironmentLoadError(f"environment {self.recipe.name!r}: {self._garbled()}") from None
+
+    # In the event loop
+
+    async def start(self, *, is_loaded: bool) -> None:
+        """Let it carry out orders.
+
+        Args:
+            is_loaded: Whether `loaded` has been waited for.
+
+        Raises:
+            HarnessError: its environment did not load, or it died.
+        """
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        self._ready = None if is_loaded else loop.create_future()
+        reports, orders = self._spawned.files()
+        self._reading, _ = await loop.connect_read_pipe(lambda: _Reader(self._on_data, self._on_end_of_pipe), reports)
+        self._transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, orders)
+        self._spawned.tell(lambda: _later(loop, self._on_exit))
+        loop.call_later(_TICK, self._look, loop)
+        if self._ready is not None:
+            try:
+                async with asyncio.timeout(self.recipe.load_seconds):
+                    await self._ready
+            except TimeoutError:
+                self.kill()
+                raise self._slow() from None
+            finally:
+                self._ready = None
+        if self.death is not None:
+            raise self.death.anew()
+        self.is_started = True
+        self.send({"type": "start"})
+
+    def send(self, frame: JsonDict) -> None:
+        """Give an order, or answer a question; nothing happens if the process is gone."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(pack(frame))
+
+    @contextlib.contextmanager
+    def order(self, frame: JsonDict, patience: float | None) -> Generator[Call]:
+        """Have an order carried out inside; what comes back is in the inbox. Leaving early cancels it."""
+        if self.death is not None:
+            raise self.death.anew()
+        self.is_fresh = False
+        call = Call(next(self._numbers), patience)
+        self._calls[call.number] = call
+        self.send({**frame, "order": call.number})
+        try:
+            yield call
+        finally:
+            if self._calls.pop(call.number, None) is not None and self.death is None:
+                self.send({"type": "cancel", "order": call.number})
+
+    def done(self, call: Call) -> None:
+        """The order was carried out: there is nothing to cancel."""
+        self._calls.pop(call.number, None)
+
+    async def end(self, patience: float) -> None:
+        """Let it tear its environment down, and end it.
+
+        Args:
+            patience: Seconds that this may take.
+        """
+        try:
+            if self.death is None and self._transport is not None and self._ended is not None:
+                self._is_ending = True
+                self.send({"type": "end"})
+                try:
+                    async with asyncio.timeout(patience):
+                        await self._ended
+                except TimeoutError:
+                    logger.warning(
+                        "%s: its process was ended, as its teardown took over %g s", self.recipe.name, patience
+                    )
+                else:
+                    if not self._has_said_end:
+                        logger.warning("%s, in its teardown", self._spawned.how_it_ended())
+        finally:
+            self.kill()
+            await asyncio.to_thread(self._spawned.join, PATIENCE)
+
+    def kill(self, death: WorkerDied | None = None) -> None:
+        """End it now, and what it has started; does not wait for that."""
+        if self.death is None and not self._is_ending:
+            self.death = death or WorkerDied(f"the process of {self.recipe.name} was ended")
+        if self._transport is not None:
+            self._transport.abort()
+        if self._reading is not None:
+            self._reading.close()
+        self._spawned.kill()
+
+    def _on_data(self, data: bytes) -> None:
+        self._silent = 0
+        try:
+            for frame in self._lines.feed(data):
+                self._on_frame(frame)
+        except (ValueError, TypeError, LookupError):
+            self._die(WorkerDied(self._garbled()))
+
+    def _on_frame(self, frame: JsonDict) -> None:
+        kind = frame["type"]
+        if kind == "log":
+            if frame["name"] == "harness.engine.watchdog":
+                self.blocked_by = str(frame["text"])
+            _log(frame)
+        elif kind == "stubborn":
+            words = f"{self.recipe.name} was ended, as {frame['where']} goes on although it was cancelled"
+            self._die(WorkerDied(f"the process of {words}", "worker_hung"))
+        elif kind == "ended":
+            self._has_said_end = True
+            self._resolve(self._ended)
+        elif kind == "ask" or "to" in frame:
+            call = self._calls.get(frame["to"])
+            if call is not None:
+                call.inbox.put_nowait(frame)
+        elif self._ready is not None and not self._ready.done():
+            if kind == "raised":
+                self._ready.set_exception(error_from_json(frame))
+            elif kind == "loaded":
+                self._ready.set_result(None)
+
+    def _on_end_of_pipe(self) -> None:
+        # Why is known when the process has ended, in a moment; one that lives on cannot be talked to any more.
+        if not self._spawned.is_killed and self._ended is not None:
+            self._ended.get_loop().call_later(_TICK, self._on_exit)
+
+    def _on_exit(self) -> None:
+        self._resolve(self._ended)
+        if not self._is_ending and self.death is None:
+            self._die(WorkerDied(self._spawned.how_it_ended()))
+
+    def _resolve(self, future: asyncio.Future[None] | None) -> None:
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def _die(self, death: WorkerDied) -> None:
+        if self._spawned.is_killed:
+            return
+        self.kill(death)
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(death.anew())
+        for call in self._calls.values():
+            call.inbox.put_nowait(death)
+        if self.on_death is not None and not self._is_ending:
+            self.on_death(death)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._spawned.is_killed:
+            return
+        if self._spawned.is_over:
+            self._on_exit()  # something that it has started, and that nobody can end, keeps its output open
+            return
+        if self.is_started and not self._is_ending:
+            self._silent += 1
+        bounds = [call.patience for call in self._calls.values() if call.patience is not None]
+        if self._silent * _TICK > min([self.recipe.silence, *(bound + self.recipe.overdue for bound in bounds)]):
+            where = f" ({self.blocked_by.partition(', and with it')[0].partition(': ')[2]})" if self.blocked_by else ""
+            self._die(
+                WorkerDied(
+                    f"the process of {self.recipe.name} gave no sign of life for {self._silent * _TICK:g} s and was "
+                    f"ended{where}",
+                    "worker_hung",
+                )
+            )
+            return
+        loop.call_later(_TICK, self._look, loop)
+
+    def _garbled(self) -> str:
+        return (
+            f"the process of {self.recipe.name} was ended: something in it wrote into the pipe that bench talks through"
+        )
+
+
+class _Reader(asyncio.Protocol):
+    def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._on_data = on_data
+        self._on_end = on_end
+
+    def data_received(self, data: bytes) -> None:
+        self._on_data(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
+
+
+def _later(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+        loop.call_soon_threadsafe(callback)
+
+
+def _log(frame: JsonDict) -> None:
+    logging.getLogger(cast(str, frame["name"])).log(frame["level"], "%s", redactor.text(frame["text"]))

@@ -1,0 +1,232 @@
+"""What an isolated environment's process does once its run has begun: it carries out orders, each as a task of its
+event loop. Owns the runs that play the environment here, and their live states; the process itself is `child`'s."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from harness import loops
+from harness.boundary import describe
+from harness.engine.executors import Finished, unwritable
+from harness.engine.executors.local import LocalExecutor
+from harness.engine.isolation.asking import Cast, ChildChat, ChildPanel, Desk, SeatedJudge
+from harness.engine.isolation.wire import Lines, error_to_json, pack
+from harness.engine.watchdog import Watchdog
+from harness.envs.environment import Environment
+from harness.errors import EnvironmentFault
+from harness.offload import owner
+from harness.records import Example, Failed, Generated, Item, Scored
+from harness.redact import redactor
+from harness.rubrics.judge_port import judged_by
+from harness.rubrics.one import OneFunction
+from harness.state import State
+from harness.store.codec import document_of, record_of
+from harness.types import Chat, JsonDict
+
+_CANCELS = "code of the environment cancels the task that runs it; give it a task or a timeout of its own"
+
+BEAT = 1.0
+"""Seconds between signs of life of the event loop."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of the parent's that plays this environment."""
+
+    executor: LocalExecutor
+    part: Cast
+    lane: _ChildLane
+    known: dict[tuple[str, int], Scored | None] = field(default_factory=dict[tuple[str, int], Scored | None])
+    """Of a run that scores with one function: the scores on record, by example and rollout index."""
+    live: dict[str, Finished] = field(default_factory=dict[str, Finished])
+    """Generated here and not scored yet, by key."""
+
+
+@dataclass(slots=True)
+class _ChildLane:
+    """The way of a run's rollouts to its model; implements `engine.lanes.Way`."""
+
+    desk: Desk
+    model: str
+    sampling_args: JsonDict
+    part: Cast
+    orders: dict[str, int] = field(default_factory=dict[str, int])
+    """The order that each rollout is generated for, by key."""
+
+    def waiting_note(self) -> str:
+        """The parent knows what is waited for."""
+        return ""
+
+    def chat(self, item: Item) -> Chat:
+        """Who answers one rollout."""
+        return ChildChat(self.desk, self.orders[item.key], self.model, item.example, self.part)
+
+    def close(self, item: Item) -> None:
+        """The rollout asks no more."""
+        del self.orders[item.key]
+
+
+class Service:
+    """Carries out orders.
+
+    Args:
+        environment: Loaded.
+        orders: The pipe that they come through.
+        send: Tells the parent something.
+        send_packed: Tells it something that is a frame already.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        orders: int,
+        send: Callable[[JsonDict], None],
+        send_packed: Callable[[bytes], None],
+    ) -> None:
+        self._environment = environment
+        self._orders = orders
+        self._send = send
+        self._send_packed = send_packed
+        self._desk = Desk(send)
+        self._specs = environment.rubric.judges
+        self._runs: dict[int, _Run] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._cancelled: set[int] = set()
+        """Orders that the parent has cancelled."""
+
+    async def run(self) -> None:
+        """Until the parent says that it is enough; then the environment's teardown."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(loops.tell_lost_error)
+        reader = asyncio.StreamReader()
+        pipe = os.fdopen(self._orders, "rb", buffering=0)  # the transport closes it
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        self._beat(loop)
+        lines = Lines()
+        sources = dict.fromkeys(map(Path, self._environment.source_files), self._environment.env_id or "")
+        with Watchdog(sources, on_stubborn=lambda where: self._send({"type": "stubborn", "where": where})):
+            async with asyncio.TaskGroup() as tasks:
+                going = True
+                while going and (data := await reader.read(1 << 16)):
+                    for frame in lines.feed(data):
+                        going = going and self._take(frame, tasks)
+                for order in self._tasks:
+                    self._cancel(order)
+            await self._environment.teardown()
+        self._send({"type": "ended"})
+        transport.close()
+
+    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._send({"type": "beat"})
+        loop.call_later(BEAT, self._beat, loop)
+
+    def _take(self, frame: JsonDict, tasks: asyncio.TaskGroup) -> bool:
+        """Begin what an order asks for; False if it was the last."""
+        kind = frame["type"]
+        if kind in ("answer", "refused", "waits"):
+            self._desk.hear(frame)
+        elif kind in ("generate", "score"):
+            order = cast(int, frame["order"])
+            task = self._tasks[order] = tasks.create_task(self._carry_out(frame))
+            task.add_done_callback(lambda _: self._tasks.pop(order, None))
+        elif kind == "cancel":
+            self._cancel(frame["order"])
+        elif kind == "forget":
+            run = self._runs[frame["run"]]
+            run.executor.forget(frame["key"])
+            run.live.pop(frame["key"], None)
+        elif kind == "open":
+            self._open(frame)
+        return kind != "end"
+
+    def _cancel(self, order: int) -> None:
+        task = self._tasks.get(order)
+        if task is not None:
+            self._cancelled.add(order)
+            task.cancel()
+
+    def _open(self, frame: JsonDict) -> None:
+        environment, known = self._environment, dict[tuple[str, int], Scored | None]()
+        if frame["function"] is not None:
+
+            def recorded(state: State) -> Scored | None:
+                return known.get((cast(Example, state.example).key, state["rollout_index"]))
+
+            environment = copy.copy(environment)
+            environment.rubric = OneFunction(environment.rubric, frame["function"], recorded)
+        judges = {int(place): SeatedJudge(**judge) for place, judge in frame["judges"].items()}
+        part = Cast(environment, tuple(frame["plays"]), judges)
+        lane = _ChildLane(self._desk, frame["model"], frame["sampling_args"], part)
+        executor = LocalExecutor(
+            environment, lane, timeout=frame["timeout"], max_retries=frame["max_retries"],
+            scoring_timeout=frame["scoring_timeout"],
+        )  # fmt: skip
+        self._runs[frame["run"]] = _Run(executor, part, lane, known)
+
+    async def _carry_out(self, frame: JsonDict) -> None:
+        order, run = frame["order"], self._runs[frame["run"]]
+        owner.set(str(frame["run"]))
+        try:
+            with judged_by(ChildPanel(self._desk, order, self._specs, run.part)):
+                carry_out = self._generate if frame["type"] == "generate" else self._score
+                self._send_packed(await carry_out(run, frame))
+        except asyncio.CancelledError:
+            if order not in self._cancelled:
+                self._send_packed(_given_up(frame, _CANCELS))
+                return
+            raise
+        except MemoryError as error:
+            self._send_packed(_given_up(frame, describe(error)))
+        except BaseException as error:  # the boundary of the process: the parent decides what it means
+            self._send({"type": "raised", "to": order, **error_to_json(error)})
+        finally:
+            self._cancelled.discard(order)
+
+    async def _generate(self, run: _Run, frame: JsonDict) -> bytes:
+        example = cast(Example, record_of(frame["example"]))
+        item = Item(frame["key"], example, frame["rollout_index"])
+        run.lane.orders[item.key] = frame["order"]
+        record = await run.executor.generate(item)
+        try:
+            line = pack({**document_of(record), "to": frame["order"]})
+        except EnvironmentFault as error:  # the environment said something that is no JSON
+            run.executor.forget(item.key)
+            return pack({**document_of(unwritable(record, error)), "to": frame["order"]})
+        if isinstance(record, Generated):
+            run.live[item.key] = Finished(example, record)
+        return line
+
+    async def _score(self, run: _Run, frame: JsonDict) -> bytes:
+        rollouts: list[Finished] = []
+        for member in frame["rollouts"]:
+            finished = run.live.pop(member["key"], None)
+            if finished is None:
+                example, record = record_of(member["example"]), record_of(member["record"])
+                finished = Finished(cast(Example, example), cast(Generated, record))
+            place = (finished.example.key, finished.record.rollout_index)
+            if member["known"] is not None:
+                run.known[place] = cast(Scored, record_of(member["known"]))
+            rollouts.append(finished)
+        try:
+            scores: Sequence[Scored] = await run.executor.score(rollouts)
+        finally:
+            for finished in rollouts:
+                run.known.pop((finished.example.key, finished.record.rollout_index), None)
+        return pack({"type": "scores", "to": frame["order"], "scores": [document_of(score) for score in scores]})
+
+
+def _given_up(frame: JsonDict, words: str) -> bytes:
+    """What comes of an order that nobody can answer any more."""
+    words = redactor.text(words)
+    if frame["type"] == "generate":
+        example_key, index = frame["example"]["example_key"], frame["rollout_index"]
+        failed = Failed(frame["key"], example_key, index, "generation", "environment_error", words, retryable=False)
+        return pack({**document_of(failed), "to": frame["order"]})
+    scores = [Scored(member["key"], "unscored", None, {}, {"*": words}) for member in frame["rollouts"]]
+    return pack({"type": "scores", "to": frame["order"], "scores": [document_of(score) for score in scores]})

@@ -1,0 +1,130 @@
+"""What a run has taken of replies, by the account of its journal, and what of them no line holds, because rollouts were
+given up half-way. Owns both sums; the bounds are `engine.budget`'s, prices `engine.prices`'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from harness.engine.derived import UNSCORED, Derivation
+from harness.engine.prices import Pricing
+from harness.records import JUDGEMENTS
+from harness.store.journal import JournalReader, scan
+from harness.types import JsonDict, Usage
+
+Charge: TypeAlias = Callable[[Usage, Pricing, str], None]
+"""Told of a reply: its usage, how it is priced, and the model's name."""
+
+
+@dataclass(slots=True)
+class Till:
+    """Where one run pays: passes on every reply to the budget, and remembers what that came to."""
+
+    pay: Charge
+    usage: Usage = field(default_factory=Usage)
+
+    def charge(self, usage: Usage, pricing: Pricing, model: str) -> None:
+        """Count a reply."""
+        if not pricing.is_free:
+            self.usage += usage
+        self.pay(usage, pricing, model)
+
+
+def given_up(paid: Usage, recorded: Iterator[tuple[Usage, bool]], earlier: JsonDict) -> JsonDict:
+    """What replies took that are in no line.
+
+    Args:
+        paid: What an attempt paid for.
+        recorded: What of that its lines hold (`spent_in`).
+        earlier: What had been given up before it.
+
+    Returns:
+        A `Usage` as JSON; empty if nothing was given up.
+    """
+    held = sum((usage for usage, is_free in recorded if not is_free), Usage())
+    if paid.requests <= held.requests:
+        return earlier
+    lost = {name: max(0, value - getattr(held, name)) for name, value in asdict(paid).items() if name != "cost"}
+    cost = None if paid.cost is None else max(0.0, paid.cost - (held.cost or 0.0))
+    return asdict(sum((usage for usage, _ in given_up_earlier(earlier)), Usage()) + Usage(**lost, cost=cost))
+
+
+def given_up_earlier(value: JsonDict, pricing: Pricing | None = None) -> Iterator[tuple[Usage, bool]]:
+    """What `given_up` gave, as `spent_in` yields it; nothing if there is nothing."""
+    return _priced([value], pricing)
+
+
+def spent_in(
+    journal: Path,
+    model: Pricing | None = None,
+    judge: Pricing | None = None,
+    *,
+    derivation: Derivation | None = None,
+    start: int = 0,
+) -> Iterator[tuple[Usage, bool]]:
+    """What every recorded attempt took, replies of judges and attempts that were made again included.
+
+    Args:
+        journal: Of the run.
+        model: Prices what was recorded without a cost.
+        judge: The same for judges.
+        derivation: How the run is made from another one: what that one paid for is left out.
+        start: Of the lines that begin at this offset or later.
+
+    Yields:
+        Usage, and whether it cost nothing.
+
+    Raises:
+        JournalDamaged: a line cannot be read.
+        StoreError: the file cannot be read.
+    """
+    asked = derivation is None or derivation.asks_model
+    played = asked or (derivation is not None and derivation.how == "replay")
+    judged: dict[str, int] = {}
+    """Replies of judges that a rollout had before it was scored: each of its scores repeats them."""
+    with ExitStack() as stack:
+        taken = None
+        if derivation is not None and derivation.only == UNSCORED:
+            taken = stack.enter_context(JournalReader(derivation.recorded.path))
+        for offset, _, line in scan(journal):
+            kind, key, is_new = line.get("type"), str(line.get("key")), offset >= start
+            if kind in ("generated", "failed"):
+                judged.pop(key, None)
+                yield from _priced([line.get("usage")] if asked and is_new else [], model)
+            if kind == "generated":
+                entries = _judgements(line.get("state"))
+                yield from _priced(entries if played and is_new else [], judge)
+                if entries:
+                    judged[key] = len(entries)
+            elif kind == "scored" and is_new:
+                entries = _judgements(line.get("extra"))[judged.get(key, 0) :]
+                if entries and not _is_taken_over(line, derivation, taken):
+                    yield from _priced(entries, judge)
+
+
+def _is_taken_over(line: JsonDict, derivation: Derivation | None, parent: JournalReader | None) -> bool:
+    """Whether a score is one that a rescore has left as it was in its parent."""
+    if derivation is None or parent is None:
+        return False
+    offset = derivation.recorded.scored_at(str(line.get("key")))
+    return offset is not None and parent.document(offset) == line
+
+
+def _priced(usages: Sequence[object], pricing: Pricing | None) -> Iterator[tuple[Usage, bool]]:
+    for value in usages:
+        try:
+            usage = Usage(**cast("dict[str, Any]", value))
+        except TypeError:  # an environment may keep something of its own where judges keep theirs
+            continue
+        if usage.requests:
+            yield (usage if pricing is None else pricing.priced(usage)), pricing is not None and pricing.is_free
+
+
+def _judgements(held: object) -> list[object]:
+    """The usage of each reply of a judge, by the state values of a line."""
+    value = cast("dict[str, object]", held).get(JUDGEMENTS) if isinstance(held, dict) else None
+    entries = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("dict[str, object]", each).get("usage") if isinstance(each, dict) else None for each in entries]
