@@ -18,7 +18,7 @@ from typing import IO, TypeAlias, cast
 
 from harness.config.wording import suggestion
 from harness.errors import StoreError, UsageError
-from harness.store.atomic import durable_sync, make_folder, store_error, sync_folder, translated
+from harness.store.atomic import close_to_others, durable_sync, make_folder, store_error, sync_folder, translated
 from harness.store.catalogue import Entry, read_entry
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir, folder_name, safe_name
@@ -130,7 +130,8 @@ def format_of(target: Path) -> Format:
 
 
 def export_run(run: RunDir, form: Format, target: Path | None = None, *, force: bool = False) -> Exported:
-    """Writes a run in a format. A file appears whole or not at all; the run is only read.
+    """Writes a run in a format. A file appears whole or not at all; the run is only read. What is made of a private run
+    is private.
 
     To a device or a named pipe it is streamed, as `stream_run` does.
 
@@ -160,13 +161,14 @@ def export_run(run: RunDir, form: Format, target: Path | None = None, *, force: 
     _check_free(place, form, force=force)
     write = cast(Writer, getattr(importlib.import_module(form.module), form.write))
     entry = read_entry(run.path)
+    private = run.read_manifest().is_private
     with translated("create", place.parent):
-        make_folder(place.parent)
+        make_folder(place.parent, private=private)
     with _staging(place) as staged:
         with _told("write", place):
             exported = write(run, staged)
         with translated("write", place):
-            _settle(staged, place)
+            _settle(staged, place, private=private)
     paths = tuple(place / path.relative_to(staged) for path in exported.paths)
     return dataclasses.replace(exported, paths=paths, notes=_notes(entry, exported))
 
@@ -263,8 +265,10 @@ def _told(action: str, place: Path) -> Generator[None]:
         raise StoreError(f"cannot {action} {place}: out of memory") from error
 
 
-def _settle(staged: Path, place: Path) -> None:
+def _settle(staged: Path, place: Path, *, private: bool) -> None:
     """Moves a finished export, one file or a folder of them, to its place; what else lies there stays."""
+    if private:  # nobody else could enter the folder that it was made in
+        close_to_others(staged.parent)
     if not staged.is_dir():
         _sync(staged)
         os.replace(staged, place)
@@ -275,7 +279,7 @@ def _settle(staged: Path, place: Path) -> None:
         _sync(file)
     for file in files:
         final = place / file.relative_to(staged)
-        make_folder(final.parent)
+        make_folder(final.parent, private=private)
         os.replace(file, final)
         sync_folder(final.parent)
 

@@ -4,6 +4,7 @@ and times. A rollout without a score has NaN, which Inspect leaves out of every 
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -37,6 +38,9 @@ GRADER = "grader"
 
 _SAFE_INTEGER = 2**53 - 1
 """The viewer is JavaScript and asks for a sample by its id; a greater number would come back rounded."""
+
+_WAYS_OUT = re.compile(r"^/|(?<![^/])\.{1,2}(?=/|$)")
+"""Of an archive's folder: an id is a part of its member's name, and not every program that unpacks one looks."""
 
 _ID_LIMIT = 200
 """Characters of a sample's id, which is part of a file name in the log."""
@@ -194,6 +198,7 @@ def _sample_id(own: object) -> int | str:
     text = unbroken(worded(own))
     # A zip file ends a name at the first NUL; other control characters have no place in one either.
     text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    text = _WAYS_OUT.sub("_", text.replace("\\", "_"))
     if len(text) > _ID_LIMIT:
         text = f"{text[: _ID_LIMIT - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return text or "-"

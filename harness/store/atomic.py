@@ -1,5 +1,7 @@
-"""Durable file primitives: write-and-replace, folder entries that survive power loss, folder exchange, and the one
-translation of `OSError` into `StoreError`. Owns no file format and no file name."""
+"""Durable file primitives: write-and-replace, folder entries that survive power loss, folder exchange, who may read
+what is made, and the one translation of `OSError` into `StoreError`. Owns no file format and no file name.
+
+What is private is made so: it is open to nobody else, not for an instant."""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import shutil
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import BinaryIO
 
 from harness.errors import StoreError
 
@@ -25,6 +28,9 @@ _HINTS = {
     errno.EIO: "check the disk",
 }
 
+
+_OTHERS = 0o077
+"""Bits of a mode that let in others than the owner."""
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, ctypes.c_uint(2)
 """From linux/fcntl.h and linux/fs.h."""
@@ -44,6 +50,8 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
     hint = _HINTS.get(error.errno or 0, "")
     if action in ("read", "remove") and "output_dir" in hint:
         hint = "ask its owner"  # another place to write to is no help
+    if action == "read" and error.errno == errno.EFBIG:
+        hint = ""  # our own bound, see `harness.caps`
     # str(error) repeats the path where the system names one; the bare reason reads better.
     reason = error.strerror or str(error) or type(error).__name__
     return StoreError(f"cannot {action} {path}: {reason} ({code or 'no errno'}, errno {error.errno})" + _tail(hint))
@@ -91,26 +99,86 @@ def sync_folder(path: Path) -> None:
         os.close(fd)
 
 
-def make_folder(path: Path) -> None:
-    """`mkdir -p` whose new entries survive power loss."""
+def is_closed(folder: Path) -> bool:
+    """Whether nobody but its owner may enter a folder, by its mode. One that is not there is open."""
+    try:
+        return folder.stat().st_mode & _OTHERS == 0
+    except OSError:
+        return False
+
+
+def file_mode(*, private: bool) -> int:
+    """What a new file is made with; the umask takes from it."""
+    return 0o600 if private else 0o666
+
+
+def new_folder(path: Path, *, private: bool) -> None:
+    """`mkdir`.
+
+    Args:
+        path: The folder; must not exist.
+        private: For its owner only.
+
+    Raises:
+        OSError: it cannot be made, or this file system lets others in all the same.
+    """
+    path.mkdir(0o700 if private else 0o777)
+    if private and not is_closed(path):
+        path.rmdir()
+        raise OSError(errno.ENOTSUP, "this file system keeps nobody out, so nothing can be private on it", str(path))
+
+
+def make_folder(path: Path, *, private: bool = False) -> None:
+    """`mkdir -p` whose new entries survive power loss.
+
+    Args:
+        path: The folder.
+        private: Make what is missing for its owner only. What is there stays as it is.
+    """
     if path.is_dir():
         return
     if path.parent != path:
-        make_folder(path.parent)
+        make_folder(path.parent, private=private)
     with contextlib.suppress(FileExistsError):
-        path.mkdir()
+        new_folder(path, private=private)
         sync_folder(path.parent)
 
 
-def atomic_write(path: Path, content: bytes | str) -> None:
+def close_to_others(folder: Path) -> None:
+    """Takes a folder, and all that lies in it, from everybody but its owner. What a link leads to is left alone.
+
+    Raises:
+        OSError: it cannot be done.
+    """
+    folder.chmod(0o700)  # first: from here on, nobody comes to what is in it
+    if not is_closed(folder):
+        raise OSError(errno.ENOTSUP, "this file system keeps nobody out, so nothing can be private on it", str(folder))
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            with contextlib.suppress(FileNotFoundError):
+                path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+def new_file(path: Path) -> BinaryIO:
+    """Opens a file for writing that must not exist; private if its folder is closed to others."""
+    mode = file_mode(private=is_closed(path.parent))
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb")
+
+
+def atomic_write(path: Path, content: bytes | str, *, private: bool = False) -> None:
     """Replaces `path` by `content` in one step: a reader sees the old file or the new one, also after a crash.
+
+    Args:
+        path: The file.
+        content: Its content.
+        private: For its owner only.
 
     Raises:
         StoreError: the file is as it was.
     """
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     with translated("write", path), replacement(path) as temporary:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, file_mode(private=private))
         try:
             write_all(fd, data)
             durable_sync(fd)
@@ -152,16 +220,30 @@ def swap_folder(new: Path, current: Path) -> None:
     macOS), no moment passes in which `current` is absent. Elsewhere (some network mounts) it is absent for an instant,
     which a reader meets as a missing folder, never as wrong rows.
     """
-    if not current.exists():
+    if not os.path.lexists(current):
         os.rename(new, current)
     elif _exchange(new, current):
-        shutil.rmtree(new, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            discard(new)
     else:
         retired = current.with_name(f".{current.name}.{secrets.token_hex(4)}.old")
         os.rename(current, retired)
         os.rename(new, current)
-        shutil.rmtree(retired, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            discard(retired)
     sync_folder(current.parent)
+
+
+def discard(path: Path) -> None:
+    """Removes a folder with all that is in it, a file, or a link without what it leads to.
+
+    Raises:
+        OSError: something of it is left.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def can_exchange(a: Path, b: Path) -> bool:

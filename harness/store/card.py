@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import html
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 from harness.config.built_in import BUILT_INS
 from harness.errors import StoreError
 from harness.redact import redactor
-from harness.store.atomic import atomic_write
+from harness.store.atomic import atomic_write, is_closed
 from harness.store.card_head import config_entry, configs_yaml, join_card, merge_config, split_card
+from harness.store.card_tables import leaderboard_row, passes, results, unscored_table, with_row
+from harness.store.card_text import escape, fenced
 from harness.store.finding import runs_in
 from harness.store.manifest import Manifest, without_secrets
 from harness.store.rundir import RunDir, RunLock
 from harness.types import JsonDict
-
-_SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
-_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
 
 CONFIG_LIMIT = 20_000
 """Characters of a config.toml that a card shows: the Hub's pages, and people, give up on more."""
@@ -62,12 +58,14 @@ def refresh_card(run: RunDir) -> None:
         head, body = split_card(card)
         fresh, found = entry.subn(lambda match: match.group(1) + _state(run), head)
         if found:
-            atomic_write(path, join_card(fresh, body))
+            atomic_write(path, join_card(fresh, body), private=run.is_closed or _is_private(path))
         else:
             _rebuild(run.parent)
 
 
 def _rebuild(parent: Path) -> None:
+    for stale in parent.glob(".README.md.*.tmp"):  # of a process that was killed: the lock says that nobody else writes
+        stale.unlink(missing_ok=True)
     runs = [RunDir(path) for path in reversed(runs_in(parent))]
     filled = [run for run in runs if run.has_data()]
     entries = [
@@ -75,7 +73,16 @@ def _rebuild(parent: Path) -> None:
         for run in filled
     ]
     head = configs_yaml(entries) if entries else ""
-    atomic_write(parent / "README.md", redactor.text(join_card(head, _parent_body(parent, runs)), patterns=False))
+    card = redactor.text(join_card(head, _parent_body(parent, runs)), patterns=False)
+    # It tells of all runs, so it is as private as the most private one.
+    atomic_write(parent / "README.md", card, private=is_closed(parent) or any(run.is_closed for run in runs))
+
+
+def _is_private(file: Path) -> bool:
+    try:
+        return file.stat().st_mode & 0o077 == 0
+    except OSError:
+        return False
 
 
 def _state(run: RunDir) -> str:
@@ -108,9 +115,10 @@ def merge_remote(existing: str | None, run_dir: Path, repo: str) -> str:
     manifest = run.read_manifest()
     head, body = split_card(existing if existing is not None else _remote_introduction(repo))
     head = merge_config(head, config_entry(run.id, f"data/{run.id}/*.parquet", default=True))
-    config = run.config_path.read_text(encoding="utf-8") if run.config_path.exists() else None
-    section = run_card_section(manifest, run.read_summary(), source=repo, config_toml=config)
-    return join_card(head, _with_section(body, run.id, section))
+    summary = run.read_summary()
+    section = run_card_section(manifest, summary, source=repo, config_toml=_config(run))
+    body = _with_section(body, run.id, section)
+    return join_card(head, with_row(body, leaderboard_row(manifest, summary), run.id))
 
 
 def run_card_section(
@@ -139,8 +147,8 @@ def run_card_section(
     ]
     lines = [f"## {escape(manifest.name or manifest.env_id)} · {escape(manifest.model)} · {manifest.id}", ""]
     lines += ["| result | |", "|---|---|"]
-    lines += [f"| {name} | {escape(value)} |" for name, value in _results(manifest, summary)]
-    lines += ["", "| run | |", "|---|---|"]
+    lines += [f"| {name} | {escape(value)} |" for name, value in results(manifest, summary)]
+    lines += ["", *unscored_table(summary), "| run | |", "|---|---|"]
     lines += [f"| {name} | {escape(value)} |" for name, value in facts if value]
     lines += ["", "Load the rows, one a rollout:", ""]
     load = f'load_dataset({json.dumps(source)}, {json.dumps(manifest.id)}, split="train")'
@@ -149,39 +157,26 @@ def run_card_section(
     return "\n".join(lines) + "\n"
 
 
-def escape(text: str) -> str:
-    """Untrusted text as one line of Markdown that renders as itself, also inside a table."""
-    flat = _CONTROL.sub(" ", text).strip()
-    return _SPECIAL.sub(r"\\\1", html.escape(flat, quote=False))
-
-
-def fenced(text: str, language: str) -> str:
-    """A code block that `text` cannot end early."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
 def _parent_body(parent: Path, runs: list[RunDir]) -> str:
     source = "."  # a card names no folder of this machine
     lines = [f"# {escape(parent.name)}", ""]
     lines += ["Written by `bench` from the run folders beside it, and again with every run: edits here are lost.", ""]
     lines += ["One row is one rollout. Each run with rows is a config; without a config name the newest is loaded.", ""]
     lines += [
-        "| run | name | status | mean reward | 95 % interval | scored | planned |",
-        "|---|---|---|---|---|---|---|",
+        "| run | name | status | mean reward | 95 % interval | scored | planned | pass@k |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     sections: list[str] = []
     for run in runs:
         try:
             manifest, summary = run.read_manifest(), run.read_summary()
         except StoreError as error:
-            lines.append(f"| {escape(run.id)} | {escape(str(error))} | | | | | |")
+            lines.append(f"| {escape(run.id)} | {escape(str(error))} | | | | | | |")
             continue
-        results = dict(_results(manifest, summary))
+        told = dict(results(manifest, summary))
         name = ", ".join(filter(None, (manifest.name or manifest.env_id, _origin(manifest))))
-        cells = [run.id, name, manifest.status, results.get("mean reward", "–")]
-        cells += [results.get("95 % interval", "–"), results.get("scored", "–"), _planned(manifest)]
+        cells = [run.id, name, manifest.status, told.get("mean reward", "–")]
+        cells += [told.get("95 % interval", "–"), told.get("scored", "–"), _planned(manifest), passes(summary)]
         lines.append(f"| {' | '.join(escape(cell) for cell in cells)} |")
         if run.has_data():
             sections.append(run_card_section(manifest, summary, source=source, config_toml=_config(run)))
@@ -189,9 +184,10 @@ def _parent_body(parent: Path, runs: list[RunDir]) -> str:
 
 
 def _config(run: RunDir) -> str | None:
+    """Its `config.toml`; None if it has none that can be read: the card of all runs must not end with one of them."""
     try:
         return run.config_path.read_text(encoding="utf-8")
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return None
 
 
@@ -208,76 +204,11 @@ def _with_section(body: str, run_id: str, section: str) -> str:
     block = f"{begin}\n{section}{end}\n"
     start, stop = body.find(begin), body.rfind(end)
     if 0 <= start < stop:
-        return body[:start] + block + body[stop + len(end) :].lstrip("\r\n")
+        return body[:start] + block.rstrip("\n") + (body[stop + len(end) :] or "\n")
     first = re.search(r"^<!-- bench run \S+ -->$", body, re.MULTILINE)
     if first:
         return f"{body[: first.start()]}{block}\n{body[first.start() :]}"
     return f"{body.rstrip()}\n\n{block}" if body.strip() else block
-
-
-def _results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str]]:
-    if summary is None:
-        return [("scored", "no summary yet")]
-    reward = _table(summary.get("reward"))
-    results = [("mean reward", _number(reward.get("mean"))), ("95 % interval", _interval(reward))]
-    results += [("standard deviation", _number(reward.get("std"))), ("scored", _coverage(summary))]
-    for label, key in (("pass@{}", "pass_at_k"), ("pass^{}", "pass_hat_k")):
-        results += [
-            (label.format(k), _number(v))
-            for k, v in _table(summary.get(key)).items()
-            if (k, key) != ("1", "pass_hat_k")
-        ]
-    results += _doubts(summary)
-    for name, metric in _table(summary.get("metrics")).items():
-        if name in manifest.metric_names:
-            results.append((escape(f"mean {name}"), _number(_table(metric).get("mean"))))
-    usage = _table(summary.get("usage"))
-    told, said = usage.get("input_tokens"), usage.get("output_tokens")
-    results.append(("tokens", "not reported" if told is None or said is None else f"{told} in, {said} out"))
-    return results
-
-
-def _coverage(summary: Mapping[str, object]) -> str:
-    planned = max(_count(summary, "planned"), _count(summary, "num_rollouts"))
-    text = f"{_count(summary, 'scored')} of {planned}"
-    reasons = ", ".join(f"{count} {reason}" for reason, count in _table(summary.get("unscored")).items())
-    text = f"{text}, unscored: {reasons}" if reasons else text
-    return f"{text}, not run: {missing}" if (missing := _count(summary, "not_run")) else text
-
-
-def _doubts(summary: JsonDict) -> list[tuple[str, str]]:
-    """What the mean alone would hide."""
-    results: list[tuple[str, str]] = []
-    bounds = summary.get("bounds")
-    if summary.get("unscored") and isinstance(bounds, list | tuple):
-        low, high = (_number(bound) for bound in cast("list[object]", bounds))
-        results.append(("mean if the unscored were worst, or best", f"{low}, or {high}"))
-    for key, label in (("truncated", "answers cut short"), ("empty", "empty answers"), ("refused", "refusals")):
-        if number := _count(summary, key):
-            results.append((label, f"{number} of {_count(summary, 'scored')}"))
-    return results
-
-
-def _count(summary: Mapping[str, object], key: str) -> int:
-    value = summary.get(key)
-    return value if isinstance(value, int) else 0
-
-
-def _interval(reward: Mapping[str, object]) -> str:
-    bounds = reward.get("ci95")
-    if isinstance(bounds, list | tuple):
-        return " to ".join(_number(bound) for bound in cast("list[object]", bounds))
-    return f"± {_number(bounds)}" if isinstance(bounds, int | float) else "–"
-
-
-def _number(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "–"
-    return f"{value:.4g}"
-
-
-def _table(value: object) -> JsonDict:
-    return cast(JsonDict, value) if isinstance(value, dict) else {}
 
 
 def _planned(manifest: Manifest) -> str:

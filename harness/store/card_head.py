@@ -13,6 +13,12 @@ from harness.types import JsonDict
 # As huggingface_hub finds it, so that both mean the same text.
 _HEAD = re.compile(r"^(\s*---[\r\n]+)([\S\s]*?)([\r\n]+---(\r\n|\r|\n|$))")
 
+LONGEST = 1_000_000
+"""Characters of a head: hundreds of times what a thousand runs need."""
+
+MOST_VALUES = 200_000
+"""Values in a head, with aliases unfolded."""
+
 
 def config_entry(run_id: str, path: str, *, default: bool, description: str | None = None) -> JsonDict:
     """One run as an entry of `configs:`.
@@ -74,8 +80,13 @@ def merge_config(head: str, entry: JsonDict) -> str:
 def _mapping(head: str) -> JsonDict:
     import yaml
 
+    if len(head) > LONGEST:
+        raise StoreError(f"the card's YAML head has more than {LONGEST} characters: shorten it by hand, then try again")
     try:
+        _check_size(head)
         value = cast(object, yaml.safe_load(head))
+    except RecursionError:
+        raise StoreError("the card's YAML head is nested too deeply: repair it by hand, then try again") from None
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())
         raise StoreError(f"the card's YAML head cannot be read: {where}; repair it by hand, then try again") from error
@@ -84,6 +95,38 @@ def _mapping(head: str) -> JsonDict:
     if not isinstance(value, dict):
         raise StoreError("the card's YAML head is not a mapping: repair it by hand, then try again")
     return cast(JsonDict, value)
+
+
+def _check_size(head: str) -> None:
+    """Refuse a head whose aliases unfold to more than anybody compares or writes: ten lines can mean a billion values.
+
+    Raises:
+        StoreError: it does, or an alias holds itself.
+    """
+    import yaml
+
+    compose = cast("Callable[..., object]", yaml.compose)  # pyright: ignore[reportUnknownMemberType]
+    sizes: dict[int, int] = {}
+    open_now: set[int] = set()
+
+    def size_of(node: object) -> int:
+        if id(node) in open_now:
+            raise StoreError("the card's YAML head holds itself: repair it by hand, then try again")
+        if id(node) not in sizes:
+            open_now.add(id(node))
+            children: list[object] = []
+            if isinstance(node, yaml.SequenceNode):
+                children = list(node.value)
+            elif isinstance(node, yaml.MappingNode):
+                children = [child for pair in node.value for child in pair]
+            sizes[id(node)] = 1 + sum(map(size_of, children))
+            open_now.discard(id(node))
+        return sizes[id(node)]
+
+    if size_of(compose(head, Loader=yaml.SafeLoader)) > MOST_VALUES:
+        raise StoreError(
+            f"the card's YAML head unfolds to more than {MOST_VALUES} values: repair it by hand, then try again"
+        )
 
 
 def _with_configs(head: str, entries: list[JsonDict]) -> str:

@@ -42,17 +42,25 @@ def encode(record: Record) -> bytes:
     Raises:
         EnvironmentFault: the record holds a value that is not JSON.
     """
-    document = _document(record)
-    try:
-        line = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:
-        line = _encode_unusual(document)
+    line = to_line(document_of(record))
     text = line.decode()
     # One search a known secret; only a line that holds one is taken apart.
     if redactor.text(text, patterns=False) is text:
         return line
     clean = {name: value if name in _STRUCTURAL else _redacted(value) for name, value in parse(line).items()}
     return _encode_unusual(clean)
+
+
+def to_line(document: JsonDict) -> bytes:
+    """One line, with its newline, of what `document_of` gives, or another object with a `type`. Nothing is removed.
+
+    Raises:
+        EnvironmentFault: it holds a value that is not JSON.
+    """
+    try:
+        return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        return _encode_unusual(document)
 
 
 def parse(line: bytes) -> JsonDict:
@@ -117,7 +125,8 @@ def to_text(value: object) -> str:
         return '"[nested too deeply]"'
 
 
-def _document(record: Record) -> JsonDict:
+def document_of(record: Record) -> JsonDict:
+    """A record as its line has it."""
     document: JsonDict = {"type": record.kind}
     for name, alias in _NAMES[record.kind]:
         document[alias] = getattr(record, name)

@@ -24,8 +24,18 @@ from typing import Any, cast
 from harness.errors import StoreError
 from harness.records import Example, Failed, Generated, Scored
 from harness.store.arrow import arrow, parquet
-from harness.store.atomic import durable_sync, make_folder, replacement, swap_folder, sync_folder, translated
+from harness.store.atomic import (
+    durable_sync,
+    make_folder,
+    new_file,
+    new_folder,
+    replacement,
+    swap_folder,
+    sync_folder,
+    translated,
+)
 from harness.store.card import rebuild_card, refresh_card
+from harness.store.completeness import final_name, sweep
 from harness.store.journal import JournalReader
 from harness.store.recorded import NOWHERE, Recorded
 from harness.store.rows import BATCH_BYTES, BATCH_ROWS, WRITER_OPTIONS, Columns, RowFile
@@ -59,7 +69,7 @@ class _Part:
         """Never the same for other rows: whoever lists the folder, and opens the files when others have taken their
         place, must meet a missing file and not other rows."""
         if self.level == SORTED:
-            return f"train-{self.end:015d}{'-waiting' if self.waiting else ''}.parquet"
+            return final_name(self.end) if not self.waiting else f"train-{self.end:015d}-waiting.parquet"
         return f"part-{self.start:015d}-{self.end:015d}.parquet"
 
 
@@ -84,7 +94,7 @@ class DatasetWriter:
         self._parts: list[_Part] = []
         self._rebuild = False
         """What is on disk cannot be added to: the next checkpoint replaces it."""
-        self._restore()
+        self._is_restored = False
 
     def checkpoint(self) -> int:
         """Adds rows for the rollouts that came to an outcome since the last checkpoint.
@@ -97,7 +107,7 @@ class DatasetWriter:
         Raises:
             StoreError: the journal cannot be read or the rows not be written.
         """
-        with self._guard:
+        with self._turn():
             count = self._replace(with_waiting=False) if self._rebuild else self._add()
             if count:
                 refresh_card(self._run)
@@ -109,7 +119,7 @@ class DatasetWriter:
         Raises:
             StoreError: the journal cannot be read.
         """
-        with self._guard:
+        with self._turn():
             self._note_outcomes()
             return self._recorded
 
@@ -125,18 +135,39 @@ class DatasetWriter:
         Raises:
             StoreError: as `checkpoint`.
         """
-        with self._guard:
+        rows = self.complete()
+        rebuild_card(self._run.parent)
+        return rows
+
+    def complete(self) -> int:
+        """The rows of `finish` alone.
+
+        Returns:
+            Rows in the dataset.
+
+        Raises:
+            StoreError: as `checkpoint`.
+        """
+        with self._turn():
             if not self._is_final():
                 self._replace(with_waiting=True)
-            rebuild_card(self._run.parent)
             return len(self._recorded)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Generator[None]:
+        """One caller at a time. The first one takes over what is on disk: of a large run that takes seconds, and a
+        resume need not wait for it before it asks anything."""
+        with self._guard:
+            if not self._is_restored:
+                self._restore()
+                self._is_restored = True
+            yield
 
     def _restore(self) -> None:
         """Takes over the rows that an earlier process left, if they are what the journal says."""
-        for stale in [*self._run.path.glob(".data.*"), *self._data.glob(".*.tmp")]:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
+        sweep(self._run)
         if not self._run.has_data():
+            self._rebuild = os.path.lexists(self._data) and not self._data.is_dir()  # a file, or a link to nowhere
             return
         try:
             parts = sorted((_read_part(path, self._columns) for path in self._data.glob("*.parquet")), key=_start_of)
@@ -166,7 +197,7 @@ class DatasetWriter:
             return 0
         start = self._parts[-1].end if self._parts else 0
         with translated("create", self._data):
-            make_folder(self._data)
+            make_folder(self._data, private=self._run.is_closed)
         part = _Part(start, self._recorded.end)
         path = self._data / part.file_name
         with translated("write", path), replacement(path) as temporary:
@@ -220,7 +251,7 @@ class DatasetWriter:
         folder = self._run.path / f".data.{secrets.token_hex(4)}"
         try:
             with translated("write", folder):
-                folder.mkdir()
+                new_folder(folder, private=self._run.is_closed)
                 yield folder
                 sync_folder(folder)
                 swap_folder(folder, self._data)
@@ -230,6 +261,8 @@ class DatasetWriter:
 
     def _write(self, path: Path, part: _Part, numbers: Iterable[int]) -> int:
         """Writes a parquet file durably; returns its rows."""
+        with translated("write", path):
+            new_file(path).close()  # Arrow would make it by the umask alone
         file = RowFile(path, self._columns, _notes(part))
         try:
             with JournalReader(self._run.journal_path) as reader:
@@ -312,6 +345,8 @@ def _concatenate(sources: list[Path], target: Path, notes: dict[str, str]) -> No
     """Copies the rows of `sources` into one new file, a row group at a time."""
     pa = arrow()
     schema = parquet().read_schema(sources[0]).with_metadata(notes)
+    with translated("write", target):
+        new_file(target).close()
     with translated("write", target), parquet().ParquetWriter(target, schema, **WRITER_OPTIONS) as writer:
         held: list[Any] = []
         for source in sources:

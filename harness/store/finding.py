@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
+from harness.caps import read_whole
 from harness.errors import UsageError
 from harness.store.atomic import translated
 from harness.store.codec import from_text
@@ -164,5 +165,5 @@ def _began(run: Path) -> tuple[str, str]:
     """When a run began, as its manifest has it, and its id."""
     created: object = None
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        created = cast(JsonDict, from_text((run / "run.json").read_bytes())).get("created")
+        created = cast(JsonDict, from_text(read_whole(run / "run.json"))).get("created")
     return (created if isinstance(created, str) else "", run.name)

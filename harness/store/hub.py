@@ -5,32 +5,25 @@ journal stays where it is."""
 
 from __future__ import annotations
 
-import logging
-import random
 import shlex
-import threading
-import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from harness.caps import DOCUMENT
 from harness.errors import HarnessError, PublishError
 from harness.redact import redactor
 from harness.store import card
-from harness.store.hub_failures import Failure, Kind, Patience, bounded, foreign_errors, read_failure
+from harness.store.hub_failures import Failure, Kind, Patience
 from harness.store.hub_names import check_repo, default_name
+from harness.store.hub_session import Tries, conversation, fetch, login_token
 from harness.store.rundir import RunDir
 from harness.types import JsonDict
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetInfo, HfApi
-
-_one_at_a_time = threading.Lock()
-"""The library has one session and one logger a process, and the runs of a suite often share a repository."""
-
-LOG_IN = "set HF_TOKEN to a token with write access, or run `hf auth login`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +70,7 @@ def check_ready(repo: str | None = None) -> None:
     """
     if repo is not None:
         check_repo(repo)
-    _token(None)
+    login_token(None)
 
 
 def push_run(
@@ -114,13 +107,14 @@ def push_run(
     run = RunDir(run_dir.resolve())
     try:
         manifest = run.read_manifest()
+        again += " --allow-private" if manifest.is_private else ""
         name = check_repo(repo) if repo else default_name(manifest.env_id, manifest.model)
         if not run.has_data():
             raise PublishError("the run has no data to push: no rollout is in its dataset yet")
-        plan = _Plan(run, run_dir, name, public, again, _token(token), endpoint)
+        plan = _Plan(run, run_dir, name, public, again, login_token(token), endpoint)
     except HarnessError as error:
         raise _gave_up(run_dir, repo, Failure(Kind.FINAL, str(error)), again) from error
-    with _one_at_a_time, _quiet_library():
+    with conversation():
         return _Push(plan, patience or Patience(), notice or (lambda line: None)).run()
 
 
@@ -132,34 +126,17 @@ class _Push:
 
         self._plan = plan
         self._patience = patience
-        self._notice = notice
         self._api: HfApi = HfApi(endpoint=plan.endpoint, token=plan.token, library_name="bench-harness")
-        self._deadline = patience.deadline(sum(path.stat().st_size for path in plan.run.data_path.glob("*.parquet")))
+        size = sum(path.stat().st_size for path in plan.run.data_path.glob("*.parquet"))
+        self._tries = Tries(patience, patience.deadline(size), notice, lambda: self._name)
         self._name = plan.name
         self._seen = False
-        self._met = dict.fromkeys(Kind, 0)
 
     def run(self) -> PushResult:
-        while True:
-            try:
-                with bounded(self._patience, self._deadline):
-                    return self._attempt()
-            except (HarnessError, *foreign_errors()) as error:
-                failure = read_failure(error)
-                self._met[failure.kind] += 1
-                wait = self._wait(failure)
-                if self._met[failure.kind] >= failure.kind.value or time.monotonic() + wait > self._deadline:
-                    raise _gave_up(self._plan.shown, self._name, failure, self._plan.again) from error
-            self._notice(redactor.text(f"{self._name}: {failure.cause}; trying again in {wait:.0f} s"))
-            time.sleep(wait)
+        return self._tries.until_done(self._attempt, self._gave_up)
 
-    def _wait(self, failure: Failure) -> float:
-        """Seconds until the next attempt."""
-        wait = failure.wait
-        if wait is None:
-            # Half of it by chance: the pushes of a suite must not meet again at the same instant.
-            wait = self._patience.first_wait * 2 ** (self._met[failure.kind] - 1) * random.uniform(0.5, 1.0)
-        return min(wait, self._patience.longest_wait)
+    def _gave_up(self, failure: Failure) -> PublishError:
+        return _gave_up(self._plan.shown, self._name, failure, self._plan.again)
 
     def _attempt(self) -> PushResult:
         """Everything from reading the head to committing on top of it: what an attempt read is stale for the next."""
@@ -202,18 +179,12 @@ class _Push:
         return self._api.dataset_info(self._name, timeout=self._patience.silence)
 
     def _card(self, revision: str) -> str | None:
-        """README.md as of `revision`, read from the Hub itself: a cache could be older than the commit."""
-        from huggingface_hub import get_session, hf_hub_url
-        from huggingface_hub.errors import EntryNotFoundError
-        from huggingface_hub.utils import hf_raise_for_status
+        """README.md as of `revision`."""
+        from huggingface_hub import hf_hub_url
 
         url = hf_hub_url(self._name, "README.md", repo_type="dataset", revision=revision, endpoint=self._api.endpoint)
-        try:
-            reply = get_session().get(url, headers={"Authorization": f"Bearer {self._plan.token}"})
-            hf_raise_for_status(reply)
-        except EntryNotFoundError:
-            return None
-        return reply.content.decode("utf-8")
+        content = fetch(url, self._plan.token, f"the card of {self._name}", DOCUMENT)
+        return None if content is None else content.decode("utf-8")
 
     def _operations(
         self, head: DatasetInfo, text: str, opened: ExitStack
@@ -235,26 +206,6 @@ class _Push:
         ]
 
 
-def _token(token: str | None) -> str:
-    """The token to push with.
-
-    Raises:
-        PublishError: there is none, or the Hub must not be asked.
-    """
-    from huggingface_hub import constants, get_token
-
-    if constants.HF_HUB_OFFLINE:
-        raise PublishError("HF_HUB_OFFLINE is set, so nothing may be sent: unset it to push")
-    try:
-        token = token or get_token()
-    except foreign_errors() as error:
-        raise PublishError(read_failure(error).cause) from error
-    if token is None:
-        raise PublishError(f"nobody is logged in to the Hub: {LOG_IN}")
-    redactor.add(token)
-    return token
-
-
 def _gave_up(shown: Path, repo: str | None, failure: Failure, again: str) -> PublishError:
     """The one message of every failed push: what, where to, why, what next."""
     target = f"{repo} on the Hub" if repo else "the Hub"
@@ -262,23 +213,3 @@ def _gave_up(shown: Path, repo: str | None, failure: Failure, again: str) -> Pub
     parts += [failure.advice] if failure.advice else []
     parts += ["The local result is intact.", f"Try again with: {again}"]
     return PublishError(redactor.text(" ".join(parts)))
-
-
-@contextmanager
-def _quiet_library() -> Generator[None]:
-    """Keep the library's warnings and bars off the terminal: what matters is said by `notice` and by errors."""
-    from huggingface_hub import constants
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    logger = logging.getLogger("huggingface_hub")
-    level = logger.level
-    bars = constants.HF_HUB_DISABLE_PROGRESS_BARS is None and not are_progress_bars_disabled()
-    logger.setLevel(logging.ERROR)
-    if bars:
-        disable_progress_bars()
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        if bars:
-            enable_progress_bars()

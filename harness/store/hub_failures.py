@@ -91,8 +91,13 @@ def foreign_errors() -> tuple[type[Exception], ...]:
     return (HfHubHTTPError.__mro__[1], OSError, RuntimeError, ValueError)  # pyright: ignore[reportReturnType]
 
 
-def read_failure(error: BaseException) -> Failure:
-    """What `error`, or the error that it wraps, means for the push."""
+def read_failure(error: BaseException, advice: Mapping[int, str] = ADVICE) -> Failure:
+    """What `error`, or the error that it wraps, means for the push.
+
+    Args:
+        error: What was raised.
+        advice: What the user can do about a refusal, by its HTTP status.
+    """
     from huggingface_hub.errors import HfHubHTTPError
 
     chain: list[BaseException] = [error]
@@ -102,7 +107,8 @@ def read_failure(error: BaseException) -> Failure:
         if isinstance(link, HarnessError):
             return Failure(Kind.FINAL, one_line(str(link)))
         if isinstance(link, HfHubHTTPError):
-            return _refused(link.response.status_code, link.response.headers, str(link.server_message or link))
+            said = str(link.server_message or link)
+            return _refused(link.response.status_code, link.response.headers, said, advice)
     root = chain[-1]
     cause = f"{type(root).__name__}: {one_line(str(root))}"
     if isinstance(error, FileNotFoundError | PermissionError):
@@ -113,9 +119,9 @@ def read_failure(error: BaseException) -> Failure:
     return Failure(Kind.UNWELL, cause, "Check the connection to the Hub (HF_ENDPOINT, proxies).")
 
 
-def _refused(status: int, headers: Mapping[str, str], message: str) -> Failure:
+def _refused(status: int, headers: Mapping[str, str], message: str, advices: Mapping[int, str]) -> Failure:
     cause = f"HTTP {status}: {one_line(message)}"
-    advice = ADVICE.get(status, "")
+    advice = advices.get(status, "")
     if status == 412:
         return Failure(Kind.MOVED, cause, advice)
     if status == 429:

@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from harness.errors import JournalDamaged, StoreError
+from harness.caps import LINE, size_words
+from harness.errors import EnvironmentFault, JournalDamaged, StoreError
 from harness.records import Record
-from harness.store.atomic import durable_sync, store_error, sync_folder, translated, write_all
+from harness.store.atomic import durable_sync, file_mode, is_closed, store_error, sync_folder, translated, write_all
 from harness.store.codec import UnknownType, encode, parse, record_of
 from harness.types import JsonDict
 
@@ -44,6 +45,8 @@ class Journal:
         self._fsync = fsync
         self._failure: StoreError | None = None
         self._closed = False
+        self._has_name = _links(fd) > 0
+        """Some mounts count no links; there, nobody can know whether the file is still in its folder."""
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         # A daemon: a process that is told to go must not wait for a hung disk. What it loses was never acknowledged.
         self._writer = threading.Thread(target=self._write, name=f"journal {path.parent.name}", daemon=True)
@@ -65,7 +68,8 @@ class Journal:
             StoreError: the file cannot be opened or synced.
         """
         with translated("open", path):
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            mode = file_mode(private=is_closed(path.parent))
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
             try:
                 end = _recover(path, fd, verified, fsync)
             except BaseException:
@@ -87,9 +91,15 @@ class Journal:
 
         Raises:
             StoreError: an earlier line could not be written, or the journal is closed.
-            EnvironmentFault: the record holds something that is not JSON; the journal is unharmed.
+            EnvironmentFault: the record holds something that is not JSON, or too much; the journal is unharmed.
         """
-        return self._put(encode(record))
+        line = encode(record)
+        if len(line) > LINE:  # it could not be read again
+            raise EnvironmentFault(
+                f"a {record.kind} record of {len(line) >> 20} MiB is not recorded: a line of the journal has at most "
+                f"{size_words(LINE)}; let the rollout say, or keep in its state, less"
+            )
+        return self._put(line)
 
     async def append(self, record: Record) -> int:
         """Writes `record`; returns its byte offset after it is on disk.
@@ -142,6 +152,8 @@ class Journal:
             if self._failure is None:
                 try:
                     acks = self._commit(batch)
+                except StoreError as error:
+                    self._failure = error
                 except OSError as error:
                     self._failure = store_error("write", self.path, error)
                 except Exception as error:
@@ -169,11 +181,17 @@ class Journal:
         if data:
             write_all(self._fd, data)
             self._fsync(self._fd)
+            if self._has_name and _links(self._fd) == 0:
+                raise StoreError(f"{self.path} was removed while it was being written, so nothing would be kept")
         acks: list[_Ack] = []
         for line, future in batch:
             acks.append((future, self._end))
             self._end += len(line)
         return acks
+
+
+def _links(fd: int) -> int:
+    return os.fstat(fd).st_nlink
 
 
 def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
@@ -225,8 +243,10 @@ def scan(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[
         file.seek(start)
         offset = start
         # A binary file splits at b"\n" alone; str.splitlines would split at the separators that Unicode has.
-        for line in file:
+        while line := file.readline(LINE + 1):
             end = offset + len(line)
+            if end - offset > LINE:
+                raise damaged(path, offset, f"longer than {size_words(LINE)}, as no line is")
             if not line.endswith(b"\n") or (stop is not None and offset >= stop):
                 return
             try:
@@ -294,7 +314,7 @@ class JournalReader:
         with translated("read", self._path):
             chunk = os.pread(self._fd, LOOK_UP, offset)
             size = LOOK_UP
-            while (stop := chunk.find(b"\n")) < 0 and len(chunk) == size:
+            while (stop := chunk.find(b"\n")) < 0 and len(chunk) == size and size <= LINE:
                 size *= 8
                 chunk = os.pread(self._fd, size, offset)
         return chunk[:stop] if stop >= 0 else chunk
@@ -330,7 +350,8 @@ def damaged(path: Path, offset: int, why: str) -> JournalDamaged:
     """What to say of a line that cannot be read."""
     return JournalDamaged(
         f"{path}:{_line_number(path, offset)} (byte {offset}): the line cannot be read ({why}). "
-        "Restore the file from a copy, or start a new run; nothing was changed"
+        f"Restore the file from a copy, keep what is before it (truncate -s {offset} {path.name}), or "
+        "start a new run; nothing was changed"
     )
 
 

@@ -16,6 +16,9 @@ from harness.types import JsonDict
 SCHEMA_VERSION = 1
 """Raised when a reader of the former version would misread a file; new fields alone do not raise it."""
 
+PRIVATE = "save.private"
+"""The setting that says who may read a run's files."""
+
 RunStatus: TypeAlias = Literal["running", "done", "stopped", "interrupted", "failed"]
 
 
@@ -62,9 +65,17 @@ class Manifest:
     budget: JsonDict = field(default_factory=dict[str, Any])
     """What the invocation that made it last might spend, what it spent, and which bound it met; empty without one. No
     part of the identity: a run may go on with a larger budget."""
+    given_up: JsonDict = field(default_factory=dict[str, Any])
+    """What replies took that no line of the journal holds, since their rollouts were given up half-way: a `Usage`, of
+    all attempts together. Empty if there are none."""
     note: str = ""
     """Why it ended early, in words; "" if it did not."""
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the run was made for the eyes of its owner only."""
+        return self.settings.get(PRIVATE) is True
 
     def to_json(self) -> JsonDict:
         """The object that goes into `run.json`: plain JSON, known secrets and whatever looks like one taken out."""
@@ -88,13 +99,14 @@ class Manifest:
         if missing := [name for name in ("id", "env_id", "model") if not isinstance(known.get(name), str)]:
             raise StoreError(f"{', '.join(missing)} missing or not text")
         picked = {name: known[name] for name in _FIELDS if name in known}
-        for name, (kind, words) in _TYPES.items():
-            if not isinstance(picked.get(name, kind()), kind):
-                raise StoreError(f"{name} is no {words}")
+        _check(picked)
         for name in ("metric_names", "state_columns", "reward_range"):
             if name in picked:
                 picked[name] = tuple(picked[name])
         if "reward_range" in picked:  # JSON has no infinity
+            ends = cast("tuple[object, ...]", picked["reward_range"])
+            if len(ends) != 2 or not all(end is None or type(end) in (int, float) for end in ends):
+                raise StoreError("reward_range is no pair of numbers")
             low, high = picked["reward_range"]
             picked["reward_range"] = (-math.inf if low is None else low, math.inf if high is None else high)
         return cls(**picked)
@@ -114,11 +126,35 @@ _FIELDS = tuple(f.name for f in dataclasses.fields(Manifest) if f.name != "schem
 _TYPES: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(("name", "kind", "status", "note", "created", "command"), (str, "text")),
     **dict.fromkeys(
-        ("settings", "origins", "identity", "versions", "git", "planned", "derived", "budget"), (dict, "JSON object")
+        ("settings", "origins", "identity", "versions", "git", "planned", "derived", "budget", "given_up"),
+        (dict, "JSON object"),
     ),
     **dict.fromkeys(("metric_names", "state_columns", "reward_range"), (list, "list")),
 }
 """What readers rely on; files can be edited, and damaged."""
+
+
+_NUMBERS: Mapping[str, tuple[type, ...]] = {"planned": (int,), "given_up": (int, float, type(None))}
+"""Tables of amounts; `cost` may be unknown."""
+
+
+def _check(picked: JsonDict) -> None:
+    """Refuse what no reader of a manifest could do anything with.
+
+    Raises:
+        StoreError: names the field.
+    """
+    for name, (kind, words) in _TYPES.items():
+        if not isinstance(picked.get(name, kind()), kind):
+            raise StoreError(f"{name} is no {words}")
+    for name, kinds in _NUMBERS.items():
+        amounts = cast(JsonDict, picked.get(name, {}))
+        if wrong := [key for key, value in amounts.items() if not _is_amount(value, kinds)]:
+            raise StoreError(f"{name}: {', '.join(wrong)} is no number of 0 or more")
+
+
+def _is_amount(value: object, kinds: tuple[type, ...]) -> bool:
+    return type(value) in kinds and (value is None or cast(float, value) >= 0)
 
 
 def without_secrets(value: object, name: str = "") -> object:

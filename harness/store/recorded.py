@@ -110,6 +110,11 @@ class Recorded:
         """Whether the journal holds the example."""
         return self._examples.find(key) >= 0
 
+    def example_number(self, key: str) -> int | None:
+        """The example's number, counted from 0 in the order of first lines; None if it has no line."""
+        number = self._examples.find(key)
+        return None if number < 0 else number
+
     def example_line(self, key: str) -> int | None:
         """Where the example's first line begins; None if there is none."""
         number = self._examples.find(key)
@@ -125,6 +130,11 @@ class Recorded:
         with JournalReader(self.path) as reader:
             for offset in self._example_lines:
                 yield cast(Example, reader.record(offset))
+
+    def number(self, key: str) -> int | None:
+        """The rollout's number; None if no line names it."""
+        number = self._rollouts.find(key)
+        return None if number < 0 else number
 
     def status(self, key: str) -> Status | None:
         """How far the rollout has come; None if no line names it."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import cast
 
 from harness.errors import StoreError
-from harness.keyindex import KeyIndex
 from harness.keys import canonical
+from harness.redact import REDACTED
 from harness.store.codec import to_text
 from harness.store.finding import runs_in
 from harness.store.journal import read_at
@@ -60,12 +60,17 @@ def why_not(parent_dir: Path, manifest: Manifest) -> str | None:
     """Why `find_resumable` found nothing: what the newest run of that name in `parent_dir` has that is not the same.
 
     Returns:
-        One sentence that names the settings; None if no run of that name was ever started here, so that starting a new
-        one takes nothing away.
+        One sentence that names the settings, or the manifest that cannot be read; None if no run of that name was ever
+        started here, so that starting a new one takes nothing away.
     """
-    for run, recorded in _candidates(parent_dir, manifest):
-        changed = differences(recorded.identity, manifest.identity)
-        return f"{run.name} in {parent_dir} cannot be resumed: {'; '.join(changed)}" if changed else None
+    for run in reversed(runs_in(parent_dir)):
+        try:
+            recorded = RunDir(run).read_manifest()
+        except StoreError as error:  # it may be the one: to begin anew without a word would pay for it twice
+            return f"{run.name} in {parent_dir} cannot be resumed: {error}"
+        if _is_candidate(recorded, manifest):
+            changed = differences(recorded.identity, manifest.identity)
+            return f"{run.name} in {parent_dir} cannot be resumed: {'; '.join(changed)}" if changed else None
     return None
 
 
@@ -79,12 +84,13 @@ def missing_examples(recorded: Recorded, current_keys: Iterable[str]) -> str | N
     Returns:
         A message such as "87 of 100 recorded examples are gone"; None if none are.
     """
-    seen = KeyIndex()
-    for key in current_keys:
-        if recorded.has_example(key):
-            seen.add(key)
     total = recorded.example_count
-    gone = total - len(seen)
+    is_gone = bytearray(b"\1") * total
+    for key in current_keys:
+        number = recorded.example_number(key)
+        if number is not None:
+            is_gone[number] = 0
+    gone = sum(is_gone)
     if not gone:
         return None
     what = "recorded example is" if total == 1 else "recorded examples are"
@@ -97,9 +103,13 @@ def _candidates(parent_dir: Path, manifest: Manifest) -> Iterable[tuple[Path, Ma
             recorded = RunDir(run).read_manifest()
         except StoreError:
             continue  # not a run that this version can go on with; the next older one may be
-        # One that was made from another run has that run's examples: `bench resume` goes on with it, under its name.
-        if recorded.name == manifest.name and not recorded.derived:
+        if _is_candidate(recorded, manifest):
             yield run, recorded
+
+
+def _is_candidate(recorded: Manifest, manifest: Manifest) -> bool:
+    # One that was made from another run has that run's examples: `bench resume` goes on with it, under its name.
+    return recorded.name == manifest.name and not recorded.derived
 
 
 def _as_recorded(identity: Mapping[str, object]) -> JsonDict:
@@ -119,7 +129,8 @@ def _differences(path: str, old: object, new: object) -> list[str]:
         return []
     if _is_digest(before) and _is_digest(after):
         return [f"{path} has changed"]  # 128 digits tell nobody anything
-    return [f"{path or 'identity'} was {_shown(before)}, now {_shown(after)}"]
+    hint = " (secrets are not recorded: give it again)" if before == REDACTED and after is _ABSENT else ""
+    return [f"{path or 'identity'} was {_shown(before)}{hint}, now {_shown(after)}"]
 
 
 def _is_digest(value: object) -> bool:

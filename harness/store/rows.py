@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from harness.errors import ConfigError, StoreError
 from harness.records import FIXED_COLUMNS, Example, Failed, Generated, Scored
-from harness.stats.scores import LARGEST_SCORE
+from harness.stats.scores import LARGEST_SCORE, NO_REASON
 from harness.store.arrow import arrow, column, integers, parquet
 from harness.store.atomic import translated
 from harness.store.codec import to_text
@@ -57,6 +57,8 @@ class Columns:
         seen = set(FIXED_COLUMNS)
         for kind, names in (("metric", self.metric_names), ("state column", self.state_columns)):
             for name in names:
+                if not name.isprintable() and any("\ud800" <= char <= "\udfff" for char in name):
+                    raise ConfigError(f"{kind} {name!r} holds half a character, which no file can; rename it")
                 if name in seen:
                     raise ConfigError(f"{kind} {name!r} is named like another column of the dataset; rename it")
                 seen.add(name)
@@ -77,7 +79,7 @@ class RowFile:
     """A parquet file that is being written, a row group at a time.
 
     Args:
-        path: The file; must not exist.
+        path: The file; what it holds is overwritten, who may read it stays.
         columns: What shapes the rows.
         notes: Goes into the file's metadata.
     """
@@ -354,6 +356,8 @@ def error_of(base: Generated | Failed, score: Scored | None) -> str | None:
         reasons = [why if name == "*" else f"{name}: {why}" for name, why in score.reasons.items()]
         if score.reward is not None and _usable(score.reward) is None:
             reasons.insert(0, f"the reward is {score.reward!r}")
+        if score.reward is None and not reasons:
+            return NO_REASON  # of a rubric of the author's own
         return "; ".join(reasons) or None
     if isinstance(base, Failed):
         return f"{base.reason}: {base.error}" if base.error else base.reason

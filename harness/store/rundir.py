@@ -20,9 +20,21 @@ from typing import cast
 
 import orjson
 
+from harness.caps import read_whole
 from harness.errors import RunLocked, StoreError
+from harness.harmless import HIDDEN
 from harness.redact import redactor
-from harness.store.atomic import atomic_write, make_folder, store_error, sync_folder, translated
+from harness.store.atomic import (
+    atomic_write,
+    close_to_others,
+    file_mode,
+    is_closed,
+    make_folder,
+    new_folder,
+    store_error,
+    sync_folder,
+    translated,
+)
 from harness.store.codec import from_text, to_text
 from harness.store.manifest import Manifest, without_secrets
 from harness.types import JsonDict
@@ -33,6 +45,9 @@ what a sync tool or the Hub adds."""
 
 MOST_TRIES = 20
 """Times that a folder is made anew which others remove at that very moment."""
+
+_UNSEEN = re.compile(f"[\x7f-\x9f\u2028\u2029{HIDDEN}]")
+"""What a terminal obeys, or nobody sees, and TOML allows."""
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
 
@@ -75,13 +90,15 @@ class RunDir:
     path: Path
 
     @classmethod
-    def create(cls, output_dir: Path | str, stem: str, model: str) -> RunDir:
+    def create(cls, output_dir: Path | str, stem: str, model: str, *, private: bool = False) -> RunDir:
         """Makes a new, empty run folder under `{output_dir}/evals/{stem}--{model}/`.
 
         Args:
             output_dir: The output folder; made if it is missing.
             stem: The environment's id, or the stem of a dataset or task file.
             model: The model's name as it was asked for.
+            private: Make it, and the folders above it that are missing, for their owner only. What is written into it
+                is then private, too.
 
         Raises:
             StoreError: the folder cannot be made.
@@ -90,11 +107,11 @@ class RunDir:
         tries = 0
         while True:
             with translated("create", parent):
-                make_folder(parent)
+                make_folder(parent, private=private)
             path = parent / new_run_id()
             with translated("create", path):
                 try:
-                    path.mkdir()
+                    new_folder(path, private=private)
                 except FileExistsError:
                     continue  # another process drew the same id in the same second
                 except FileNotFoundError:
@@ -142,6 +159,20 @@ class RunDir:
         """`data/`: parquet files, one row a rollout."""
         return self.path / "data"
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody but its owner may enter it; then nobody else may read the files that are made in it."""
+        return is_closed(self.path)
+
+    def close_to_others(self) -> None:
+        """Takes the folder and all that is in it from everybody but its owner.
+
+        Raises:
+            StoreError: it cannot be done.
+        """
+        with translated("make private", self.path):
+            close_to_others(self.path)
+
     def lock(self) -> RunLock:
         """Takes the run for writing, until the lock is released or the process ends.
 
@@ -157,7 +188,7 @@ class RunDir:
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replaces `run.json`."""
-        atomic_write(self.manifest_path, _pretty(manifest.to_json()))
+        atomic_write(self.manifest_path, _pretty(manifest.to_json()), private=self.is_closed)
 
     def read_manifest(self) -> Manifest:
         """Reads `run.json`.
@@ -172,18 +203,20 @@ class RunDir:
             raise StoreError(f"cannot read {self.manifest_path}: {error}") from None
 
     def write_config(self, toml: str) -> None:
-        """Replaces `config.toml`; secrets that slipped into `toml` are taken out."""
+        """Replaces `config.toml`; secrets that slipped into `toml` are taken out, and what nobody would see in it is
+        written as its number."""
         clean = redactor.text(toml)
         try:
             tomllib.loads(clean)
         except tomllib.TOMLDecodeError:
             # The patterns took something for a secret that was no string; the known secrets must go all the same.
             clean = redactor.text(toml, patterns=False)
-        atomic_write(self.config_path, clean)
+        clean = _UNSEEN.sub(lambda found: f"\\U{ord(found.group()):08X}", clean)  # of strings: nothing else has any
+        atomic_write(self.config_path, clean, private=self.is_closed)
 
     def write_summary(self, summary: JsonDict) -> None:
         """Replaces `summary.json`."""
-        atomic_write(self.summary_path, _pretty(summary))
+        atomic_write(self.summary_path, _pretty(summary), private=self.is_closed)
 
     def read_summary(self) -> JsonDict | None:
         """Reads `summary.json`; None if the run has none yet."""
@@ -194,20 +227,29 @@ class RunDir:
                 return None
             raise
 
+    def known_summary(self) -> JsonDict | None:
+        """The summary, as far as it can be read: it is made anew from the journal, so one that is damaged is as good as
+        none."""
+        try:
+            return self.read_summary()
+        except StoreError:
+            return None
+
     def has_data(self) -> bool:
         """Whether the run has rows that can be loaded."""
         return any(self.data_path.glob("*.parquet"))
 
 
 class RunLock:
-    """An advisory lock on a file; released by `release`, at the end of a `with` block or when the process dies."""
+    """An advisory lock on a file; released by `release`, at the end of a `with` block, when nobody refers to it any
+    more, or when the process dies."""
 
     def __init__(self, fd: int) -> None:
         self._fd: int | None = fd
 
     @classmethod
     def take(cls, path: Path, what: str, *, wait: bool = False) -> RunLock:
-        """Locks `path`, which is made if missing and never removed.
+        """Locks `path`, which is made if missing and never removed: private, if its folder is closed to others.
 
         Args:
             path: The lock file.
@@ -219,7 +261,8 @@ class RunLock:
             StoreError: the file cannot be opened or locked.
         """
         with translated("open", path):
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            mode = file_mode(private=is_closed(path.parent))
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             os.truncate(fd, 0)
@@ -259,6 +302,11 @@ class RunLock:
             os.close(self._fd)
             self._fd = None
 
+    def __del__(self) -> None:
+        # As a file that nobody holds any more: else a run that an error kept from beginning would stay locked for as
+        # long as this process lives.
+        self.release()
+
     def __enter__(self) -> RunLock:
         return self
 
@@ -282,7 +330,7 @@ class SuiteRun:
 def write_suite(
     output_dir: Path | str, suite_id: str, *, file: str | None, command: str, runs: Sequence[tuple[RunDir, Manifest]]
 ) -> Path:
-    """Writes `{output_dir}/suites/{suite_id}.json`: which runs one invocation made.
+    """Writes `{output_dir}/suites/{suite_id}.json`: which runs one invocation made. Private if one of them is.
 
     Args:
         output_dir: The output folder.
@@ -296,15 +344,16 @@ def write_suite(
     """
     root = Path(output_dir)
     folder = root / "suites"
+    private = any(manifest.is_private for _, manifest in runs)
     with translated("create", folder):
-        make_folder(folder)
+        make_folder(folder, private=private)
     entries = [
         asdict(SuiteRun(_relative(run.path, root), manifest.env_id, manifest.name, manifest.model))
         for run, manifest in runs
     ]
     content = {"schema_version": 1, "id": suite_id, "file": file, "command": command, "runs": entries}
     path = folder / f"{safe_name(suite_id)}.json"
-    atomic_write(path, _pretty(cast(JsonDict, without_secrets(content))))
+    atomic_write(path, _pretty(cast(JsonDict, without_secrets(content))), private=private)
     return path
 
 
@@ -326,7 +375,7 @@ def _pretty(value: JsonDict) -> bytes:
 
 def _read_json(path: Path) -> object:
     try:
-        return from_text(path.read_bytes())
+        return from_text(read_whole(path))
     except OSError as error:
         raise store_error("read", path, error) from error
     except ValueError as error:

@@ -9,10 +9,14 @@ from typing import Any, cast
 from harness.records import JUDGEMENTS, Failed, Generated, Scored
 from harness.stats.scores import Details, ScoreTable
 from harness.stats.summary import Summary, summarize
+from harness.stats.target import Aim, finite_limits
 from harness.store.journal import JournalReader
 from harness.store.manifest import Manifest
 from harness.store.recorded import NOWHERE, Recorded
 from harness.types import Usage
+
+OF_EXAMPLES = "of_examples"
+"""In `Manifest.derived`: the examples that were planned for the run, of which its `until_ci` made a part only."""
 
 NOT_SCORED = "not scored"
 """Reason of a rollout that was generated and has no score yet."""
@@ -37,19 +41,36 @@ def tally(recorded: Recorded) -> ScoreTable:
         for number in range(len(recorded)):
             lines = recorded.lines(number)
             base = cast("Generated | Failed", reader.record(lines.base))
-            place, details = recorded.place(number), _details(base)
-            if isinstance(base, Failed):
-                table.add(*place, None, {}, base.reason, **details)
-            elif lines.score == NOWHERE:
-                table.add(*place, None, {}, NOT_SCORED, **details)
-            else:
-                score = cast(Scored, reader.record(lines.score))
-                _judge(details, score.extra.get(JUDGEMENTS, _said_before(base)))
-                table.add(*place, score.reward, score.metrics, score.reason or None, **details)
+            score = None if lines.score == NOWHERE else cast(Scored, reader.record(lines.score))
+            enter(table, recorded.place(number), base, score)
     return table
 
 
-def summary_of(manifest: Manifest, recorded: Recorded, final: Mapping[str, object] | None = None) -> Summary:
+def enter(table: ScoreTable, place: tuple[int, int], base: Generated | Failed, score: Scored | None) -> None:
+    """Add one rollout, for whoever reads the journal for something else as well.
+
+    Args:
+        table: What `tally` would make of the whole journal.
+        place: From `Recorded.place`.
+        base: Its newest `generated` or `failed` line.
+        score: Its newest score, if it has one.
+    """
+    details = _details(base)
+    if isinstance(base, Failed):
+        table.add(*place, None, {}, base.reason, **details)
+    elif score is None:
+        table.add(*place, None, {}, NOT_SCORED, **details)
+    else:
+        _judge(details, score.extra.get(JUDGEMENTS, _said_before(base)))
+        table.add(*place, score.reward, score.metrics, score.reason or None, **details)
+
+
+def summary_of(
+    manifest: Manifest,
+    recorded: Recorded,
+    final: Mapping[str, object] | None = None,
+    table: ScoreTable | None = None,
+) -> Summary:
     """A run's numbers by its journal as it is now: `summary.json` may be older, or not there yet.
 
     Args:
@@ -57,6 +78,7 @@ def summary_of(manifest: Manifest, recorded: Recorded, final: Mapping[str, objec
         recorded: Its journal, read to its end.
         final: Its `summary.json`, which alone knows how long the run took, if it is of everything that the journal
             holds. Files can be edited, and damaged: what is no number is unknown.
+        table: What `tally` makes of the journal, if that is known.
 
     Raises:
         JournalDamaged: a line cannot be read.
@@ -66,14 +88,27 @@ def summary_of(manifest: Manifest, recorded: Recorded, final: Mapping[str, objec
     examples, rollouts = (_number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
     threshold = _number(manifest.settings.get("env.pass_threshold"))
     return summarize(
-        tally(recorded),
+        tally(recorded) if table is None else table,
         pass_threshold=1.0 if threshold is None else threshold,
         rollouts_per_example=int(rollouts or 1),
         planned=max(int((examples or 0) * (rollouts or 1)), len(recorded)),
         reward_range=manifest.reward_range,
         wall_s=_number(before.get("wall_s")),
         resumed=int(_number(before.get("resumed")) or 0),
+        aim=aim_of(manifest),
     )
+
+
+def aim_of(manifest: Manifest) -> Aim | None:
+    """When a run was to end, if not with its plan; of one that is made from another run, what ended that early."""
+    half_width = _number(manifest.settings.get("env.until_ci"))
+    examples, rollouts = (_number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
+    if manifest.derived:
+        examples = _number(manifest.derived.get(OF_EXAMPLES))
+    if not half_width or half_width <= 0 or not examples or not rollouts:
+        return None
+    limits = finite_limits(manifest.reward_range)
+    return Aim(half_width, int(examples), int(rollouts), limits, has_stopped=bool(manifest.derived))
 
 
 def _number(value: object) -> float | None:

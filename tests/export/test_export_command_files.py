@@ -255,8 +255,7 @@ def test_a_run_without_rollouts_says_so(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_manifest_that_somebody_edited_is_no_obstacle(name: str, tmp_path: Path) -> None:
-    odd = {"num_examples": "many", "rollouts_per_example": None}
-    run = odd_run(tmp_path / "outputs", status="paused", planned=odd, settings={"env.pass_threshold": "high"})
+    run = odd_run(tmp_path / "outputs", status="paused", planned={}, settings={"env.pass_threshold": "high"})
     run.summary_path.write_text("{")
     exported = export_run(run, FORMATS[name], tmp_path / "there")
     assert exported.rows == 6

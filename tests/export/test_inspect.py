@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import socket
 import subprocess
 import time
 import urllib.error
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 import store_samples as samples
 import strange_runs
+from dead_ports import free_port
 from exported_runs import exported_runs
 from reader_env import reader, reader_environ, reader_python
 from strange_runs import BREAKS, HUGE, PIXEL, strange_run
@@ -330,9 +330,7 @@ def test_inspect_s_command_prints_a_log(logs: Logs) -> None:
 @contextmanager
 def viewing(folder: Path, home: Path) -> Generator[str]:
     """The address of `inspect view` over a folder of logs."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [reader_python(), "-m", "inspect_ai", "view", "start", "--log-dir", folder, "--port", str(port)]
     with (home / "view.txt").open("w") as said:
         process = subprocess.Popen(command, cwd=home, env=reader_environ(home), stdout=said, stderr=said)

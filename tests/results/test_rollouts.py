@@ -105,7 +105,7 @@ def test_what_has_no_score_has_no_reward_and_says_why(tmp_path: Path) -> None:
     assert [(row["reward"], row["outcome"], row["reason"], row["error"]) for row in rows] == [
         (1.0, "scored", None, "style: timeout: 3 s"),
         (None, "unscored", "judge no verdict", "judge: no verdict: what?; style: timeout: 3 s"),
-        (None, "unscored", "no reason given", None),
+        (None, "unscored", "no reason given", "no reason given"),
         (None, "unscored", "not scored", "not scored"),
         (None, "unscored", "timeout", "timeout: no reply in 600 s"),
         (None, "unscored", "rate_limit", "rate_limit"),

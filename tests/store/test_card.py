@@ -16,8 +16,9 @@ from store_samples import make_run, rollouts, write
 from harness.errors import StoreError
 from harness.records import Record
 from harness.redact import redactor
-from harness.store.card import escape, fenced, merge_remote, rebuild_card, refresh_card, run_card_section
+from harness.store.card import merge_remote, rebuild_card, refresh_card, run_card_section
 from harness.store.card_head import config_entry, configs_yaml, join_card, merge_config, read_configs, split_card
+from harness.store.card_text import escape, fenced
 from harness.store.dataset import DatasetWriter
 from harness.store.manifest import Manifest
 from harness.store.rows import Columns
@@ -81,6 +82,7 @@ def test_a_run_tells_its_numbers_its_settings_and_how_to_repeat_it(tmp_path: Pat
         run.read_manifest(), SUMMARY, source="me/sums", config_toml="[env]\nnum_examples = 100\n"
     )
     for expected in (
+        "| without a score because | rollouts |\n|:---|---:|\n| timeout | 2 |\n",
         "| mean reward | 0.7346 |", "| 95 % interval | 0.69 to 0.78 |", "| scored | 198 of 200, unscored: 2 timeout |",
         "| pass@2 | 0.8 |", "| pass^2 | 0.6 |", "| mean correct | 0.5 |", "| tokens | 1000 in, 500 out |",
         "| planned | 100 examples × 2 rollouts |", "| commit | 0123abc with local changes |", "python 3.13, sums 1.0",
@@ -137,6 +139,15 @@ def test_a_damaged_manifest_hides_no_other_run(tmp_path: Path) -> None:
     text = (first.parent / "README.md").read_text()
     assert "cannot read" in text and second.id in text
     assert len(head_of(first.parent)["configs"]) == 2
+
+
+def test_settings_that_are_no_text_hide_no_run(tmp_path: Path) -> None:
+    """The card is rebuilt as every run of the folder ends: one edited file must not fail them all."""
+    first, second = run_with_rows(tmp_path, day=1), run_with_rows(tmp_path, day=2)
+    first.config_path.write_bytes(b"name = '\xff'")
+    rebuild_card(first.parent)
+    assert [entry["config_name"] for entry in head_of(first.parent)["configs"]] == [second.id, first.id]
+    assert first.id in merge_remote(None, first.path, "me/sums")
 
 
 def test_rows_that_change_change_the_description(tmp_path: Path) -> None:
@@ -266,8 +277,11 @@ def test_the_card_of_a_repository_keeps_what_others_wrote(tmp_path: Path) -> Non
     assert [e["config_name"] for e in read_configs(head)] == [first.id, second.id, "mine"]
     assert body.startswith("# My results\n\nRead this first.\n")
     assert body.count(f"<!-- bench run {first.id} -->") == 1 and body.count("## sums · lab/m-1 ·") == 2
-    assert body.index(second.id) < body.index(first.id), "the newer push stands above"
+    sections = [f"<!-- bench run {run.id} -->" for run in (second, first)]
+    assert body.index(sections[0]) < body.index(sections[1]), "the newer push stands above"
     assert merge_remote(again, first.path, "me/sums") == again
+    twice = merge_remote(merge_remote(card, first.path, "me/sums"), second.path, "me/sums")
+    assert twice == card, "pushing all of a suite again leaves its card as it was"
 
 
 def test_the_first_card_of_a_repository(tmp_path: Path) -> None:
@@ -277,3 +291,69 @@ def test_the_first_card_of_a_repository(tmp_path: Path) -> None:
     assert read_configs(head) == [config_entry(run.id, f"data/{run.id}/*.parquet", default=True)]
     assert body.lstrip().startswith("# sums\\_m-1")
     assert json.dumps("me/sums_m-1") in body
+
+
+ROW = (
+    "| {id} | sums | lab/m-1 | 0.735 | \\[0.690, 0.780\\] | 198 of 200 | 0.800 (k=2) | 0.600 (k=2) | 1,000 | 500 | – "
+    "| timeout 2 |"
+)
+
+
+def leaderboard(card: str) -> list[str]:
+    """The rows of a repository's leaderboard."""
+    block = card.split("<!-- bench leaderboard -->")[1].split("<!-- end of bench leaderboard -->")[0]
+    head, rule, *rows = [line for line in block.splitlines() if line.startswith("|")]
+    assert head.startswith(
+        "| run | environment | model | mean | 95 % interval | scored | pass@k | pass^k | tokens in |"
+    )
+    assert set(rule) == {"|", ":", "-"} and rule.count("|") == head.count(" | ") + 2
+    return rows
+
+
+def pushed(card: str | None, run: RunDir, mean: float = 0.73456, **changes: Any) -> str:
+    run.write_manifest(Manifest(run.id, **{"env_id": "sums", "model": "lab/m-1", **changes}))
+    run.write_summary({**SUMMARY, "reward": {**SUMMARY["reward"], "mean": mean}})
+    return merge_remote(card, run.path, "me/sums")
+
+
+def test_a_repository_has_a_leaderboard_of_its_runs(tmp_path: Path) -> None:
+    runs = [run_with_rows(tmp_path, day=day) for day in range(1, 5)]
+    card = pushed(None, runs[0])
+    assert leaderboard(card) == [ROW.format(id=runs[0].id)]
+    assert card.index("<!-- end of bench leaderboard -->") < card.index("<!-- bench run ")
+    assert "Whether two of them differ, no two intervals tell: `bench compare` does" in card
+    card = pushed(card, runs[1], 0.9)
+    card = pushed(card, runs[2], 0.1, model="evil | m | 1.0 |")
+    card = pushed(card, runs[3], 0.5, env_id="a|b")
+    order = [(runs[3], "0.500"), (runs[1], "0.900"), (runs[0], "0.735"), (runs[2], "0.100")]
+    assert [line.split(" | ")[0] for line in leaderboard(card)] == [f"| {run.id}" for run, _ in order]
+    assert all(f" | {mean} | " in line for (_, mean), line in zip(order, leaderboard(card), strict=True))
+    again = pushed(card, runs[0], 0.05)
+    assert [line.split(" | ")[0] for line in leaderboard(again)][-1] == f"| {runs[0].id}"
+    assert len(leaderboard(again)) == 4
+    assert pushed(again, runs[0], 0.05) == again
+
+
+def test_the_leaderboard_has_the_figures_of_a_report(tmp_path: Path) -> None:
+    from harness.report import numerals
+    from harness.stats.intervals import Estimate
+    from harness.store.card_tables import leaderboard_row
+
+    manifest = Manifest("run-1", "sums", "m")
+    for mean, low, high, cost in (
+        (0.5, 0.33023, 0.66977, 1234.5), (0.99951, 0.9993, 0.9996, 0.0345), (1e-7, 0.0, 2e-7, 0.0),
+        (-3.0, -4.0, 1e7, None),
+    ):  # fmt: skip
+        summary = {
+            "planned": 1000,
+            "scored": 1000,
+            "reward": {"mean": mean, "ci95": [low, high]},
+            "usage": {"cost": cost},
+        }
+        cells = leaderboard_row(manifest, summary).replace("\\", "").split(" | ")
+        assert cells[3:6] == [
+            numerals.score(mean), numerals.interval(Estimate(mean, low=low, high=high)), "1,000 of 1,000"
+        ]  # fmt: skip
+        assert cells[10] == numerals.dollars(cost)
+    empty = leaderboard_row(manifest, None)
+    assert empty.count(" – ") == 7 and empty.count(" unknown ") == 2

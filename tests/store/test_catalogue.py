@@ -113,6 +113,14 @@ def test_other_states_are_those_of_the_manifest(tmp_path: Path, state: str, note
         (b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "planned": 3}', "planned is no JSON object"),
         (b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "name": null}', "name is no text"),
         (
+            b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "planned": {"num_examples": 1e308}}',
+            "planned: num_examples is no number of 0 or more",
+        ),
+        (
+            b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "given_up": {"requests": "x"}}',
+            "given_up: requests is no number of 0 or more",
+        ),
+        (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "metric_names": 3}',
             "metric_names is no list",
         ),

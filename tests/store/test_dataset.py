@@ -269,6 +269,16 @@ def test_a_resumed_run_starts_from_what_is_there(tmp_path: Path) -> None:
     assert writer(run).checkpoint() == 0
 
 
+def test_nothing_is_read_before_the_first_rows_are_due(tmp_path: Path) -> None:
+    run = finished(tmp_path, list(rollouts(3, 2)))
+    away = tmp_path / "away"
+    run.journal_path.rename(away)
+    again = writer(run)  # a resume makes one before its first request, which a long journal must not hold up
+    away.rename(run.journal_path)
+    assert len(again.catch_up()) == 6
+    assert again.finish() == 6
+
+
 def test_a_run_that_was_interrupted_and_goes_on_has_every_rollout_once(tmp_path: Path) -> None:
     run = make_run(tmp_path / "out")
     write(run.journal_path, [example(0), generated(0, 0), scored(0, 0), generated(0, 1), failed(0, 2)])
@@ -442,6 +452,7 @@ def test_a_failed_checkpoint_is_made_up_for_by_the_next(tmp_path: Path) -> None:
     run = make_run(tmp_path / "out")
     write(run.journal_path, [example(0), generated(0, 0), scored(0, 0)])
     keeper = writer(run)
+    keeper.catch_up()  # from here on it knows what is there
     run.data_path.write_text("in the way")
     with pytest.raises(StoreError, match="data"):
         keeper.checkpoint()
@@ -537,3 +548,23 @@ def test_an_example_shared_by_rollouts_is_read_for_each_of_them(tmp_path: Path) 
     run = finished(tmp_path, [example(0), generated(0), scored(0), other, generated(1, example_key="other"), scored(1)])
     assert [row["prompt"][-1]["content"] for row in on_disk(run)] == ["What is 0 + 1?", "second"]
     assert key("example", 0) != "other"
+
+
+@pytest.mark.parametrize("what", ["a file", "a link to a folder", "a link to nowhere"])
+def test_what_is_in_the_place_of_the_folder_gives_way(tmp_path: Path, what: str) -> None:
+    run = make_run(tmp_path / "out")
+    write(run.journal_path, list(rollouts(3)))
+    elsewhere = tmp_path / "elsewhere"
+    if what == "a file":
+        run.data_path.write_text("mine")
+    else:
+        if what == "a link to a folder":
+            elsewhere.mkdir()
+            (elsewhere / "mine.txt").write_text("mine")
+        run.data_path.symlink_to(elsewhere)
+    assert writer(run).checkpoint() == 3
+    writer(run).finish()
+    assert len(on_disk(run)) == 3 and run.data_path.is_dir() and not run.data_path.is_symlink()
+    assert not [path.name for path in run.path.iterdir() if path.name.startswith(".data")], "and nothing is left of it"
+    if what == "a link to a folder":
+        assert (elsewhere / "mine.txt").read_text() == "mine"

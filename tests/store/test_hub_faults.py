@@ -8,16 +8,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from dead_ports import free_port
 from hub_repos import Entry
 from hub_runs import READER, STRANGER, TOKEN, contents, hub_env, make_run
 from hub_server import HubServer
 
-from harness.errors import PublishError
+from harness.errors import PublishError, StoreError
 from harness.store.hub import PushResult, push_run
 from harness.store.hub_failures import Kind, Patience, retry_after
+from harness.store.hub_session import fetch
 
 RUN, OTHER = "20260101T000000Z-aaaa", "20260102T000000Z-bbbb"
 REPO = "alice/gsm8k_my-model"
@@ -196,11 +199,8 @@ def test_a_damaged_remote_card_is_never_overwritten(server: HubServer, run: Path
 
 
 def test_a_closed_port_is_tried_again_and_then_final(run: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     with pytest.raises(PublishError, match="Check the connection"):
-        push_run(run, token=TOKEN, endpoint=f"http://127.0.0.1:{port}", patience=QUICK)
+        push_run(run, token=TOKEN, endpoint=f"http://127.0.0.1:{free_port()}", patience=QUICK)
 
 
 def test_a_hub_that_says_nothing_is_not_waited_for(run: Path) -> None:
@@ -313,3 +313,30 @@ def test_retry_after_is_read_in_every_form() -> None:
     assert retry_after({"RateLimit": '"api";r=12;t=55'}) is None
     assert retry_after({"Retry-After": "soon"}) is None
     assert retry_after({}) is None
+
+
+def test_of_a_file_that_is_too_large_no_more_is_read_than_it_may_have() -> None:
+    sent = 0
+
+    class Endless(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            nonlocal sent
+            self.send_response(200)
+            self.end_headers()
+            try:
+                while sent < 256:
+                    self.wfile.write(bytes(1 << 20))
+                    sent += 1
+            except OSError:  # the reader has gone
+                self.close_connection = True
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Endless) as standing:
+        answering = threading.Thread(target=standing.handle_request)
+        answering.start()
+        with pytest.raises(StoreError, match="the card is larger than 1 MiB, and no more is read"):
+            fetch(f"http://127.0.0.1:{standing.server_port}/README.md", TOKEN, "the card", 1 << 20)
+        answering.join()
+    assert sent < 128  # of 256 MiB; some are on their way in buffers

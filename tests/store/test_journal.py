@@ -480,3 +480,35 @@ def test_the_reader_finds_lines_of_any_length(tmp_path: Path) -> None:
         assert [reader.record(offset) for offset in reversed(offsets)] == lines[::-1]
         with pytest.raises(JournalDamaged, match=r"journal\.jsonl"):
             reader.record(offsets[1] + 1)
+
+
+def test_a_journal_that_somebody_removes_stops_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+
+    async def main() -> None:
+        journal = Journal.open(path)
+        await journal.append(LINES[0])
+        path.rename(tmp_path / "moved.jsonl")
+        await journal.append(LINES[1])  # elsewhere, but kept
+        (tmp_path / "moved.jsonl").unlink()
+        for record in LINES[2:4]:  # the first is not acknowledged, and no later one is taken
+            with pytest.raises(StoreError, match=r"journal\.jsonl was removed while it was being written"):
+                await journal.append(record)
+        with pytest.raises(StoreError, match="was removed"):
+            journal.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_before_the_damage_can_be_kept_as_the_message_says(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    offsets = write(path, LINES)
+    content = bytearray(path.read_bytes())
+    content[offsets[3] : offsets[4]] = bytes(offsets[4] - offsets[3])  # zeros in the middle of what was in flight
+    path.write_bytes(content)
+    with pytest.raises(JournalDamaged) as caught:
+        records(path)
+    assert f"truncate -s {offsets[3]} journal.jsonl" in str(caught.value)
+    os.truncate(path, offsets[3])
+    write(path, LINES[3:])
+    assert records(path) == LINES

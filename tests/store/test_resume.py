@@ -223,3 +223,18 @@ def test_hashes_of_code_are_not_shown() -> None:
     old, new = {"env": {"source": "0" * 64, "n": 1}}, {"env": {"source": "f" * 64, "n": 2}}
     assert differences(old, new) == ["env.source has changed", "env.n was 1, now 2"]
     assert differences(old, {"env": {"n": 1}}) == [f'env.source was "{"0" * 64}", now not set']
+
+
+def test_a_run_that_may_be_the_one_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    manifest = run.read_manifest()
+    run.manifest_path.write_text('{"schema_version": 1, "id"')
+    assert find_resumable(run.parent, manifest) is None
+    obstacle = why_not(run.parent, manifest)
+    assert obstacle is not None and obstacle.startswith(f"{run.id} in {run.parent} cannot be resumed: cannot read ")
+
+
+def test_a_secret_that_must_be_given_again_says_so() -> None:
+    assert differences({"headers": {"X-Api-Key": "[redacted]"}}, {"headers": {}}) == [
+        'headers.X-Api-Key was "[redacted]" (secrets are not recorded: give it again), now not set'
+    ]

@@ -144,6 +144,15 @@ def test_two_processes_cannot_write_one_run(tmp_path: Path) -> None:
     run.lock().release()
 
 
+def test_a_lock_that_nobody_refers_to_any_more_is_let_go(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    held = run.lock()
+    with pytest.raises(RunLocked):
+        run.lock()
+    del held
+    run.lock().release()
+
+
 def test_a_lock_is_held_against_the_same_process_too(tmp_path: Path) -> None:
     with RunLock.take(tmp_path / "lock", "it"), pytest.raises(RunLocked):
         RunLock.take(tmp_path / "lock", "it")

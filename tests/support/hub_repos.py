@@ -1,5 +1,5 @@
-"""What a Hub keeps: accounts, dataset repositories, their commits and large files. Knows no HTTP; `hub_server` speaks
-the protocol and asks here."""
+"""What a Hub keeps: accounts, dataset and model repositories, their commits, pull requests and large files. Knows no
+HTTP; `hub_server` speaks the protocol and asks here."""
 
 from __future__ import annotations
 
@@ -82,12 +82,32 @@ class Commit:
 
 
 @dataclass
+class PullRequest:
+    """Commits that wait beside the branch."""
+
+    num: int
+    title: str
+    description: str
+    author: str
+    commits: list[Commit]
+    """The branch's head when it was opened, and what was put on top."""
+    status: str = "open"
+
+    @property
+    def head(self) -> Commit:
+        return self.commits[-1]
+
+
+@dataclass
 class Repo:
-    """One dataset repository with the history of its only branch."""
+    """One dataset or model repository with the history of its only branch."""
 
     name: str
     private: bool
     commits: list[Commit] = field(default_factory=list[Commit])
+    kind: str = "datasets"
+    requests: list[PullRequest] = field(default_factory=list[PullRequest])
+    takes_requests: bool = True
 
     def __post_init__(self) -> None:
         self.add("initial commit", {".gitattributes": Entry(b"*.parquet filter=lfs diff=lfs merge=lfs -text\n")})
@@ -102,20 +122,26 @@ class Repo:
 
     def add(self, summary: str, changes: Mapping[str, Entry | None]) -> Commit:
         """One more commit; None deletes."""
-        files = dict(self.commits[-1].files) if self.commits else {}
-        for path, entry in changes.items():
-            if entry is None:
-                del files[path]
-            else:
-                files[path] = entry
-        commit = Commit(secrets.token_hex(20), summary, files, tuple(changes))
-        self.commits.append(commit)
-        return commit
+        return _grow(self.commits, summary, changes)
+
+    def merge(self, num: int) -> Commit:
+        """What the owner does with a pull request that is liked."""
+        request = self.requests[num - 1]
+        request.status = "merged"
+        paths = {path for commit in request.commits[1:] for path in commit.touched}
+        return self.add(request.title, {path: request.head.files.get(path) for path in paths})
+
+    def request(self, revision: str) -> PullRequest | None:
+        """The pull request that a revision means."""
+        found = re.fullmatch(r"refs/pr/(\d+)", revision)
+        return next((each for each in self.requests if found and each.num == int(found[1])), None)
 
     def at(self, revision: str) -> Commit:
-        """The commit of a branch or an oid."""
+        """The commit of a branch, a pull request or an oid."""
         if revision in ("main", "HEAD", "refs/heads/main"):
             return self.head
+        if request := self.request(revision):
+            return request.head
         for commit in self.commits:
             if commit.oid == revision:
                 return commit
@@ -125,12 +151,25 @@ class Repo:
         return self.files[path].data.decode()
 
 
+def _grow(commits: list[Commit], summary: str, changes: Mapping[str, Entry | None]) -> Commit:
+    files = dict(commits[-1].files) if commits else {}
+    for path, entry in changes.items():
+        if entry is None:
+            del files[path]
+        else:
+            files[path] = entry
+    commits.append(Commit(secrets.token_hex(20), summary, files, tuple(changes)))
+    return commits[-1]
+
+
 class Hub:
     """Accounts, repositories and large files."""
 
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}
         self.repos: dict[str, Repo] = {}
+        """Datasets."""
+        self.models: dict[str, Repo] = {}
         self.large: dict[str, bytes] = {}
         """Large files by sha256: uploaded, not necessarily in a commit."""
 
@@ -150,9 +189,14 @@ class Hub:
         self.repos[full] = Repo(full, private)
         return self.repos[full]
 
-    def repo(self, account: Account | None, full: str, *, write: bool = False) -> Repo:
+    def model(self, full: str, *, private: bool = False) -> Repo:
+        """Make a model repository."""
+        self.models[full] = Repo(full, private, kind="models")
+        return self.models[full]
+
+    def repo(self, account: Account | None, full: str, *, write: bool = False, kind: str = "datasets") -> Repo:
         """A repository that `account` may read, or change."""
-        repo = self.repos.get(full)
+        repo = (self.models if kind == "models" else self.repos).get(full)
         owned = account is not None and account.owns(full.partition("/")[0])
         if repo is None or (repo.private and not owned):
             raise repo_missing(anonymous=account is None)
@@ -161,23 +205,48 @@ class Hub:
         return repo
 
     def commit(self, repo: Repo, lines: Iterable[str]) -> Commit:
-        """Apply one NDJSON commit, as a whole or not at all."""
-        steps: list[dict[str, Any]] = [json.loads(line) for line in lines if line.strip()]
-        if not steps or steps[0]["key"] != "header":
-            raise Refusal(400, "The first line must be the header")
-        header = steps[0]["value"]
+        """Apply one NDJSON commit to the branch, as a whole or not at all."""
+        header, changes = self._read(repo.head, lines)
         parent = header.get("parentCommit")
         if parent is not None and parent != repo.head.oid:
             raise Refusal(412, "A commit has happened since. Please refresh and try again.")
+        return repo.add(header["summary"], changes)
+
+    def open_request(self, account: Account | None, repo: Repo, lines: Iterable[str]) -> PullRequest:
+        """A pull request with one NDJSON commit."""
+        header, changes = self._read(repo.head, lines)
+        if account is None or account.role != "write":
+            raise Refusal(403, "You need the permission discussion.write")
+        if not repo.takes_requests:
+            raise Refusal(403, "Pull requests are disabled for this repo")
+        opened = PullRequest(
+            len(repo.requests) + 1, header["summary"], header.get("description", ""), account.name, [repo.head]
+        )
+        _grow(opened.commits, header["summary"], changes)
+        repo.requests.append(opened)
+        return opened
+
+    def commit_to(self, account: Account | None, request: PullRequest, lines: Iterable[str]) -> Commit:
+        """One more commit of a pull request, by its author."""
+        if account is None or account.role != "write" or account.name != request.author or request.status != "open":
+            raise Refusal(403, "You can't push to this pull request")
+        header, changes = self._read(request.head, lines)
+        return _grow(request.commits, header["summary"], changes)
+
+    def _read(self, head: Commit, lines: Iterable[str]) -> tuple[dict[str, Any], dict[str, Entry | None]]:
+        """The header of an NDJSON commit, and what it changes on top of `head`."""
+        steps: list[dict[str, Any]] = [json.loads(line) for line in lines if line.strip()]
+        if not steps or steps[0]["key"] != "header":
+            raise Refusal(400, "The first line must be the header")
         changes: dict[str, Entry | None] = {}
         for step in steps[1:]:
-            changes.update(self._change(repo, step["key"], step["value"]))
+            changes.update(self._change(head, step["key"], step["value"]))
         readme = changes.get("README.md")
         if readme is not None and (problems := card_problems(readme.data.decode())):
             raise Refusal(400, "; ".join(problems))
-        return repo.add(header["summary"], changes)
+        return steps[0]["value"], changes
 
-    def _change(self, repo: Repo, key: str, value: Mapping[str, Any]) -> dict[str, Entry | None]:
+    def _change(self, head: Commit, key: str, value: Mapping[str, Any]) -> dict[str, Entry | None]:
         path = str(value["path"])
         if key == "file":
             assert value["encoding"] == "base64"
@@ -188,11 +257,11 @@ class Hub:
                 raise Refusal(400, f"LFS object {value['oid']} of {path} was not uploaded")
             return {path: Entry(data, lfs=True)}
         if key == "deletedFile":
-            if path not in repo.files:
+            if path not in head.files:
                 raise Refusal(404, f"A file with this name doesn't exist: {path}", code="EntryNotFound")
             return {path: None}
         if key == "deletedFolder":
-            return {name: None for name in repo.files if name.startswith(path.rstrip("/") + "/")}
+            return {name: None for name in head.files if name.startswith(path.rstrip("/") + "/")}
         raise Refusal(400, f"Unknown operation {key}")
 
 

@@ -1,4 +1,4 @@
-"""Run folders to push, and what `load_dataset` makes of them through a Hub's own protocol."""
+"""Run folders to push, what is on the Hub before, and what `load_dataset` makes of them through its own protocol."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import nursery
+from hub_repos import Entry, Repo
 from hub_server import HubServer
 
+from harness.store.manifest import Manifest
+from harness.store.rundir import RunDir
 from harness.types import Messages
 
 TOKEN = "hf_write0123456789abcdef"
@@ -53,8 +56,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def make_run(output_dir: Path, run_id: str, rows: int = 3, *, model: str = "my-model", files: int = 1) -> Path:
     """A finished run of `gsm8k` with `rows` rollouts in `files` parquet files, and a journal beside them."""
-    from harness.store.manifest import Manifest
-    from harness.store.rundir import RunDir, folder_name
+    from harness.store.rundir import folder_name
 
     run = RunDir(output_dir / "evals" / folder_name("gsm8k", model) / run_id)
     run.data_path.mkdir(parents=True)
@@ -97,3 +99,46 @@ def write_data(folder: Path, rows: int, *, model: str = "my-model", files: int =
         parts[index % files].add(example, rollout, scored)
     for part in parts:
         part.close()
+
+
+BENCHMARK, MODEL = "acme/sums-bench", "labs/my-model"
+
+SUMMARY: dict[str, Any] = {
+    "num_examples": 1319, "num_rollouts": 1319, "planned": 1319, "scored": 1319, "unscored": {}, "not_run": 0,
+    "reward": {"mean": 0.7346, "stderr": 0.012, "ci95": [0.70991, 0.75879], "min": 0.0, "max": 1.0, "method": "t"},
+    "bounds": [0.7346, 0.7346], "pass_at_k": {"1": 0.7346}, "until_ci": None,
+}  # fmt: skip
+"""Of a run of a whole benchmark."""
+
+
+def result_manifest(run_id: str = "20260101T000000Z-aaaa", **changes: Any) -> Manifest:
+    """A finished run of all of a benchmark by a real model."""
+    values: dict[str, Any] = {
+        "model": "my-model",
+        "status": "done",
+        "created": "2026-01-01T12:30:00.000000Z",
+        "settings": {"env.num_examples": -1, "env.shuffle": False, "env.shuffle_seed": 0},
+        "identity": {
+            "env": {"env_id": "gsm8k", "env_args": {}, "distribution": "gsm8k 0.1.0"},
+            "model": {"names": ["my-model"], "sampling_args": {"temperature": 0.0, "max_tokens": 1024}},
+        },
+        "versions": {"python": "3.13", "bench-harness": "0.1.0"},
+        "planned": {"num_examples": 1319, "rollouts_per_example": 1},
+    }
+    return Manifest(run_id, "gsm8k", **{**values, **changes})
+
+
+def make_result(output_dir: Path, run_id: str, summary: dict[str, Any] | None = None, **changes: Any) -> Path:
+    """The folder of such a run, with three rows that stand for all."""
+    run = RunDir(make_run(output_dir, run_id))
+    run.write_manifest(result_manifest(run_id, **changes))
+    run.write_summary({**SUMMARY, **(summary or {})})
+    return run.path
+
+
+def stock_benchmark(server: HubServer, *tasks: str, model: str = MODEL) -> Repo:
+    """Put a benchmark with these tasks, and a model, on the Hub; returns the model's repository."""
+    server.hub.repos[BENCHMARK] = bench = Repo(BENCHMARK, private=False)
+    listed = "".join(f"  - id: {task}\n    config: default\n    split: test\n" for task in tasks or ("sums",))
+    bench.add("a benchmark", {"eval.yaml": Entry(f"name: Sums\ntasks:\n{listed}".encode())})
+    return server.hub.model(model)

@@ -1,6 +1,7 @@
 """A stand-in for the Hugging Face Hub on loopback: the part of its HTTP protocol that creating, committing to and
-loading a dataset repository needs, as `huggingface_hub` and `datasets` speak it. Large files go to and come from a
-second origin, as they do on the Hub, which refuses credentials. No Xet, no git, no other repository types.
+loading a dataset repository needs, and proposing changes to a model repository, as `huggingface_hub` and `datasets`
+speak it. Large files go to and come from a second origin, as they do on the Hub, which refuses credentials. No Xet, no
+git, no other repository types.
 
 Faults are made on demand: `fail` answers a route with a status, `meddle` runs a function just before a route is
 served (another writer commits, the owner deletes the repository).
@@ -21,6 +22,8 @@ from hub_repos import Account, Commit, Entry, Hub, Refusal, Repo, card_data, car
 MAX_BODY = 1 << 30
 LARGE_BYTES = 10 << 20
 """The Hub takes files from this size on as large ones only."""
+PAGE = 2
+"""Pull requests that one answer lists: few, so that a reader must turn pages."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class HubServer:
 
     def _application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY)
-        repo = "/api/datasets/{space}/{name}"
+        repo = "/api/{kind:datasets|models}/{space}/{name}"
         for method, path, name, handler in (
             ("GET", "/api/whoami-v2", "whoami", self._whoami),
             ("POST", "/api/repos/create", "create", self._create),
@@ -126,6 +129,7 @@ class HubServer:
             ("POST", repo + "/paths-info/{rev}", "paths", self._paths),
             ("POST", repo + "/preupload/{rev}", "preupload", self._preupload),
             ("POST", repo + "/commit/{rev}", "commit", self._commit),
+            ("GET", repo + "/discussions", "discussions", self._discussions),
             ("POST", "/datasets/{space}/{name}.git/info/lfs/objects/batch", "lfs", self._lfs),
             ("GET", "/datasets/{space}/{name}/resolve/{rev}/{path:.+}", "resolve", self._resolve),
             ("POST", "/lfs-verify", "verify", self._verify),
@@ -178,7 +182,8 @@ class HubServer:
 
     def _repo(self, request: web.Request, *, write: bool = False) -> Repo:
         full = f"{request.match_info['space']}/{request.match_info['name']}"
-        return self.hub.repo(self._account(request), full, write=write)
+        kind = request.match_info.get("kind", "datasets")
+        return self.hub.repo(self._account(request), full, write=write, kind=kind)
 
     async def _unknown(self, request: web.Request) -> web.Response:
         raise Refusal(404, f"no such route: {request.method} {request.path}")
@@ -263,8 +268,9 @@ class HubServer:
         return web.json_response([node for node in _nodes(commit) if node["path"] in wanted])
 
     async def _preupload(self, request: web.Request) -> web.Response:
-        repo = self._repo(request, write=True)
-        commit = repo.at(request.match_info["rev"])
+        rev = request.match_info["rev"]
+        repo = self._repo(request, write=request.query.get("create_pr") != "1" and not rev.startswith("refs/pr/"))
+        commit = repo.at(rev)
         files: list[dict[str, Any]] = []
         for file in (await request.json())["files"]:
             path = file["path"]
@@ -302,12 +308,54 @@ class HubServer:
         return web.json_response({"message": "ok"})
 
     async def _commit(self, request: web.Request) -> web.Response:
-        repo = self._repo(request, write=True)
-        if request.match_info["rev"] != "main":
-            raise Refusal(400, "only main is here")
-        commit = self.hub.commit(repo, (await request.text()).splitlines())
-        url = f"{self.url}/datasets/{repo.name}/commit/{commit.oid}"
-        return web.json_response({"success": True, "commitOid": commit.oid, "commitUrl": url, "hookOutput": ""})
+        lines = (await request.text()).splitlines()
+        rev, proposed = request.match_info["rev"], request.query.get("create_pr") == "1"
+        account = self._account(request)
+        answer: dict[str, Any] = {"success": True, "hookOutput": ""}
+        if proposed or rev != "main":
+            repo = self._repo(request)
+            if proposed:
+                opened = self.hub.open_request(account, repo, lines)
+                commit = opened.head
+                answer["pullRequestUrl"] = f"{self._page(repo)}/discussions/{opened.num}"
+            elif found := repo.request(rev):
+                commit = self.hub.commit_to(account, found, lines)
+            else:
+                raise Refusal(400, "only main and pull requests are here")
+        else:
+            repo = self._repo(request, write=True)
+            commit = self.hub.commit(repo, lines)
+        return web.json_response(
+            {**answer, "commitOid": commit.oid, "commitUrl": f"{self._page(repo)}/commit/{commit.oid}"}
+        )
+
+    def _page(self, repo: Repo) -> str:
+        return f"{self.url}/{repo.name}" if repo.kind == "models" else f"{self.url}/datasets/{repo.name}"
+
+    async def _discussions(self, request: web.Request) -> web.Response:
+        repo, query = self._repo(request), request.query
+        if query.get("type", "pull_request") not in ("all", "pull_request"):
+            raise Refusal(400, "only pull requests are here")
+        wanted = [
+            each
+            for each in reversed(repo.requests)
+            if query.get("author", each.author) == each.author
+            and query.get("status", "all") in ("all", "closed" if each.status != "open" else "open")
+        ]
+        start = int(query.get("p", 0)) * PAGE
+        shown = [
+            {
+                "title": each.title,
+                "num": each.num,
+                "author": {"name": each.author},
+                "createdAt": "2026-01-01T00:00:00.000Z",
+                "status": each.status,
+                "repo": {"name": repo.name, "type": repo.kind.removesuffix("s")},
+                "isPullRequest": True,
+            }
+            for each in wanted[start : start + PAGE]
+        ]
+        return web.json_response({"discussions": shown, "count": len(wanted), "start": start})
 
     async def _resolve(self, request: web.Request) -> web.Response:
         commit = self._repo(request).at(request.match_info["rev"])

@@ -1,0 +1,225 @@
+"""The numbers of a run as a dataset card shows them: a row among those of other runs, and its own tables. Owns their
+layout; every number is `summary.json`'s.
+
+A repository's leaderboard is merged row by row: the rows of other runs are kept as they stand."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import cast
+
+from harness.store.card_text import escape
+from harness.store.manifest import Manifest
+from harness.types import JsonDict
+
+NONE = "–"
+
+_MOST_DIGITS = 6
+
+_READING = (
+    "Means are over examples, of the scored rollouts. Whether two of them differ, no two intervals tell: "
+    "`bench compare` does, example by example."
+)
+
+_BEGIN, _END = "<!-- bench leaderboard -->", "<!-- end of bench leaderboard -->"
+
+_HEAD = ("run", "environment", "model", "mean", "95 % interval", "scored", "pass@k", "pass^k")
+_TAIL = ("tokens in", "tokens out", "cost", "without a score")
+
+
+def leaderboard_row(manifest: Manifest, summary: JsonDict | None) -> str:
+    """One run as a line of the leaderboard: the same figures as in a report."""
+    summary = summary or {}
+    reward, usage = _table(summary.get("reward")), _table(summary.get("usage"))
+    k, at, hat = _largest_k(summary)
+    cells = [
+        escape(manifest.id),
+        escape(manifest.env_id),
+        escape(manifest.model),
+        _score(reward.get("mean")),
+        _span(reward),
+        f"{_count(summary, 'scored'):,} of {_total(summary):,}" if summary else NONE,
+        f"{_score(at)} (k={k})" if k else NONE,
+        f"{_score(hat)} (k={k})" if k > 1 else NONE,
+        _tokens(usage, "input_tokens"),
+        _tokens(usage, "output_tokens"),
+        _dollars(usage.get("cost")),
+        escape(_reasons(summary)) or NONE,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def with_row(body: str, row: str, run_id: str) -> str:
+    """`body` with the run's row in the leaderboard, which is made if there is none. Runs of an environment stand
+    together, the best mean first.
+
+    Args:
+        body: The card without its head.
+        row: From `leaderboard_row`.
+        run_id: Whose former row goes.
+    """
+    start, stop = body.find(_BEGIN), body.find(_END)
+    there = 0 <= start < stop
+    former = [line for line in body[start:stop].splitlines() if line.startswith("| ")][1:] if there else []
+    rows = [line for line in former if _cells(line)[0] != escape(run_id)]
+    rows = sorted([row, *rows], key=_place)
+    rule = [":---" if number < 3 or name == _TAIL[-1] else "---:" for number, name in enumerate((*_HEAD, *_TAIL))]
+    lines = [_BEGIN, f"| {' | '.join((*_HEAD, *_TAIL))} |", f"|{'|'.join(rule)}|", *rows]
+    block = "\n".join([*lines, "", _READING, _END])
+    if there:
+        return f"{body[:start]}{block}{body[stop + len(_END) :]}"
+    first = re.search(r"^<!-- bench run \S+ -->$", body, re.MULTILINE)
+    if first:
+        return f"{body[: first.start()]}{block}\n\n{body[first.start() :]}"
+    return f"{body.rstrip()}\n\n{block}\n" if body.strip() else f"{block}\n"
+
+
+def unscored_table(summary: JsonDict | None) -> list[str]:
+    """Why rollouts have no score; nothing if all have one. Ends in an empty line."""
+    unscored = _table((summary or {}).get("unscored"))
+    if not unscored:
+        return []
+    rows = [f"| {escape(str(reason))} | {number} |" for reason, number in unscored.items()]
+    return ["| without a score because | rollouts |", "|:---|---:|", *rows, ""]
+
+
+def passes(summary: JsonDict | None) -> str:
+    """pass@k for the largest k, in one cell."""
+    k, at, _ = _largest_k(summary or {})
+    return f"{_number(at)} (k={k})" if k else NONE
+
+
+def _cells(line: str) -> list[str]:
+    # A bar in a cell is escaped, so that ` | ` stands between cells alone.
+    return [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split(" | ")]
+
+
+def _place(line: str) -> tuple[str, float, str]:
+    """Where a row stands."""
+    cells = [*_cells(line), *[""] * 4]
+    try:
+        mean = -float(cells[3])
+    except ValueError:
+        mean = math.inf
+    return (cells[1], mean, cells[0])
+
+
+def _largest_k(summary: Mapping[str, object]) -> tuple[int, object, object]:
+    """The largest k of pass@k with its two rates; 0 if there is none."""
+    at, hat = _table(summary.get("pass_at_k")), _table(summary.get("pass_hat_k"))
+    k = max((int(name) for name in at if name.isdecimal()), default=0)
+    return k, at.get(str(k)), hat.get(str(k))
+
+
+def _score(value: object, digits: int = 3) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return NONE
+    if value and (abs(value) >= 1e6 or abs(value) < 1e-5):
+        return f"{value:.3g}"
+    return f"{value + 0.0:.{digits}f}"
+
+
+def _span(reward: Mapping[str, object]) -> str:
+    bounds = reward.get("ci95")
+    ends = cast("Sequence[object]", bounds) if isinstance(bounds, list | tuple) else ()
+    known = [float(end) for end in ends if isinstance(end, int | float) and not isinstance(end, bool)]
+    if len(known) != 2:
+        return NONE
+    low, high = known
+    digits = 3
+    while digits < _MOST_DIGITS and high - low < 2 * 10**-digits:
+        digits += 1
+    return f"\\[{_score(low, digits)}, {_score(high, digits)}\\]"
+
+
+def _tokens(usage: Mapping[str, object], key: str) -> str:
+    number = usage.get(key)
+    if not isinstance(number, int):
+        return "unknown"
+    return f"≥ {number:,}" if usage.get("unreported") else f"{number:,}"
+
+
+def _dollars(cost: object) -> str:
+    if not isinstance(cost, int | float):
+        return NONE
+    # Two dollar signs in a line are not to become a formula.
+    return f"\\${cost:,.2f}" if cost >= 0.1 or cost == 0 else f"\\${Decimal(f'{cost:.2g}'):f}"
+
+
+def _total(summary: Mapping[str, object]) -> int:
+    return max(_count(summary, "planned"), _count(summary, "num_rollouts"))
+
+
+def _reasons(summary: Mapping[str, object]) -> str:
+    return ", ".join(f"{reason} {number}" for reason, number in _table(summary.get("unscored")).items())
+
+
+def results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str]]:
+    """All numbers of a run, each with its name."""
+    if summary is None:
+        return [("scored", "no summary yet")]
+    reward = _table(summary.get("reward"))
+    results = [("mean reward", _number(reward.get("mean"))), ("95 % interval", _interval(reward))]
+    if early := _table(summary.get("until_ci")):
+        made = f"after {early.get('examples')} of {early.get('of_examples')} examples, as --until-ci asked"
+        results.append(("ended early", f"{made}; the interval is a confidence sequence for the mean of all of them"))
+    results += [("standard deviation", _number(reward.get("std"))), ("scored", _coverage(summary))]
+    for label, key in (("pass@{}", "pass_at_k"), ("pass^{}", "pass_hat_k")):
+        results += [
+            (label.format(k), _number(v))
+            for k, v in _table(summary.get(key)).items()
+            if (k, key) != ("1", "pass_hat_k")
+        ]
+    results += _doubts(summary)
+    for name, metric in _table(summary.get("metrics")).items():
+        if name in manifest.metric_names:
+            results.append((escape(f"mean {name}"), _number(_table(metric).get("mean"))))
+    usage = _table(summary.get("usage"))
+    told, said = usage.get("input_tokens"), usage.get("output_tokens")
+    results.append(("tokens", "not reported" if told is None or said is None else f"{told} in, {said} out"))
+    return results
+
+
+def _coverage(summary: Mapping[str, object]) -> str:
+    text = f"{_count(summary, 'scored')} of {_total(summary)}"
+    reasons = ", ".join(f"{count} {reason}" for reason, count in _table(summary.get("unscored")).items())
+    text = f"{text}, unscored: {reasons}" if reasons else text
+    return f"{text}, not run: {missing}" if (missing := _count(summary, "not_run")) else text
+
+
+def _doubts(summary: JsonDict) -> list[tuple[str, str]]:
+    """What the mean alone would hide."""
+    results: list[tuple[str, str]] = []
+    bounds = summary.get("bounds")
+    if summary.get("unscored") and isinstance(bounds, list | tuple):
+        low, high = (_number(bound) for bound in cast("list[object]", bounds))
+        results.append(("mean if the unscored were worst, or best", f"{low}, or {high}"))
+    for key, label in (("truncated", "answers cut short"), ("empty", "empty answers"), ("refused", "refusals")):
+        if number := _count(summary, key):
+            results.append((label, f"{number} of {_count(summary, 'scored')}"))
+    return results
+
+
+def _count(summary: Mapping[str, object], key: str) -> int:
+    value = summary.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def _interval(reward: Mapping[str, object]) -> str:
+    bounds = reward.get("ci95")
+    if isinstance(bounds, list | tuple):
+        return " to ".join(_number(bound) for bound in cast("list[object]", bounds))
+    return f"± {_number(bounds)}" if isinstance(bounds, int | float) else "–"
+
+
+def _number(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "–"
+    return f"{value:.4g}"
+
+
+def _table(value: object) -> JsonDict:
+    return cast(JsonDict, value) if isinstance(value, dict) else {}

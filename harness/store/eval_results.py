@@ -1,0 +1,338 @@
+"""A run as a result on the Hub's leaderboards: the YAML document that lies in a model repository under
+`.eval_results/`. Owns which runs may become one, what is claimed and what the notes must say; pure, sends nothing.
+
+The format is the Hub's (`docs/hub/eval-results`); its keys are written by `huggingface_hub`, its YAML by PyYAML."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from harness.config.serving import is_reference
+from harness.config.wording import suggestion
+from harness.errors import StoreError, UsageError
+from harness.redact import redactor
+from harness.store.hub_names import check_repo
+from harness.store.manifest import Manifest, without_secrets
+from harness.types import JsonDict
+
+FOLDER = ".eval_results"
+
+TASKS_FILE = "eval.yaml"
+"""In which a dataset says that it is a benchmark, and which tasks it has."""
+
+TASKS_BYTES = 1 << 20
+"""Of that file: hundreds of times what one has."""
+
+SOURCE_NAME = "Rollouts by bench"
+
+_REVISION = re.compile(r"[0-9a-f]{40}")
+_SETTINGS = 300
+"""Characters of sampling arguments, or of an environment's arguments, in the notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What the run itself does not know: whose result it is, and of what."""
+
+    model: str
+    """The model repository, `namespace/name`."""
+    benchmark: str
+    """The benchmark's dataset, `namespace/name`."""
+    task: str | None = None
+    """Of the benchmark; None: the only one that it has."""
+    revision: str | None = None
+    """Of the benchmark's dataset."""
+    fraction: bool = False
+    """The mean as it is, and not in percent."""
+    subset: bool = False
+    """A part of the benchmark is a result, too."""
+    notes: str = ""
+    """What comes before our own notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The pushed dataset."""
+
+    url: str
+    user: str
+    """A user or an organisation."""
+
+
+def check_claim(claim: Claim) -> None:
+    """Refuse names that nothing on the Hub can have.
+
+    Raises:
+        UsageError: one is such.
+    """
+    for flag, name in (("--eval-results", claim.model), ("--benchmark", claim.benchmark)):
+        if "/" not in check_repo(name):
+            raise UsageError(f"{flag} {name}: give NAMESPACE/NAME, as in the address of its page on the Hub")
+    if claim.task is not None and not claim.task.strip():
+        raise UsageError("--task: name a task of the benchmark, or leave it out if it has only one")
+    if claim.revision is not None and not _REVISION.fullmatch(claim.revision):
+        raise UsageError(f"--revision {claim.revision}: give the whole commit of the benchmark, 40 hex digits")
+
+
+def check_run(manifest: Manifest, summary: JsonDict | None, claim: Claim) -> None:
+    """Refuse a run that is no result.
+
+    Raises:
+        UsageError: it has no end, no score, no model, or less than the benchmark.
+    """
+    names = [manifest.model, *_names(_table(manifest.identity.get("model")).get("names"))]
+    if made_up := [name for name in names if is_reference(name)]:
+        raise UsageError(f"{manifest.id}: {made_up[0]} is a stand-in, and its scores are no results of a model")
+    if judges := [name for name in _judges(manifest) if is_reference(name)]:
+        raise UsageError(f"{manifest.id}: judged by {judges[0]}, a stand-in, so its scores are no results")
+    if manifest.status != "done" or summary is None or summary.get("not_run"):
+        status = "not finished" if manifest.status == "done" else manifest.status
+        raise UsageError(f"{manifest.id} is {status}, and so no result: bench resume {manifest.id} goes on with it")
+    if _number(_table(summary.get("reward")).get("mean")) is None:
+        raise UsageError(f"{manifest.id} has no score, and so no result")
+    if _is_part(manifest, summary) and not claim.subset:
+        raise UsageError(
+            f"{manifest.id} is a run of {_examples(manifest, summary)}, perhaps not of the whole benchmark: run all of "
+            "it with -n -1, or add --subset, and the notes will say what was run"
+        )
+
+
+def tasks_in(text: str, benchmark: str) -> tuple[str, ...]:
+    """The tasks that a benchmark's `eval.yaml` names.
+
+    Raises:
+        StoreError: it names none, or cannot be read.
+    """
+    import yaml
+
+    wrong = f"{TASKS_FILE} of {benchmark} cannot be read"
+    try:
+        document = cast(object, yaml.safe_load(text))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise StoreError(f"{wrong}: {' '.join(str(error).split())[:200]}") from error
+    listed = _table(document).get("tasks")
+    tasks = [_table(task).get("id") for task in cast("list[object]", listed)] if isinstance(listed, list) else []
+    if not tasks or not all(isinstance(task, str) and task and task.isprintable() for task in tasks):
+        raise StoreError(f"{wrong}: it has no list `tasks` with an `id` in each")
+    return tuple(dict.fromkeys(cast("list[str]", tasks)))
+
+
+def task_of(claim: Claim, tasks: Sequence[str]) -> str:
+    """The task that a result is of.
+
+    Raises:
+        UsageError: the benchmark has no such task; or several, and none was named.
+    """
+    if claim.task is None:
+        if len(tasks) > 1:
+            raise UsageError(f"{claim.benchmark} has {len(tasks)} tasks: choose one with --task ({_listed(tasks)})")
+        return tasks[0]
+    if claim.task not in tasks:
+        raise UsageError(f"--task {claim.task}: no task of {claim.benchmark}; {suggestion(claim.task, tasks)}")
+    return claim.task
+
+
+def path_of(claim: Claim, task: str, run_id: str) -> str:
+    """Where the document lies in the model repository: every run has a name of its own, so that none takes the place of
+    anybody else's result."""
+    name = _slug(claim.benchmark.rpartition("/")[2])
+    parts = [name, *([_slug(task)] if _slug(task) not in (name, "default") else []), run_id]
+    return f"{FOLDER}/{'_'.join(parts)}.yaml"
+
+
+def title_of(claim: Claim, task: str, run_id: str) -> str:
+    """What the pull request is called. Names the run, by which it is found again."""
+    named = (
+        claim.benchmark if _slug(task) == _slug(claim.benchmark.rpartition("/")[2]) else f"{claim.benchmark} ({task})"
+    )
+    return f"Add a result of {named}: bench run {run_id}"
+
+
+def document_of(manifest: Manifest, summary: JsonDict, claim: Claim, task: str, source: Source) -> str:
+    """The YAML document of one result.
+
+    Args:
+        manifest: The run.
+        summary: Its `summary.json`.
+        claim: What it is a result of.
+        task: As `task_of` has it.
+        source: Where its rollouts can be read.
+    """
+    import yaml
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    entry = EvalResultEntry(
+        dataset_id=claim.benchmark,
+        task_id=task,
+        value=value_of(manifest, summary, claim),
+        dataset_revision=claim.revision,
+        date=manifest.created[:10] or None,
+        source_url=source.url,
+        source_name=SOURCE_NAME,
+        source_user=source.user,
+        notes=notes_of(manifest, summary, claim),
+    )
+    return yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False, allow_unicode=True, width=1000)
+
+
+def value_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> float:
+    """The mean reward: in percent, as leaderboards have it, where rewards lie between 0 and 1; else, and for those that
+    count in fractions, as it is."""
+    mean = _number(_table(summary.get("reward")).get("mean"))
+    assert mean is not None, "check_run has seen it"
+    return round(100 * mean, 2) if _in_percent(manifest, summary, claim) else round(mean, 4)
+
+
+def notes_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> str:
+    """What the value alone would hide, in one line."""
+    percent = _in_percent(manifest, summary, claim)
+    parts = [
+        " ".join(claim.notes.split()),
+        f"mean reward{' in percent' if percent else ''} over {_examples(manifest, summary)}{_rollouts(manifest)}",
+        _interval(summary, percent=percent),
+        _early(summary),
+        _coverage(summary, percent=percent),
+        _sampling(manifest),
+        _made_with(manifest),
+    ]
+    line = "; ".join(part for part in parts if part)
+    return redactor.text("".join(letter if letter.isprintable() else " " for letter in line))
+
+
+def _in_percent(manifest: Manifest, summary: JsonDict, claim: Claim) -> bool:
+    reward = _table(summary.get("reward"))
+    seen = [_number(reward.get(key)) for key in ("min", "max")]
+    ends = [*manifest.reward_range, *(value for value in seen if value is not None)]
+    return not claim.fraction and all(0 <= end <= 1 for end in ends)
+
+
+def _is_part(manifest: Manifest, summary: JsonDict) -> bool:
+    """Whether fewer examples were asked for than there may be. One that ended by `--until-ci` speaks for all it was to
+    make; one that was made of another run has what that had recorded, however much that is."""
+    asked = manifest.settings.get("env.num_examples")
+    planned = _table(summary.get("until_ci")).get("of_examples") or manifest.planned.get("num_examples")
+    cut = isinstance(asked, int) and asked > 0 and isinstance(planned, int) and planned >= asked
+    return cut or bool(manifest.derived) or _skipped(manifest) > 0
+
+
+def _skipped(manifest: Manifest) -> int:
+    """Rows of the file that an agent's run left out at the beginning."""
+    return _count(_table(_table(manifest.identity.get("env")).get("env_args")).get("offset"))
+
+
+def _examples(manifest: Manifest, summary: JsonDict) -> str:
+    early = _table(summary.get("until_ci"))
+    planned = _count(manifest.planned.get("num_examples")) or _count(summary.get("num_examples"))
+    part = _is_part(manifest, summary)
+    if early:
+        among = "" if part else "all "
+        seen, of = _count(early.get("examples")), _count(early.get("of_examples"))
+        return f"{seen:,} of {among}{of:,} examples, in random order"
+    if not part:
+        return f"all {planned:,} examples"
+    if manifest.derived:
+        return f"{planned:,} examples that run {manifest.parent} had recorded"
+    if manifest.settings.get("env.shuffle"):
+        return f"{planned:,} examples drawn at random (seed {manifest.settings.get('env.shuffle_seed')})"
+    skipped = _skipped(manifest)
+    return f"{planned:,} examples after the first {skipped:,}" if skipped else f"the first {planned:,} examples"
+
+
+def _rollouts(manifest: Manifest) -> str:
+    number = manifest.planned.get("rollouts_per_example")
+    return f", {number} rollout{'' if number == 1 else 's'} each" if isinstance(number, int) else ""
+
+
+def _interval(summary: JsonDict, *, percent: bool) -> str:
+    reward = _table(summary.get("reward"))
+    words = _ends(reward.get("ci95"), percent=percent)
+    return f"95 % interval {words} ({reward.get('method')})" if words else "no interval"
+
+
+def _early(summary: JsonDict) -> str:
+    early = _table(summary.get("until_ci"))
+    if not early:
+        return ""
+    return (
+        f"stopped once the mean was known to ±{early.get('half_width')} (--until-ci), with an interval that holds "
+        "however one stops"
+    )
+
+
+def _coverage(summary: JsonDict, *, percent: bool) -> str:
+    unscored = _table(summary.get("unscored"))
+    if not unscored:
+        return ""
+    total = max(_count(summary.get("planned")), _count(summary.get("num_rollouts")))
+    reasons = ", ".join(f"{reason} {number}" for reason, number in unscored.items())
+    bounds = _ends(summary.get("bounds"), percent=percent)
+    worth = f"; {bounds} if they had been all worst, or all best" if bounds else ""
+    return f"{_count(summary.get('scored')):,} of {total:,} rollouts have a score (without: {reasons}{worth})"
+
+
+def _sampling(manifest: Manifest) -> str:
+    given = _table(_table(manifest.identity.get("model")).get("sampling_args"))
+    return f"sampling: {_arguments(given)}" if given else "sampling: the endpoint's defaults"
+
+
+def _made_with(manifest: Manifest) -> str:
+    env = _table(manifest.identity.get("env"))
+    given = _table(env.get("env_args"))
+    made = str(env.get("distribution") or manifest.env_id)
+    parts = [f"{made} with {_arguments(given)}" if given else made]
+    if version := manifest.versions.get("bench-harness"):
+        parts.append(f"bench-harness {version}")
+    if judges := _judges(manifest):
+        parts.append(f"judged by {', '.join(dict.fromkeys(judges))}")
+    if manifest.derived:
+        only = f" (only {manifest.derived['only']})" if manifest.derived.get("only") else ""
+        parts.append(f"{manifest.derived.get('how')} of run {manifest.parent}{only}")
+    return ", ".join(parts)
+
+
+def _arguments(given: JsonDict) -> str:
+    shown = cast(JsonDict, without_secrets(given))
+    words = ", ".join(f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in shown.items())
+    return words if len(words) <= _SETTINGS else f"{words[: _SETTINGS - 1]}…"
+
+
+def _judges(manifest: Manifest) -> list[str]:
+    judges = _table(manifest.identity.get("judges")).values()
+    return [name for judge in judges for name in _names(_table(judge).get("model"))]
+
+
+def _names(value: object) -> list[str]:
+    return [str(name) for name in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def _ends(value: object, *, percent: bool) -> str:
+    ends = [_number(end) for end in cast("list[object]", value)] if isinstance(value, list | tuple) else []
+    known = [end for end in ends if end is not None]
+    if len(known) != 2:
+        return ""
+    return " to ".join(f"{100 * end:.2f}" if percent else f"{end:.4g}" for end in known)
+
+
+def _listed(tasks: Sequence[str]) -> str:
+    named = ", ".join(tasks[:10])
+    return named if len(tasks) <= 10 else f"{named}, and {len(tasks) - 10} more"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "_", text.lower()).strip("_.") or "task"
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _number(value: object) -> float | None:
+    return None if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+
+
+def _table(value: object) -> JsonDict:
+    return cast(JsonDict, value) if isinstance(value, dict) else {}
