@@ -11,6 +11,7 @@ words and computes nothing (`stats`); what looks back at runs reads them through
     side_by_side several models on the same tasks
     result_json  what `--json` prints
     runs         the list of runs
+    page         runs as a page to publish: HTML, Markdown, JSON
     run_page     one run on a page; `run_facts` gathers what is on it, `run_digest` reads the journal
     transcript   one rollout, whole
 

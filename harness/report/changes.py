@@ -203,7 +203,7 @@ def _difference(paired: Paired) -> str:
     examples = f"{paired.pairs} example{'s' if paired.pairs != 1 else ''}"
     chance = "" if paired.p_value is None else f", p {_equals(numerals.p_value(paired.p_value))}"
     between = "" if estimate.low is None else f" {numerals.signed_interval(estimate)}"
-    return f"difference {numerals.signed(estimate.mean)}{between}{chance}, paired over {examples}"
+    return f"difference {numerals.difference(estimate)}{between}{chance}, paired over {examples}"
 
 
 def _equals(words: str) -> str:

@@ -73,7 +73,12 @@ class Watch:
         if scored != self._seen and (now >= self._due or not self.is_open):
             started = time.perf_counter()
             means, single = self.progress.rewards.means()
-            self._estimate = mean_interval(means, single_rollout=single)
+            self._estimate = mean_interval(means, single_rollout=single, binary=self.progress.rewards.binary)
+            target = self.progress.target
+            if target is not None and (self.is_open or target.ended_early):
+                # Who watches an ordinary interval is misled: this one may be watched.
+                watched = target.estimate
+                self._estimate = Estimate(self._estimate.mean) if watched.mean is None else watched
             self._seen = scored
             self._due = now + (time.perf_counter() - started) / SHARE
         return self._estimate

@@ -232,7 +232,7 @@ class _PlainLines:
             return False
         when, done = self._said[id(progress)]
         quiet_for = now - when
-        if progress.done - done >= STEP * progress.total:
+        if progress.done < progress.total and progress.done - done >= STEP * progress.total:
             return quiet_for >= HURRY
         return quiet_for >= max(PATIENCE, watch.elapsed(now) / 10)
 

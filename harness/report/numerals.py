@@ -58,6 +58,17 @@ def signed_interval(estimate: Estimate) -> str:
     return f"[{signed(estimate.low, digits)}, {signed(estimate.high, digits)}]"
 
 
+def difference(estimate: Estimate) -> str:
+    """The mean of a difference with its sign, and as many digits as its interval; one that is not 0 never looks like
+    it."""
+    mean, digits = estimate.mean, 3
+    if estimate.low is not None and estimate.high is not None:
+        digits = _digits(estimate.high - estimate.low)
+    while mean and digits < MOST_DIGITS and not round(mean, digits):
+        digits += 1
+    return signed(mean, digits)
+
+
 def p_value(value: float | None, bound: float = 0.05) -> str:
     """A p-value, with as many digits as it takes to see on which side of a bound it lies."""
     if value is None:

@@ -4,7 +4,7 @@ order of its examples by score. Owns the reading; lays nothing out, and leaves e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -12,12 +12,13 @@ from typing import NamedTuple
 from harness.config.wording import listed, nearest
 from harness.errors import UsageError
 from harness.records import Example, Failed, Generated
+from harness.stats.scores import ScoreTable
 from harness.stats.summary import Summary
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, in_order, outcomes, read_journal
 from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
-from harness.store.tally import summary_of
+from harness.store.tally import enter, summary_of
 from harness.types import JsonDict
 
 MOST = 3
@@ -111,10 +112,31 @@ def digest(run: RunDir, manifest: Manifest, final: Mapping[str, object] | None) 
         JournalDamaged: a line cannot be read.
         StoreError: the file cannot be read.
     """
-    recorded = read_journal(run)
+    return digest_of(read_journal(run), manifest, final)
+
+
+def digest_of(
+    recorded: Recorded,
+    manifest: Manifest,
+    final: Mapping[str, object] | None,
+    also: Callable[[int, Outcome], None] | None = None,
+) -> Digest:
+    """The same of a journal whose lines are known.
+
+    Args:
+        recorded: Where its lines are, read to its end.
+        manifest: As `digest`.
+        final: As `digest`.
+        also: Told of every rollout, with its number, in the order of tables: reading takes longer than anything that is
+            done with what was read, so a journal is read once for all.
+
+    Raises:
+        JournalDamaged: as `digest`.
+        StoreError: as `digest`.
+    """
     if not len(recorded):
         return Digest(None)
-    found = Digest(summary_of(manifest, recorded, final), recorded.counts()["generated"])
+    found, table = Digest(None, recorded.counts()["generated"]), ScoreTable()
     troubles: dict[tuple[bool, str], Trouble] = {}
     standings: list[_Standing] = []
     numbers = in_order(recorded)
@@ -124,6 +146,9 @@ def digest(run: RunDir, manifest: Manifest, final: Mapping[str, object] | None) 
         made = 0
         for number, outcome in group:
             made += 1
+            enter(table, recorded.place(number), outcome.base, outcome.score)
+            if also is not None:
+                also(number, outcome)
             _note(troubles, outcome)
             if (reward := outcome.reward) is not None:
                 rewards.append((reward, number))
@@ -131,6 +156,7 @@ def digest(run: RunDir, manifest: Manifest, final: Mapping[str, object] | None) 
             mean = math.fsum(reward for reward, _ in rewards) / len(rewards)
             low, high = (pick(rewards, key=lambda each: each[0])[1] for pick in (min, max))
             standings.append(_Standing(mean, len(rewards), made, low, high))
+    found.summary = summary_of(manifest, recorded, final, table)
     found.troubles = sorted(troubles.values(), key=lambda trouble: (trouble.is_scored, -trouble.count))
     _rank(found, standings, recorded)
     return found

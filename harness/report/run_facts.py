@@ -215,7 +215,8 @@ def steps_of(facts: RunFacts) -> tuple[str, ...]:
             steps.append(f"score it again, with today's rubric: bench rescore {name}")
             steps.append(f"put the same prompts to another model: bench replay {name} --model MODEL")
         steps.append(f"take it along: bench export {name} --format csv")
-        steps += next_steps(str(entry.run.path), has_data=entry.run.has_data())
+        private = entry.manifest is not None and entry.manifest.is_private
+        steps += map(str, next_steps(str(entry.run.path), has_data=entry.run.has_data(), to_publish=not private))
     return tuple(steps)
 
 

@@ -117,8 +117,8 @@ def _method(found: Standings) -> str:
     methods = {estimate.method for estimate in estimates if estimate.method is not None}
     if not methods:
         return f"95 % interval: {numerals.NONE} where there is too little to tell."
-    how = {"t": "Student's t", "wilson": "Wilson's"}
-    words = " or ".join(how[method] for method in sorted(methods))
+    how = {"t": "Student's t", "wilson": "Wilson's", "wilson_effective": "Wilson's"}
+    words = " or ".join(dict.fromkeys(how[method] for method in sorted(methods)))
     none = any(estimate.low is None for estimate in estimates)
     return f"95 % interval: {words}{f'; {numerals.NONE} where there is too little to tell' if none else ''}."
 
@@ -168,7 +168,7 @@ def _difference(estimate: Estimate, difference: Difference, *, counted: bool) ->
     pair = difference.counted if counted else difference.scored
     outcomes = [numerals.count(number) for number in (pair.wins, pair.losses, pair.ties)]
     return [
-        numerals.signed(estimate.mean),
+        numerals.difference(estimate),
         numerals.signed_interval(estimate),
         numerals.p_value(pair.p_value, difference.alpha),
         *outcomes,

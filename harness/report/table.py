@@ -4,7 +4,8 @@ tables as the width needs, so that no number is ever cut."""
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len
@@ -12,7 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.report import numerals
+from harness.report.advice import GO_ON, Step
 from harness.report.text import clean, fit
+from harness.stats.intervals import WILSONS
 from harness.stats.passk import PassRate
 from harness.stats.summary import Summary
 
@@ -44,8 +47,10 @@ class RunReport:
     """How it ended: a `RunState`."""
     note: str = ""
     """Why it ended early, or what the user must know of it."""
-    next_steps: tuple[str, ...] = field(default=())
-    """Commands and snippets, shown once each under all tables; `report.advice` makes the usual ones."""
+    next_steps: tuple[Step, ...] = field(default=())
+    """Shown once each under all tables; `report.advice` makes the usual ones."""
+    error: str = ""
+    """Why the first rollout without a score has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ def final_table(results: Sequence[RunReport], console: Console) -> None:
     for line in [*_pass_meaning(results), *_interval_meaning(labels, results)]:
         _prose(console, line)
     for label, result in zip(labels, results, strict=True):
-        remarks = _remarks(result)
+        remarks = remarks_of(result)
         if remarks:
             _say(console, label, "bold")
         for line in remarks:
@@ -181,7 +186,7 @@ def _metrics(labels: Sequence[str], results: Sequence[RunReport], console: Conso
     rows = [
         (_short(label), name, spread)
         for label, result in zip(labels, results, strict=True)
-        if result.summary is not None and not _repeats(result.summary)
+        if result.summary is not None and not repeats(result.summary)
         for name, spread in result.summary.metrics.items()
     ]
     if not rows:
@@ -212,7 +217,7 @@ def _metrics(labels: Sequence[str], results: Sequence[RunReport], console: Conso
     _print(columns, console, left=1 if len(results) == 1 else 2)
 
 
-def _repeats(summary: Summary) -> bool:
+def repeats(summary: Summary) -> bool:
     """Whether the only metric is the reward itself."""
     reward = summary.reward
     same = [m.estimate.mean == reward.estimate.mean and m.std == reward.std for m in summary.metrics.values()]
@@ -220,27 +225,30 @@ def _repeats(summary: Summary) -> bool:
 
 
 def _pass_meaning(results: Sequence[RunReport]) -> list[str]:
-    summaries = [result.summary for result in results if result.summary is not None]
-    thresholds = sorted({summary.pass_threshold for summary in summaries if summary.pass_at_k})
-    if not thresholds:
-        return []
-    words = "pass@k, pass^k: a rollout passes with a reward of at least"
-    if len(thresholds) == 1:
-        return [f"{words} {thresholds[0]:g}"]
-    named = dict.fromkeys((clean(r.name, 80), r.summary.pass_threshold) for r in results if r.summary is not None)
-    return [f"{words} {', '.join(f'{threshold:g} ({name})' for name, threshold in named)}"]
+    told = [(result.name, result.summary) for result in results if result.summary is not None]
+    named = [(clean(name, 80), summary.pass_threshold) for name, summary in told if summary.pass_at_k]
+    return [f"pass@k, pass^k: a rollout passes with a reward of at least {thresholds(named)}"] if named else []
+
+
+def thresholds(named: Iterable[tuple[str, float]]) -> str:
+    """The usual one, and whose are others."""
+    named = dict.fromkeys(named)
+    counts = Counter(threshold for _, threshold in named)
+    usual = max(counts, key=lambda threshold: (counts[threshold], threshold))
+    others = ", ".join(f"{name}: {threshold:g}" for name, threshold in named if threshold != usual)
+    return f"{usual:g} ({others})" if others else f"{usual:g}"
 
 
 def _interval_meaning(labels: Sequence[str], results: Sequence[RunReport]) -> list[str]:
     """Which intervals are Wilson's, in one line for all runs."""
     shown = [(label, r.summary) for label, r in zip(labels, results, strict=True) if r.summary and r.summary.scored]
-    wilson = [label for label, summary in shown if summary.reward.estimate.method == "wilson"]
+    wilson = [label for label, summary in shown if summary.reward.estimate.method in WILSONS]
     if not wilson:
         return []
-    return ["Wilson interval" if len(wilson) == len(results) else f"Wilson interval: {', '.join(wilson)}"]
+    return ["95 % interval: Wilson's" + ("" if len(wilson) == len(shown) else f" ({', '.join(wilson)})")]
 
 
-def _remarks(result: RunReport) -> list[str]:
+def remarks_of(result: RunReport) -> list[str]:
     """What the numbers alone would hide."""
     remarks: list[str] = []
     if result.state != "done" or result.note:
@@ -249,7 +257,30 @@ def _remarks(result: RunReport) -> list[str]:
     summary = result.summary
     if summary is None:
         return remarks
-    return [*remarks, *_missing(summary), *_doubts(summary), *_judges(summary)]
+    remarks += _early(summary, result.note)
+    return [*remarks, *_missing(summary, _why_none(result, summary)), *_doubts(summary), *_judges(summary)]
+
+
+def _early(summary: Summary, note: str) -> list[str]:
+    """What the interval of a run that ended once its mean was known is about; its note may have told that it did."""
+    target = summary.target
+    if target is None:
+        return []
+    remarks = [] if target.words() in note else [f"ended early: {target.words()}"]
+    if summary.reward.estimate.method == "betting":
+        of = f"its interval is for the mean of all {numerals.count(target.aim.examples)} examples, however one stops"
+        remarks.append(f"{of} (confidence sequence); metrics and pass rates have none")
+    elif summary.reward.estimate.method == "asymptotic":
+        of = "its interval is an asymptotic confidence sequence, since rewards have no range: good for late stops"
+        remarks.append(f"{of}; metrics and pass rates have none")
+    return remarks
+
+
+def _why_none(result: RunReport, summary: Summary) -> list[str]:
+    """The first error, where there is nothing but errors: what they have in common is most likely what is wrong."""
+    if summary.scored or not result.error or result.error in result.note:
+        return []
+    return [f"first error: {clean(result.error)}"]
 
 
 def _judges(summary: Summary) -> list[str]:
@@ -268,11 +299,12 @@ def _replies(number: int) -> str:
     return f"{numerals.count(number)} {'reply' if number == 1 else 'replies'}"
 
 
-def _missing(summary: Summary) -> list[str]:
+def _missing(summary: Summary, why_none: Sequence[str]) -> list[str]:
     remarks: list[str] = []
     unscored = sum(summary.unscored.values())
     if unscored:
         remarks.append(f"{numerals.count(unscored)} unscored ({numerals.reasons(summary.unscored)}){_bounds(summary)}")
+        remarks += why_none
     if summary.not_run:
         remarks.append(f"{numerals.count(summary.not_run)} of {numerals.count(summary.planned)} not run")
     excluded = {k: rate.excluded for k, rate in summary.pass_at_k.items() if rate.excluded}
@@ -305,6 +337,8 @@ def _doubts(summary: Summary) -> list[str]:
     estimate = summary.reward.estimate
     if summary.scored and estimate.method is None:
         why = "one example says nothing about others" if estimate.examples == 1 else "all examples have the same mean"
+        if summary.target is not None and summary.target.outside is not None:
+            why = f"a reward of {summary.target.outside:g} lies outside the rubric's range"
         remarks.append(f"no interval: {why}")
     if summary.usage.unreported:
         u = summary.usage
@@ -318,7 +352,8 @@ def _places(labels: Sequence[str], results: Sequence[RunReport], console: Consol
         _say(console, "\nResults", "bold")
         for label, path in kept:
             _say(console, f"  {label}: {clean(path, 2000)}" if len(results) > 1 else f"  {clean(path, 2000)}")
-    steps = list(dict.fromkeys(step for result in results for step in result.next_steps))
+    every = dict.fromkeys(step for result in results for step in result.next_steps)
+    steps = sorted(every, key=lambda step: step.purpose != GO_ON)  # what was cut off comes first
     if steps:
         _say(console, "\nNext", "bold")
         for step in steps[:MOST_STEPS]:

@@ -98,8 +98,8 @@ def message_text(message: object) -> str:
     if not isinstance(message, dict):
         return message if isinstance(message, str) else to_text(message)
     known = cast(Message, message)
-    texts = [text for text in _content(known.get("content")) if text.strip()]
-    return "\n".join(texts) or "\n".join(_calls(known.get("tool_calls")))
+    texts = [text for text in content_parts(known.get("content")) if text.strip()]
+    return "\n".join(texts) or "\n".join(call_lines(known.get("tool_calls")))
 
 
 def _said(messages: Prompt | object, role: str, label: str) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _message(message: Message) -> Iterator[str]:
     for thought in dict.fromkeys(text for text in thoughts if isinstance(text, str) and text):
         yield f"{INDENT}reasoning"
         yield from _block(thought, INDENT * 2)
-    texts, calls = list(_content(message.get("content"))), list(_calls(message.get("tool_calls")))
+    texts, calls = list(content_parts(message.get("content"))), list(call_lines(message.get("tool_calls")))
     others = {name: value for name, value in message.items() if name not in _SHOWN and value not in (None, "", [], {})}
     for thought in thoughts:
         if thought and not isinstance(thought, str):
@@ -134,7 +134,7 @@ def _message(message: Message) -> Iterator[str]:
     yield from _table(others)
 
 
-def _content(content: object) -> Iterator[str]:
+def content_parts(content: object) -> Iterator[str]:
     """The parts of a message's content; of what is no text, what it is."""
     if content is None or content == "":
         return
@@ -167,7 +167,7 @@ def _picture(url: object) -> str:
     return f"[image: {url}]"
 
 
-def _calls(calls: object) -> Iterator[str]:
+def call_lines(calls: object) -> Iterator[str]:
     """Tool calls, with their arguments as the model wrote them."""
     if not calls:
         return
@@ -198,7 +198,7 @@ def _result(example: Example, outcome: Outcome) -> Iterator[str]:
     base, score = outcome.base, outcome.score
     yield ""
     yield "result"
-    yield from _rows(_figures(outcome))
+    yield from _rows(figures(outcome))
     if example.answer not in (None, ""):
         yield from _labelled("expected", example.answer)
     if outcome.error and not (isinstance(base, Generated) and score is None):
@@ -218,7 +218,7 @@ def _result(example: Example, outcome: Outcome) -> Iterator[str]:
         yield from _table(held)
 
 
-def _figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
     base, score = outcome.base, outcome.score
     yield "reward", numerals.score(outcome.reward) if outcome.is_scored else verdict(outcome)
     for name, value in (score.metrics if score is not None else {}).items():

@@ -194,7 +194,9 @@ def test_plain_lines_at_start_at_ten_percent_and_at_the_end() -> None:
         progress.state, progress.finished = "done", clock.now
     lines = file.getvalue().splitlines()
     assert lines[0] == "gsm8k · m: 100 rollouts"
-    assert [line.split(",")[0] for line in lines[1:-1]] == [f"gsm8k: {n}0/100 ({n}0 %)" for n in range(1, 11)]
+    assert [line.split(",")[0] for line in lines[1:-1]] == [f"gsm8k: {n}0/100 ({n}0 %)" for n in range(1, 10)], (
+        "and not 100 %, which the last line says"
+    )
     assert lines[-1] == "gsm8k: done, 100/100, mean 1.000 ±0.037, 10.0k + 5.0k tokens, in 50 s (2.0/s)"
     assert "\x1b" not in file.getvalue()
 

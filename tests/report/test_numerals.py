@@ -127,3 +127,11 @@ def test_tokens_that_are_not_known_are_not_zero() -> None:
 def test_reasons_are_cleaned_ordered_and_added_up() -> None:
     unscored = {"timeout": 2, "\x1b[31mjudge\x1b[0m": 7, "a": 1, "b": 1, "c": 1, "d": 1}
     assert numerals.reasons(unscored) == "judge 7, timeout 2, a 1, b 1, 2 other reasons 2"
+
+
+def test_a_difference_that_is_there_never_looks_like_none() -> None:
+    assert numerals.difference(Estimate(-0.0004, 0.1, -0.2, 0.2)) == "-0.0004"
+    assert numerals.difference(Estimate(0.0, 0.1, -0.2, 0.2)) == "0.000"
+    assert numerals.difference(Estimate(0.00012, 0.0, 0.0001, 0.00014)) == "+0.00012"
+    assert numerals.difference(Estimate(1e-7)) == "+1e-07"
+    assert numerals.difference(Estimate()) == "–"

@@ -92,9 +92,9 @@ run   tokens in  tokens out    cost  time  rollouts
 sums      2,010         405  $0.001  1:01   3.9/min
 
 pass@k, pass^k: a rollout passes with a reward of at least 1
-Wilson interval
+95 % interval: Wilson's
 sums
-  2 unscored (timeout 1, correct ValueError 1); mean 0.250 if all were worst,
+  2 unscored (correct ValueError 1, timeout 1); mean 0.250 if all were worst,
     0.750 if all best
   2 examples have fewer than 1 scored rollouts: no part in pass@1
 

@@ -11,7 +11,8 @@ import orjson
 import pytest
 from rich.cells import cell_len
 
-from harness.report.advice import next_steps
+from harness.redact import redactor
+from harness.report.advice import GO_ON, Step, next_steps
 from harness.report.result_json import result_json
 from harness.report.table import RunReport, final_table
 from harness.report.text import PlainConsole
@@ -127,6 +128,15 @@ def test_one_run_at_80_columns_reads_like_this() -> None:
     ]
 
 
+def test_where_nothing_was_scored_the_first_error_is_said_in_words() -> None:
+    error = "KeyError: 'n\x1b[2Jope' (in setup_state, raises.py:4)"
+    none = replace(report(of=summary(examples=2, rollouts=1, lose=2)), error=error)
+    assert "  first error: KeyError: 'nope' (in setup_state, raises.py:4)" in printed([none], 120)
+    told = replace(none, state="stopped", note=f"as asked, at its first error: {error}")
+    some = replace(report(of=summary(lose=3)), error=error)
+    assert "  first error:" not in "\n".join([*printed([told], 120), *printed([some], 120)])
+
+
 def test_what_the_mean_hides_is_said() -> None:
     text = "\n".join(printed([report(of=summary(lose=3))], 200))
     assert "3 unscored (timeout 2, judge KeyError 1); mean " in text
@@ -178,7 +188,24 @@ def test_clean_runs_have_no_remarks() -> None:
 
 def test_small_binary_runs_say_wilson() -> None:
     text = "\n".join(printed([report(of=summary(examples=10, rollouts=1))], 80))
-    assert "\nWilson interval\n" in text
+    assert "\n95 % interval: Wilson's\n" in text
+
+
+def test_what_passes_is_said_once_and_for_those_that_differ() -> None:
+    names = ("wordle", "gsm8k", "sums")
+    runs = [report(name, of=replace(summary(), pass_threshold=0.75 if name == "wordle" else 1.0)) for name in names]
+    said = next(line for line in printed(runs, 120) if line.startswith("pass@k, pass^k"))
+    assert said == "pass@k, pass^k: a rollout passes with a reward of at least 1 (wordle: 0.75)"
+
+
+def test_what_was_cut_off_comes_first_among_the_next_steps() -> None:
+    cut = replace(report("b", of=summary(), state="interrupted"), next_steps=(Step(GO_ON, "bench resume b"),))
+    lines = printed([report("a", of=summary()), cut], 80)
+    assert [line.split(":")[0] for line in lines[lines.index("Next") + 1 :] if line] == [
+        "  go on",
+        "  load",
+        "  publish",
+    ]
 
 
 def test_perfect_runs_show_an_interval() -> None:
@@ -268,6 +295,14 @@ def test_markup_in_names_is_text() -> None:
     assert any(line.startswith(":smile: ") for line in lines)
 
 
+def test_json_holds_no_secret_whoever_wrote_what_is_in_it() -> None:
+    redactor.add("correct-horse-battery")
+    raw = result_json([report("no correct-horse-battery", of=None, note="said: correct-horse-battery")])
+    assert b"horse" not in raw
+    [run] = orjson.loads(raw)["runs"]
+    assert (run["name"], run["note"]) == ("no [redacted]", "said: [redacted]")
+
+
 def test_json_has_the_promised_shape_and_no_nan() -> None:
     empty = summarize(
         ScoreTable(), pass_threshold=1, rollouts_per_example=2, planned=4, reward_range=(0, 1), wall_s=0.0
@@ -291,12 +326,13 @@ def test_json_has_the_promised_shape_and_no_nan() -> None:
 
 def test_next_steps() -> None:
     path = "out puts/gsm8k--m/20260101-120000-ab3f"
-    assert next_steps(path, has_data=True, resume="bench run gsm8k --resume") == (
+    assert [*map(str, next_steps(path, has_data=True, resume="bench run gsm8k --resume"))] == [
         "go on: bench run gsm8k --resume",
         "load: load_dataset('out puts/gsm8k--m', '20260101-120000-ab3f', split='train')",
         "publish: bench push 'out puts/gsm8k--m/20260101-120000-ab3f'",
-    )
-    assert next_steps(path, has_data=True, is_pushed=True) == (
+    ]
+    assert [*map(str, next_steps(path, has_data=True, to_publish=False))] == [
         "load: load_dataset('out puts/gsm8k--m', '20260101-120000-ab3f', split='train')",
-    )
+    ]
     assert next_steps(path, has_data=False) == ()
+    assert next_steps(path, has_data=False, resume="a", compare="b") == (Step(GO_ON, "a"), Step("compare", "b"))

@@ -1,0 +1,67 @@
+"""What a run that has just ended can be compared with. Owns that choice; reads manifests, no results."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from harness.errors import StoreError
+from harness.report.compare.matching import ALPHA
+from harness.stats.signflip import fewest_pairs
+from harness.store.finding import runs_in
+from harness.store.manifest import Manifest
+from harness.store.rundir import RunDir, safe_name
+from harness.types import JsonDict
+
+LOOKED_AT = 20
+"""Earlier runs of an environment that are read, the newest first: who has thousands waits no longer."""
+
+
+def earlier(folder: RunDir, manifest: Manifest) -> RunDir | None:
+    """The newest earlier run of the same examples that another model made, or other sampling; None without one.
+
+    Args:
+        folder: Of the run that has ended.
+        manifest: Its manifest.
+    """
+    if manifest.derived or not _has_pairs(manifest):
+        return None
+    with contextlib.suppress(OSError):  # a hint: nothing may fail for it
+        for other in _others(folder, manifest):
+            with contextlib.suppress(StoreError):  # damaged, or of a later version: `bench runs` says so
+                its = other.read_manifest()
+                if its.status == "done" and not its.derived and _has_pairs(its) and _differs_in_model(manifest, its):
+                    return other
+    return None
+
+
+def have_rivals(manifests: Sequence[Manifest]) -> bool:
+    """Whether one invocation made runs that `bench compare` without a name sets side by side."""
+    ran = {(each.name or each.env_id, each.model) for each in manifests}
+    return len(ran) > len({name for name, _ in ran})
+
+
+def _others(folder: RunDir, manifest: Manifest) -> Iterator[RunDir]:
+    """Other runs of the environment, by whatever model, the newest first."""
+    root = folder.parent.parent
+    beginning = f"{safe_name(manifest.env_id)}--"
+    found = [run for parent in root.glob("*") if parent.name.startswith(beginning) for run in runs_in(parent)]
+    found.sort(key=lambda path: path.name, reverse=True)
+    yield from (RunDir(path) for path in found[:LOOKED_AT] if path.name != folder.id)
+
+
+def _has_pairs(manifest: Manifest) -> bool:
+    """Whether there are as many as it takes to tell anything."""
+    return manifest.planned.get("num_examples", 0) >= fewest_pairs(ALPHA)
+
+
+def _differs_in_model(ours: Manifest, theirs: Manifest) -> bool:
+    """Whether all but the model is the same, as far as it says which examples there are."""
+
+    def examples(manifest: Manifest) -> tuple[object, ...]:
+        told = cast("object", manifest.identity.get("env"))
+        env = cast(JsonDict, told) if isinstance(told, dict) else {}
+        return (*(env.get(name) for name in ("env_id", "env_args", "extra_env_kwargs")), manifest.identity.get("order"))
+
+    return examples(ours) == examples(theirs) and ours.identity.get("model") != theirs.identity.get("model")

@@ -1,0 +1,160 @@
+"""Which run is compared with which: what names of runs and of suites mean side by side. Owns that rule and what it
+leaves over; reads manifests, no results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.report.text import clean
+from harness.store.manifest import Manifest
+from harness.store.rundir import RunDir
+from harness.store.suites import choose
+
+NEWEST = "the newest invocation"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A run of those that were named, with its manifest."""
+
+    run: RunDir
+    manifest: Manifest
+
+    @property
+    def name(self) -> str:
+        """Of the run, in its suite."""
+        return self.manifest.name or self.manifest.env_id
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A candidate and its baseline."""
+
+    name: str
+    """What the comparison is called."""
+    candidate: RunDir
+    baseline: RunDir
+    column: str
+    """What the candidate has in common with those of other environments: its model, or the suite it is of."""
+
+
+@dataclass(slots=True)
+class Pairing:
+    """All pairs that some names ask for."""
+
+    pairs: list[Pair] = field(default_factory=list[Pair])
+    lonely: list[str] = field(default_factory=list[str])
+    """What has nothing to be compared with, a sentence each."""
+
+
+def pairs_of(names: Sequence[str], output_dir: Path) -> Pairing:
+    """What is compared with what.
+
+    Runs are each compared with the first. Of suites, those of the same name are: where one side has several of a name,
+    those of the same model. Of one suite alone, each run is compared with the first of its name, or of its environment.
+
+    Args:
+        names: Of runs and suites; the first is the baseline. None at all: the newest invocation.
+        output_dir: Where they are looked for.
+
+    Raises:
+        UsageError: a name means nothing, a run would be compared with itself, or nobody can tell what belongs together.
+        StoreError: a run cannot be read.
+    """
+    found = Pairing()
+    asked: list[list[Member]] = []
+    for name in names or [NEWEST]:
+        chosen = choose(output_dir, [name] if names else [])
+        runs = [RunDir(path) for path in chosen.paths]
+        asked.append([Member(run, run.read_manifest()) for run in runs])
+        found.lonely += [f"{clean(path)} of {clean(name)} is not there any more." for path in chosen.gone]
+    if len(asked) == 1:
+        _within(asked[0], found)
+    elif all(len(members) == 1 for members in asked):
+        baseline = asked[0][0]
+        for [candidate] in asked[1:]:
+            found.pairs.append(_pair(baseline.name, candidate, baseline, candidate.manifest.model))
+    else:
+        for name, members in zip(names[1:], asked[1:], strict=True):
+            _between(members, asked[0], (name, names[0]), found)
+        order = {member.name: place for place, member in reversed(list(enumerate(asked[0])))}
+        found.pairs.sort(key=lambda pair: order[pair.name])
+    if not found.pairs:
+        why = "".join(f"{each} " for each in found.lonely)
+        raise UsageError(f"nothing to compare: {why}Name two runs, two suites, or a suite with several models")
+    return found
+
+
+def _pair(name: str, candidate: Member, baseline: Member, column: str) -> Pair:
+    is_same = candidate.run.path.resolve() == baseline.run.path.resolve()
+    if is_same or candidate.manifest.id == baseline.manifest.id:
+        raise UsageError(f"{candidate.run.path} would be compared with itself; name another run")
+    return Pair(name, candidate.run, baseline.run, column)
+
+
+def _within(members: Sequence[Member], found: Pairing) -> None:
+    """The runs of one suite."""
+    named = _by_name(members)
+    is_swept = all(len(group) == 1 for group in named.values())
+    groups = _grouped(members, lambda each: each.manifest.env_id) if is_swept else named
+    first = members[0].manifest.model
+    for name, group in groups.items():
+        baseline = next((each for each in group if each.manifest.model == first), group[0])
+        others = [each for each in group if each is not baseline]
+        if not others:
+            found.lonely.append(f"{clean(name)} is there once.")
+        for each in others:
+            found.pairs.append(_pair(name, each, baseline, each.name if is_swept else each.manifest.model))
+
+
+def _between(members: Sequence[Member], baselines: Sequence[Member], given: tuple[str, str], found: Pairing) -> None:
+    """The runs of two suites."""
+    ours, theirs = _by_name(members), _by_name(baselines)
+    for name, group in ours.items():
+        if name not in theirs:
+            found.lonely.append(f"{clean(name)} of {clean(given[0])} is not in {clean(given[1])}.")
+            continue
+        found.pairs += _of_one_name(name, group, theirs[name], given, found.lonely)
+    for name in theirs:
+        if name not in ours:
+            found.lonely.append(f"{clean(name)} of {clean(given[1])} is not in {clean(given[0])}.")
+
+
+def _of_one_name(
+    name: str, group: Sequence[Member], baselines: Sequence[Member], given: tuple[str, str], lonely: list[str]
+) -> Iterator[Pair]:
+    if len(baselines) == 1:
+        for each in group:
+            yield _pair(name, each, baselines[0], given[0] if len(group) == 1 else f"{given[0]} {each.manifest.model}")
+        return
+    by_model = {each.manifest.model: each for each in baselines}
+    if len(by_model) < len(baselines):
+        raise UsageError(
+            f"{clean(name)} of {clean(given[1])} has several runs of one model: name the runs that are to be compared"
+        )
+    met = {each.manifest.model for each in group}
+    for each in group:
+        model = each.manifest.model
+        if model in by_model:
+            yield _pair(name, each, by_model[model], f"{given[0]} {model}")
+        else:
+            lonely.append(f"{clean(name)} of {clean(given[0])}: {clean(given[1])} has no run of {clean(model)}.")
+    lonely += [
+        f"{clean(name)} of {clean(given[1])}: {clean(given[0])} has no run of {clean(model)}."
+        for model in by_model
+        if model not in met
+    ]
+
+
+def _by_name(members: Sequence[Member]) -> Mapping[str, list[Member]]:
+    return _grouped(members, lambda each: each.name)
+
+
+def _grouped(members: Sequence[Member], key: Callable[[Member], str]) -> Mapping[str, list[Member]]:
+    groups: dict[str, list[Member]] = {}
+    for each in members:
+        groups.setdefault(key(each), []).append(each)
+    return groups

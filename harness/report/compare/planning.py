@@ -1,0 +1,193 @@
+"""What a comparison of two models would take: the difference that a number of examples finds, and the cheapest way to
+find a given one. Owns how a journal becomes the parts of that, and the words; the formulae are `stats.power`'s."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from harness.errors import UsageError
+from harness.report import numerals
+from harness.report.compare.sides import Side
+from harness.report.grid import Column, grid, head, prose
+from harness.report.text import clean
+from harness.stats.power import Components, Split, components, components_of_one, detectable, splits
+from harness.stats.signflip import fewest_pairs
+from harness.stats.summary import number
+from harness.types import JsonDict
+
+SHOWN = 5
+"""Ways that the table shows: the cheapest, and these numbers of rollouts."""
+
+ROUND = frozenset(1 << power for power in range(7))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked."""
+
+    difference: float | None
+    """The smallest one that is to be found; None asks only what these examples would find."""
+    alpha: float = 0.05
+    power: float = 0.8
+    correlation: float = 0.0
+    """Of two models' true scores over examples, where there is one run to go by."""
+    most_examples: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What comes of it."""
+
+    question: Question
+    pilot: Side
+    parts: Components
+    examples: int
+    """Of the pilot."""
+    rollouts: int
+    """Of each of its examples."""
+    detectable: float
+    """The difference that as many examples and rollouts would find; NaN where so few find none, however large."""
+    ways: tuple[Split, ...]
+    """To find the difference asked for, the cheapest first."""
+    rollout_cost: float | None
+    """US dollars that one rollout of both models takes; None if unknown: then a rollout counts 1 for each model."""
+
+
+def plan(question: Question, pilot: Side, other: Side | None) -> Planned:
+    """Answer it from a run, or from two of the same examples.
+
+    Raises:
+        UsageError: too few examples have scores, the two are one run, or no two runs can differ so much.
+    """
+    if other is not None and other.manifest.id == pilot.manifest.id:
+        raise UsageError(f"--against {other.run.path}: it is the run of --from; name one of another model")
+    pilot.check_within_range("--mde", question.difference or 0.0)
+    groups = [cell.values for cell in pilot.cells.values() if cell.values]
+    examples, rollouts, others = len(groups), pilot.typical, pilot.typical
+    if other is None:
+        parts = components_of_one(groups, question.correlation)
+        few = f"{pilot.run.path}: fewer than two examples have a score"
+    else:
+        both = [key for key, cell in pilot.cells.items() if cell.values and key in other.means]
+        parts = components([pilot.cells[key].values for key in both], [other.cells[key].values for key in both])
+        examples, others = len(both), other.typical
+        few = f"{pilot.run.path} and {other.run.path} share fewer than two examples with a score"
+    if parts is None:
+        raise UsageError(f"{few}, so nothing is known to plan by")
+    if not parts.variance(1):
+        raise UsageError(
+            f"{pilot.run.path}: every example came out alike, so it does not tell how much scores vary; "
+            "take a run of a model that is right only some of the time"
+        )
+    cost = _cost(pilot, other)
+    ways: list[Split] = []
+    if question.difference is not None:
+        ways = splits(
+            parts, question.difference, rollout_cost=2.0 if cost is None else cost,
+            most_examples=question.most_examples, alpha=question.alpha, power=question.power,
+        )  # fmt: skip
+    found = detectable(
+        parts, examples, rollouts=rollouts, second_rollouts=others, alpha=question.alpha, power=question.power
+    )
+    # More rollouts of no fewer examples are no way at all.
+    fewest = {way.rollouts: way.examples for way in ways}
+    worth = [way for way in ways if all(way.examples < n for k, n in fewest.items() if k < way.rollouts)]
+    return Planned(question, pilot, parts, examples, rollouts, found, tuple(worth), cost)
+
+
+def _cost(pilot: Side, other: Side | None) -> float | None:
+    sides = [pilot, pilot if other is None else other]
+    if any(side.usage.cost is None or not side.rollouts for side in sides):
+        return None
+    return sum((side.usage.cost or 0.0) / side.rollouts for side in sides)
+
+
+def lines(planned: Planned, width: int) -> Iterator[Text]:
+    """For the terminal."""
+    question = planned.question
+    yield from prose(_found(planned), width)
+    if question.difference is not None:
+        yield Text()
+        yield from _ways(planned, question.difference, width)
+    words = f"Two-sided test at the level {question.alpha:g}, the same examples for both models."
+    if planned.parts.assumed:
+        words += f" Assumed: {planned.parts.assumed}."
+    yield Text()
+    yield from prose(words, width)
+
+
+def _found(planned: Planned) -> str:
+    """What examples like those of the pilot find."""
+    question = planned.question
+    these = f"{planned.examples:,} examples like those of {clean(planned.pilot.run.id)}, {_each(planned.rollouts)},"
+    if math.isnan(planned.detectable):
+        least = fewest_pairs(question.alpha)
+        return f"{these} cannot tell two models apart, whatever they show: it takes {least} or more."
+    return (
+        f"{these} find a difference of {numerals.score(planned.detectable)} or more between two models, "
+        f"{numerals.percent(question.power)} of the time."
+    )
+
+
+def _each(rollouts: int) -> str:
+    return "one rollout each" if rollouts == 1 else f"{rollouts} rollouts each"
+
+
+def _ways(planned: Planned, difference: float, width: int) -> Iterator[Text]:
+    if not planned.ways:
+        most = planned.question.most_examples or 0
+        if most < fewest_pairs(planned.question.alpha):
+            yield from prose(
+                f"{numerals.count(most)} examples cannot tell two models apart, whatever they show.", width
+            )
+            return
+        yield from prose(
+            f"No number of rollouts of {numerals.count(most)} examples finds a difference of {difference:g}: they "
+            "differ too much from one another. It takes more examples, or a larger difference.",
+            width,
+        )
+        return
+    cheapest, *others = planned.ways
+    round_ones = [way for way in others if way.rollouts in ROUND][: SHOWN - 1]
+    shown = [cheapest, *round_ones]
+    yield head(f"To find a difference of {difference:g}, the cheapest first")
+    columns = [
+        Column("rollouts of each", [str(way.rollouts) for way in shown]),
+        Column("in all, of both models", [numerals.count(2 * way.examples * way.rollouts) for way in shown]),
+    ]
+    if planned.rollout_cost is not None:
+        columns.append(Column("cost", [numerals.dollars(way.cost) for way in shown]))
+    yield from grid([numerals.count(way.examples) for way in shown], "examples", [columns], width)
+
+
+def plan_json(planned: Planned) -> JsonDict:
+    """As `--json` prints it."""
+    question, parts = planned.question, planned.parts
+    return {
+        "schema_version": 1,
+        "run": planned.pilot.run.id,
+        "examples": planned.examples,
+        "rollouts_per_example": planned.rollouts,
+        "detectable": number(planned.detectable),
+        "alpha": question.alpha,
+        "power": question.power,
+        "mde": question.difference,
+        "components": {
+            "omega2": parts.omega2, "first2": parts.first2, "second2": parts.second2, "assumed": parts.assumed,
+        },
+        "rollout_cost": planned.rollout_cost,
+        "ways": [
+            {
+                "examples": way.examples,
+                "rollouts_per_example": way.rollouts,
+                "rollouts": 2 * way.examples * way.rollouts,
+                "cost": None if planned.rollout_cost is None else way.cost,
+                "detectable": way.detectable,
+            }
+            for way in planned.ways
+        ],
+    }  # fmt: skip

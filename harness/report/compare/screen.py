@@ -1,0 +1,319 @@
+"""A comparison in the terminal: what each run came to, how the others differ from the first, what that means, and the
+examples that tell them apart. Owns columns and words; the numbers are `matching`'s, the layout is `report.grid`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rich.text import Text
+
+from harness.report import numerals
+from harness.report.compare.matching import ALPHA, Match
+from harness.report.compare.sides import Side
+from harness.report.grid import LEAST_NAME, Column, Group, grid, head, prose
+from harness.report.text import clean, fit
+from harness.stats.averages import macro_mean
+from harness.stats.intervals import Estimate
+from harness.stats.methods import describe
+from harness.store.manifest import Manifest
+
+LONGEST_ID = 40
+"""Characters of an example's id in the table of flips."""
+
+LONGEST_LABEL = 80
+"""Characters of what a run is called, in sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All comparisons of one command."""
+
+    matches: tuple[Match, ...]
+    """Every candidate against its baseline, environment by environment."""
+    lonely: tuple[str, ...] = ()
+    """What nothing was compared with, in words."""
+    averages: tuple[tuple[str, Estimate], ...] = field(default=())
+    """Of several environments, the mean difference of each candidate: what it is called, and the estimate."""
+
+
+def averages_of(matches: Sequence[Match]) -> tuple[tuple[str, Estimate], ...]:
+    """Each candidate's mean difference over its environments, where there are several: every one counts alike. The
+    baseline is one model throughout."""
+    columns: dict[str, list[Match]] = {}
+    for match in matches:
+        columns.setdefault(match.column, []).append(match)
+    found = {
+        column: group
+        for column, group in columns.items()
+        if len({match.name for match in group}) == len(group) > 1
+        and len({match.baseline.label for match in group}) == 1
+        and all(match.estimate.mean is not None for match in group)
+    }
+    models = [{match.candidate.label for match in group} for group in found.values()]
+    # Each column is of one model, and no two are of the same.
+    are_told_apart = sum(map(len, models)) == len(set[str]().union(*models)) == len(models)
+    return tuple(
+        (group[0].candidate.label if are_told_apart else column, macro_mean([match.estimate for match in group]))
+        for column, group in found.items()
+    )
+
+
+def screen(found: Compared, width: int, *, flips: int) -> Iterator[Text]:
+    """The whole of it as lines.
+
+    Args:
+        found: The comparisons.
+        width: Of the terminal, in cells.
+        flips: Examples that are named of each comparison.
+    """
+    for group in _by_baseline(found.matches):
+        named = labels([group[0].baseline, *(match.candidate for match in group)])
+        yield from _group(group, named, width)
+        for label, match in zip(named[1:], group, strict=True):
+            yield from _flips(match, (named[0], label), width, flips)
+        yield Text()
+    if found.averages:
+        yield head("Average over the environments")
+        columns = [
+            Column("difference", [numerals.difference(estimate) for _, estimate in found.averages]),
+            Column("95 % interval", [numerals.signed_interval(estimate) for _, estimate in found.averages]),
+        ]
+        yield from grid([clean(column) for column, _ in found.averages], "run", [columns], width)
+        yield Text()
+    yield from prose(_legend(found), width)
+    if found.lonely:
+        yield from prose(f"Not compared: {' '.join(found.lonely)}", width)
+
+
+def _by_baseline(matches: Sequence[Match]) -> list[list[Match]]:
+    groups: dict[tuple[str, str], list[Match]] = {}
+    for match in matches:
+        groups.setdefault((match.name, str(match.baseline.run.path)), []).append(match)
+    return list(groups.values())
+
+
+def labels(sides: Sequence[Side]) -> list[str]:
+    """What tells runs apart: their models, else their names, else their ids; with numbers where a table would cut them
+    to the same."""
+    ways = [side.label for side in sides], [_swept(side.manifest) for side in sides], [side.run.id for side in sides]
+    for way in ways:
+        named = [clean(words, LONGEST_LABEL) for words in way]
+        if len(set(named)) == len(named) and all(named):
+            break
+    else:
+        named = [clean(side.run.path, LONGEST_LABEL) for side in sides]
+    if len({fit(words, LEAST_NAME) for words in named}) == len(named):
+        return named
+    return [f"{number} {words}" for number, words in enumerate(named, 1)] if len(named) > 2 else named
+
+
+def _swept(manifest: Manifest) -> str:
+    """A run's name, or what is in its brackets, which tells the runs of a sweep apart."""
+    name = manifest.name
+    begin = f"{manifest.env_id}["
+    return name[len(begin) : -1] if name.startswith(begin) and name.endswith("]") else name
+
+
+def _group(group: Sequence[Match], named: Sequence[str], width: int) -> Iterator[Text]:
+    sides = [group[0].baseline, *(match.candidate for match in group)]
+    models = {side.label for side in sides}
+    of_all = f" · {clean(models.pop(), LONGEST_LABEL)}" if len(models) == 1 else ""
+    yield from prose(f"{clean(group[0].name)}{of_all} · {clean(sides[0].measure)}", width, "bold")
+    yield from grid(named, "run", list(_columns(sides)), width)
+    for label, side in zip(named, sides, strict=True):
+        for words in _missing(label, side):
+            yield from prose(words, width)
+    yield Text()
+    yield from prose(f"Difference from {named[0]}, example by example; + is better", width, "bold")
+    yield from grid(named[1:], "run", list(_differences(group)), width)
+    yield Text()
+    for label, match in zip(named[1:], group, strict=True):
+        for words in _said(label, named[0], match):
+            yield from prose(words, width)
+
+
+def _missing(label: str, side: Side) -> Iterator[str]:
+    if side.unscored:
+        yield f"{label}: without a score: {numerals.reasons(side.unscored)}."
+    if side.ended_early is not None:
+        yield (
+            f"{label}: ended early, as asked (--until-ci). Its own interval allows for that; those of differences, and "
+            "p, take its size as set beforehand: near, not exact."
+        )
+    if side.planned > side.rollouts:
+        state = "still running, or killed" if side.manifest.status == "running" else side.manifest.status
+        left = numerals.count(side.planned - side.rollouts)
+        yield f"{label}: {left} of {numerals.count(side.planned)} rollouts not made ({clean(state)})."
+
+
+def _columns(sides: Sequence[Side]) -> Iterator[Group]:
+    estimates = [side.spread.estimate for side in sides]
+    yield [
+        Column("mean", [numerals.score(estimate.mean) for estimate in estimates]),
+        Column("95 % interval", [numerals.interval(estimate) for estimate in estimates]),
+    ]
+    yield [Column("scored", [f"{numerals.count(side.scored)} of {numerals.count(side.planned)}" for side in sides])]
+    yield [
+        Column("p50", [numerals.latency(side.latency(0.5)) for side in sides]),
+        Column("p95", [numerals.latency(side.latency(0.95)) for side in sides]),
+    ]
+    spent = [
+        Column("tokens in", [numerals.tokens(side.usage, side.usage.input_tokens) for side in sides]),
+        Column("tokens out", [numerals.tokens(side.usage, side.usage.output_tokens) for side in sides]),
+    ]
+    if any(side.usage.cost is not None for side in sides):
+        spent.append(Column("cost", [numerals.dollars(side.usage.cost) for side in sides]))
+    yield spent
+
+
+def _differences(group: Sequence[Match]) -> Iterator[Group]:
+    estimates = [match.estimate for match in group]
+    yield [
+        Column("verdict", [match.verdict for match in group]),
+        Column("difference", [numerals.difference(estimate) for estimate in estimates]),
+        Column("95 % interval", [numerals.signed_interval(estimate) for estimate in estimates]),
+    ]
+    yield [Column("p", [numerals.p_value(match.adjusted) for match in group])]
+    yield [
+        Column("wins", [numerals.count(match.paired.wins) for match in group]),
+        Column("losses", [numerals.count(match.paired.losses) for match in group]),
+        Column("ties", [numerals.count(match.paired.ties) for match in group]),
+        Column("pairs", [numerals.count(match.paired.pairs) for match in group]),
+    ]
+
+
+def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
+    """What the figures mean, in sentences."""
+    size = numerals.difference(match.estimate).lstrip("+-")
+    if match.verdict in ("better", "worse"):
+        yield f"{label} is {match.verdict} than {baseline}, by {size}: more than noise.{_beside(match)}"
+    elif match.verdict == "unknown":
+        yield f"{label}: too little to compare with {baseline}.{_too_few(match)}"
+    elif match.estimate.mean or match.unpaired is not None:
+        yield f"{label} and {baseline} are tied: the difference may be noise.{_alone(match)}{_settling(match)}"
+    elif match.flips:
+        yield f"{label} and {baseline} are tied: their means are the same.{_settling(match)}"
+    else:
+        yield f"{label} and {baseline} have the same score on every example.{_settling(match)}"
+    if match.unpaired is not None and match.p_value is not None:
+        yield (
+            f"The two share {_examples(match.paired.pairs)}, so they are compared as two independent samples (Welch). "
+            "The same examples for both would tell more."
+        )
+    yield from _left_out(label, baseline, match)
+
+
+def _holds_zero(estimate: Estimate) -> bool:
+    return estimate.low is not None and estimate.high is not None and estimate.low <= 0 <= estimate.high
+
+
+def _beside(match: Match) -> str:
+    """Why an interval with 0 is no contradiction."""
+    if not _holds_zero(match.estimate):
+        return ""
+    return " Its interval still holds 0: the verdict goes by p, and the two are made in different ways."
+
+
+def _alone(match: Match) -> str:
+    """Why an interval without 0 is no finding."""
+    if match.p_value is None or match.estimate.low is None or _holds_zero(match.estimate):
+        return ""
+    if match.p_value >= ALPHA:
+        return (
+            f" The interval leaves 0 out, but on {numerals.count(len(match.flips))} examples that differ the test does "
+            "not find it."
+        )
+    p = numerals.p_value(match.p_value)
+    return f" Its own p is {p}, but it is one of {match.comparisons} comparisons."
+
+
+def _too_few(match: Match) -> str:
+    """Why even the largest difference would have shown nothing."""
+    if not match.is_too_small or match.p_value is None:
+        return ""
+    if match.paired.estimate.clusters is not None:
+        units = "1 cluster is" if match.units == 1 else f"{numerals.count(match.units)} clusters are"
+        return f" {units} too few to tell, whatever they show: it takes {match.least} or more."
+    needed = max(match.least, match.settling or 0)
+    more = numerals.count(needed) if needed == match.least else f"about {numerals.count(needed)}"
+    return f" {_examples(match.units).capitalize()} cannot tell, whatever they show: it takes {more} or more."
+
+
+def _settling(match: Match) -> str:
+    words = ""
+    if match.settling is not None and match.settling <= match.paired.pairs:
+        return " If it is real, a few more examples would show it."
+    if match.settling is not None:
+        words = (
+            f" If it is real, about {numerals.count(match.settling)} examples would show it (there are "
+            f"{numerals.count(match.paired.pairs)})."
+        )
+    if match.detectable is not None:
+        words += f" These show a difference of {numerals.score(match.detectable)} or more four times in five."
+    return words
+
+
+def _left_out(label: str, baseline: str, match: Match) -> Iterator[str]:
+    parts: list[str] = []
+    if match.only_candidate:
+        parts.append(f"{numerals.count(match.only_candidate)} of {label} alone")
+    if match.only_baseline:
+        parts.append(f"{numerals.count(match.only_baseline)} of {baseline} alone")
+    if match.lost:
+        parts.append(f"{numerals.count(match.lost)} without a score on one side or the other")
+    if not parts:
+        return
+    means = ""
+    if match.unpaired is None and match.paired.pairs:
+        first, second = numerals.score(match.paired.first), numerals.score(match.paired.second)
+        means = f"; on these the means are {first} and {second}"
+    yield f"{_examples(match.paired.pairs).capitalize()} paired{means}. Not paired: {', '.join(parts)}."
+
+
+def _examples(number: int) -> str:
+    if number == 0:
+        return "no example"
+    return "1 example" if number == 1 else f"{numerals.count(number)} examples"
+
+
+def _flips(match: Match, named: tuple[str, str], width: int, most: int) -> Iterator[Text]:
+    if not match.flips or most < 1:
+        return
+    shown = match.flips[:most]
+    yield Text()
+    which = "the one" if len(shown) == 1 else f"the {numerals.count(len(shown))}"
+    more = f"; {which} furthest apart" if len(shown) < len(match.flips) else ""
+    first, second = named
+    yield from prose(
+        f"{first} (baseline) and {second} (run) differ on {numerals.count(len(match.flips))} of "
+        f"{_examples(match.paired.pairs)}{more}",
+        width,
+        "bold",
+    )
+    columns = [
+        Column("baseline", [numerals.score(flip.second.mean) for flip in shown]),
+        Column("run", [numerals.score(flip.first.mean) for flip in shown]),
+        Column("difference", [numerals.difference(Estimate(mean=flip.difference)) for flip in shown]),
+    ]
+    names = [clean(flip.first.example_id, LONGEST_ID) for flip in shown]
+    yield from grid(names, "example", [columns], width)
+
+
+def _legend(found: Compared) -> str:
+    matches = found.matches
+    estimates = [match.estimate for match in matches] + [estimate for _, estimate in found.averages]
+    methods = dict.fromkeys(describe(estimate.method) for estimate in estimates if estimate.method is not None)
+    words = (
+        "Examples are paired by content: prompt, answer, task and info. An example's value is the mean over its scored "
+        "rollouts. A verdict is better or worse where p is below 0.05."
+    )
+    made = [match for match in matches if match.p_value is not None]
+    corrected = f", corrected for {len(made)} comparisons (Holm)" if len(made) > 1 else ""
+    tests = dict.fromkeys("Welch's t test" if match.unpaired else "sign-flip test" for match in made)
+    if made:
+        words += f" p: {' or '.join(tests)}{corrected}."
+    if methods:
+        each = ", each difference for itself" if len(matches) > 1 else ""
+        words += f" Interval{each}: {'; '.join(methods)}."
+    return words

@@ -1,0 +1,241 @@
+"""Whether a candidate may take its baseline's place: the rule, and its verdict for a terminal, a program, a pull
+request and a test report. Owns what passes; the interval is `matching`'s, the test on it `stats.hypotheses`'."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+from xml.etree import ElementTree
+
+from rich.text import Text
+
+from harness.report import numerals
+from harness.report.compare.matching import LEAST_COMMON, Match, match_json
+from harness.report.grid import Column, grid, prose
+from harness.report.text import clean
+from harness.stats.hypotheses import non_inferiority
+from harness.stats.power import settling_examples
+from harness.store.card_text import escape
+from harness.types import JsonDict
+
+Verdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
+
+_NO_XML = re.compile("[^\t\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "inconclusive": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a candidate must keep."""
+
+    margin: float
+    """Loss of reward that would not matter."""
+    min_coverage: float
+    """Part of its planned rollouts that must have a score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The rule applied to one environment."""
+
+    match: Match
+    verdict: Verdict
+    why: str
+    """One sentence."""
+
+
+def rulings_on(matches: Sequence[Match], rule: Rule) -> list[Ruling]:
+    """Apply the rule to every environment.
+
+    Raises:
+        UsageError: the margin is such that nothing could fail.
+    """
+    for match in matches:
+        match.candidate.check_within_range("--margin", rule.margin)
+    return [rule_on(match, rule) for match in matches]
+
+
+def rule_on(match: Match, rule: Rule) -> Ruling:
+    """Apply the rule to one environment: first whether enough was measured, then what that says."""
+    unfit = _too_little(match, rule)
+    if unfit is not None:
+        return Ruling(match, *unfit)
+    estimate = match.paired.estimate
+    verdict = non_inferiority(estimate, rule.margin)
+    interval = numerals.signed_interval(estimate)
+    if verdict == "pass":
+        return Ruling(match, verdict, f"the whole interval {interval} lies above {_edge(rule)}{_ignored(match)}")
+    if verdict == "fail":
+        return Ruling(match, verdict, f"the whole interval {interval} lies below {_edge(rule)}")
+    if estimate.low is None:
+        return Ruling(match, verdict, _no_interval(match))
+    needed = settling_examples(match.paired, rule.margin) if rule.margin else None
+    if needed and needed > match.paired.pairs:
+        more = f"; about {numerals.count(needed)} examples would settle it if the two are alike"
+    elif rule.margin:
+        more = "; the loss is so near to the margin that it takes many more examples"
+    else:
+        more = "; with a margin of 0 only what is better can pass"
+    return Ruling(match, verdict, f"the interval {interval} holds {_edge(rule)}{more}")
+
+
+def _too_little(match: Match, rule: Rule) -> tuple[Verdict, str] | None:
+    """What was not measured, or not on both sides: it must never pass. None if enough was."""
+    candidate, baseline = match.candidate, match.baseline
+    wanted = numerals.percent(rule.min_coverage)
+    if candidate.ended_early is not None or baseline.ended_early is not None:
+        which = "it" if candidate.ended_early is not None else "the baseline"
+        return "inconclusive", (
+            f"{which} ended before all was made, as --until-ci asked, and a gate is about all examples: run without it"
+        )
+    for side, verdict, what in ((candidate, "fail", "its"), (baseline, "inconclusive", "the baseline's")):
+        if not side.scored or side.coverage < rule.min_coverage:
+            scored = f"{numerals.count(side.scored)} of {what} {numerals.count(side.planned)} rollouts have a score"
+            resume = f"bench resume {shlex.quote(str(side.run.path))} --retry-failed"
+            return cast(Verdict, verdict), f"{scored}, the gate asks for {wanted}; {resume} makes up for them"
+    examples = max(candidate.examples, baseline.examples)
+    pairs = match.paired.pairs
+    if match.unpaired is not None or not pairs or pairs < rule.min_coverage * examples:
+        parts = [
+            (match.only_candidate, "of the candidate alone"),
+            (match.only_baseline, "of the baseline alone"),
+            (match.lost, "without a score on one side"),
+        ]
+        told = ", ".join(f"{numerals.count(number)} {words}" for number, words in parts if number)
+        return "inconclusive", (
+            f"{numerals.count(pairs)} of {numerals.count(examples)} examples can be compared, the gate asks for "
+            f"{wanted}{f' ({told})' if told else ''}; run both on the same examples"
+        )
+    return None
+
+
+def _edge(rule: Rule) -> str:
+    return f"-{rule.margin:g}" if rule.margin else "0"
+
+
+def _ignored(match: Match) -> str:
+    """What a verdict leaves out."""
+    missing = match.candidate.planned - match.candidate.scored
+    return f"; {numerals.count(missing)} of its rollouts have no score and are left out" if missing else ""
+
+
+def _no_interval(match: Match) -> str:
+    if match.paired.pairs < LEAST_COMMON:
+        return "one example is too little to tell"
+    if match.paired.estimate.clusters == 1:
+        return "all examples are of one cluster, which says nothing about others"
+    return "all examples differ alike, so nothing is known of chance, and the range of the scores has no bounds"
+
+
+def overall(rulings: Sequence[Ruling]) -> Verdict:
+    """Of all environments: each must pass, so none needs a correction for their number."""
+    verdicts = [ruling.verdict for ruling in rulings]
+    if "fail" in verdicts:
+        return "fail"
+    return "inconclusive" if "inconclusive" in verdicts or not verdicts else "pass"
+
+
+def lines(rulings: Sequence[Ruling], rule: Rule, width: int) -> Iterator[Text]:
+    """For the terminal."""
+    estimates = [ruling.match.paired.estimate for ruling in rulings]
+    columns = [
+        [
+            Column("verdict", [ruling.verdict for ruling in rulings]),
+            Column("difference", [numerals.difference(estimate) for estimate in estimates]),
+            Column("95 % interval", [numerals.signed_interval(estimate) for estimate in estimates]),
+        ],
+        [Column("pairs", [numerals.count(ruling.match.paired.pairs) for ruling in rulings])],
+    ]
+    names = [clean(name) for name in _names(rulings)]
+    yield from grid(names, "environment", columns, width)
+    yield Text()
+    for name, ruling in zip(names, rulings, strict=True):
+        yield from prose(f"{name}: {ruling.verdict}: {clean(ruling.why, 1000)}.", width)
+    yield Text()
+    yield from prose(
+        f"{overall(rulings).upper()}: {clean(_sides(rulings), 1000)}, margin {rule.margin:g}.", width, "bold"
+    )
+
+
+def _names(rulings: Sequence[Ruling]) -> list[str]:
+    """What each is called: its environment, with the model where there are several."""
+    names = [ruling.match.name for ruling in rulings]
+    return [
+        name if names.count(name) == 1 else f"{name} · {ruling.match.candidate.label}"
+        for name, ruling in zip(names, rulings, strict=True)
+    ]
+
+
+def _sides(rulings: Sequence[Ruling]) -> str:
+    """Which models it is about; of two runs also which runs."""
+    pairs = [(ruling.match.candidate, ruling.match.baseline) for ruling in rulings]
+    if len(pairs) == 1:
+        [(candidate, baseline)] = pairs
+        return f"{candidate.label} ({candidate.run.id}) against {baseline.label} ({baseline.run.id})"
+    candidates, baselines = (dict.fromkeys(side.label for side in sides) for sides in zip(*pairs, strict=True))
+    return f"{', '.join(candidates)} against {', '.join(baselines)}, {len(rulings)} comparisons"
+
+
+def markdown(rulings: Sequence[Ruling], rule: Rule) -> str:
+    """As a comment on a pull request."""
+    rows = [
+        f"**Gate: {overall(rulings)}** · {escape(clean(_sides(rulings), 1000))} · margin {rule.margin:g}",
+        "",
+        "| environment | verdict | difference | 95 % interval | pairs | why |",
+        "|---|---|---:|---:|---:|---|",
+    ]
+    for name, ruling in zip(_names(rulings), rulings, strict=True):
+        estimate = ruling.match.paired.estimate
+        rows.append(
+            f"| {escape(clean(name))} | {ruling.verdict} | {numerals.difference(estimate)} "
+            f"| {numerals.signed_interval(estimate)} | {numerals.count(ruling.match.paired.pairs)} "
+            f"| {escape(clean(ruling.why, 1000))} |"
+        )
+    runs = ", ".join(
+        f"{escape(clean(each.match.candidate.run.id))} against {escape(clean(each.match.baseline.run.id))}"
+        for each in rulings
+    )
+    return "\n".join([*rows, "", f"Runs: {runs}", ""])
+
+
+def junit(rulings: Sequence[Ruling], rule: Rule) -> str:
+    """As a test report that CI systems show: a test case an environment."""
+    verdicts = [ruling.verdict for ruling in rulings]
+    suite = ElementTree.Element(
+        "testsuite",
+        {
+            "name": "bench gate",
+            "tests": str(len(rulings)),
+            "failures": str(verdicts.count("fail")),
+            "errors": str(verdicts.count("inconclusive")),
+        },
+    )
+    for name, ruling in zip(_names(rulings), rulings, strict=True):
+        case = ElementTree.SubElement(suite, "testcase", {"classname": "bench.gate", "name": _xml(name), "time": "0"})
+        if ruling.verdict != "pass":
+            tag = "failure" if ruling.verdict == "fail" else "error"
+            told = ElementTree.SubElement(case, tag, {"type": ruling.verdict, "message": _xml(ruling.why)})
+            told.text = _xml(f"margin {rule.margin:g}; {ruling.match.candidate.run.path}")
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def _xml(words: str) -> str:
+    """Without what no XML may hold."""
+    return _NO_XML.sub("\ufffd", clean(words, 500))
+
+
+def gate_json(rulings: Sequence[Ruling], rule: Rule) -> JsonDict:
+    """As `--json` prints it."""
+    return {
+        "schema_version": 1,
+        "verdict": overall(rulings),
+        "margin": rule.margin,
+        "min_coverage": rule.min_coverage,
+        "environments": [
+            {**match_json(ruling.match, 0), "verdict": ruling.verdict, "why": ruling.why} for ruling in rulings
+        ],
+    }

@@ -1,0 +1,92 @@
+"""The page for programs. Owns the keys, which docs/guides/report.md lists; figures are those of `Summary.to_json` and
+its like."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from harness.redact import redactor
+from harness.report.page.columns import MEASURES
+from harness.report.page.content import Content
+from harness.report.page.gather import EnvPart, Page, RunPart
+from harness.report.page.methods import methods_of
+from harness.report.run_facts import settings_json
+from harness.report.text import clean_block
+from harness.stats.summary import number
+from harness.types import JsonDict
+
+
+def page_json(page: Page, content: Content) -> JsonDict:
+    """All that the page shows.
+
+    Args:
+        page: The runs.
+        content: Their examples and transcripts.
+    """
+    whole: JsonDict = {
+        "schema_version": 1,
+        "title": page.title,
+        "missing": list(page.missing),
+        "overall": [
+            {
+                "model": each.model,
+                "mean": number(each.estimate.mean),
+                "stderr": number(each.estimate.stderr),
+                "ci95": each.estimate.ends,
+                "method": each.estimate.method,
+            }
+            for each in page.overall
+        ],
+        "environments": [_environment(environment) for environment in page.environments],
+        "methods": dict(methods_of(page)),
+        "notes": list(content.notes),
+        "examples": content.rows,
+        "transcripts": content.transcripts,
+    }
+    return cast(JsonDict, _writable(whole))
+
+
+def _environment(environment: EnvPart) -> JsonDict:
+    names = [run.entry.id for run in environment.runs]
+    return {
+        "env_id": environment.name,
+        "runs": [_run(run) for run in environment.runs],
+        "differences": [each.to_json(names) for each in environment.differences],
+    }
+
+
+def _run(run: RunPart) -> JsonDict:
+    entry, manifest = run.entry, run.manifest
+    return {
+        "id": entry.id,
+        "label": run.label,
+        "model": manifest.model,
+        "name": manifest.name,
+        "state": entry.state,
+        "note": entry.note or None,
+        "created": manifest.created,
+        "command": manifest.command,
+        "versions": manifest.versions,
+        "git": manifest.git,
+        "summary": run.summary.to_json(),
+        "remarks": list(run.remarks),
+        "troubles": [trouble.to_json() for trouble in run.found.troubles],
+        "relations": {
+            measure: [group.to_json() for group in run.relations[measure]]
+            for measure in MEASURES
+            if measure in run.relations
+        },
+        "settings": settings_json(manifest),
+    }
+
+
+def _writable(value: object) -> object:
+    """`value` without secrets, and without what no UTF-8 text or terminal should hold."""
+    if isinstance(value, str):
+        value = redactor.text(value, patterns=False)
+        return value if value.isprintable() else clean_block(value)
+    if isinstance(value, dict):
+        return {_writable(str(key)): _writable(item) for key, item in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_writable(item) for item in cast("list[object]", value)]
+    return value

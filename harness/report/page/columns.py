@@ -1,0 +1,161 @@
+"""The rollouts of a run as columns of numbers, and its examples as rows. Owns what is kept of a journal that is read
+once, at some fifty bytes a rollout; keeps no text but an example's name and how its question begins."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+from harness.records import Example
+from harness.report.text import clean
+from harness.report.transcript import message_text
+from harness.store.outcomes import Outcome
+from harness.types import Message, Prompt
+
+SNIPPET = 110
+"""Characters of a question that the table shows: it is to be recognised, not read."""
+
+NAME = 80
+"""Characters of an example's id in the table."""
+
+TURNS, TOKENS, SECONDS, COST = "turns", "tokens", "seconds", "cost"
+
+MEASURES = (TURNS, TOKENS, SECONDS, COST)
+"""What a rollout took, each a column."""
+
+
+class ExampleRow(NamedTuple):
+    """One example of a run."""
+
+    key: str
+    name: str
+    asked: str
+    """How the question begins."""
+    begin: int
+    """Its rollouts are the rows `begin` to `end` of the columns."""
+    end: int
+    mean: float
+    """Mean over its scored rollouts; NaN if it has none."""
+    scored: int
+    low: float
+    high: float
+    reason: str
+    """Why its first unscored rollout has no score; "" if all have one."""
+
+    @property
+    def made(self) -> int:
+        """Rollouts with or without a score."""
+        return self.end - self.begin
+
+
+@dataclass(slots=True)
+class Columns:
+    """A run's rollouts, by example and rollout index. What is unknown is NaN."""
+
+    reward: array[float] = field(default_factory=lambda: array("d"))
+    numbers: array[int] = field(default_factory=lambda: array("q"))
+    """Of each rollout in the journal."""
+    measures: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in MEASURES})
+    examples: list[ExampleRow] = field(default_factory=list[ExampleRow])
+
+    def means(self) -> dict[str, float]:
+        """Example key → mean reward; examples without a score are left out."""
+        return {row.key: row.mean for row in self.examples if row.scored}
+
+    def is_at(self, limits: tuple[float, float]) -> bool:
+        """Whether every reward is at one of the limits, as passes and failures are."""
+        return all(value in limits for value in self.reward if value == value)
+
+    def mean_of(self, measure: str, row: ExampleRow) -> float:
+        """What the rollouts of an example took on average; NaN if that is unknown of all."""
+        known = [value for value in self.measures[measure][row.begin : row.end] if value == value]
+        return math.fsum(known) / len(known) if known else math.nan
+
+
+class Filling:
+    """Columns that are filled rollout by rollout, those of an example one after the other."""
+
+    def __init__(self) -> None:
+        self._columns = Columns()
+        self._example: Example | None = None
+        """Of the last rollout."""
+        self._begin, self._reason = 0, ""
+
+    def take(self, number: int, outcome: Outcome) -> None:
+        """Add the next rollout.
+
+        Args:
+            number: In the journal.
+            outcome: What it came to.
+        """
+        if self._example is None or self._example.key != outcome.example.key:
+            self._end_example()
+        columns, reward = self._columns, outcome.reward
+        self._example = outcome.example
+        columns.reward.append(math.nan if reward is None else float(reward))
+        columns.numbers.append(number)
+        for name, value in zip(MEASURES, _taken(outcome), strict=True):
+            columns.measures[name].append(value)
+        if reward is None and not self._reason:
+            self._reason = clean(outcome.reason, 120)
+
+    def columns(self) -> Columns:
+        """What they are, when all rollouts have been taken."""
+        self._end_example()
+        self._example = None
+        return self._columns
+
+    def _end_example(self) -> None:
+        if self._example is not None:
+            self._columns.examples.append(_row(self._columns, self._example, self._begin, self._reason))
+        self._begin, self._reason = len(self._columns.reward), ""
+
+
+def _row(columns: Columns, example: Example, begin: int, reason: str) -> ExampleRow:
+    rewards = [value for value in columns.reward[begin:] if value == value]
+    mean = math.fsum(rewards) / len(rewards) if rewards else math.nan
+    return ExampleRow(
+        key=example.key,
+        name=clean(example.example_id, NAME),
+        asked=asked(example.prompt),
+        begin=begin,
+        end=len(columns.reward),
+        mean=mean,
+        scored=len(rewards),
+        low=min(rewards, default=math.nan),
+        high=max(rewards, default=math.nan),
+        reason=reason,
+    )
+
+
+def asked(prompt: Prompt) -> str:
+    """How the question begins; of a completion model's prompt how it ends, where the question is."""
+    if isinstance(prompt, str):
+        return clean(prompt, SNIPPET) if len(prompt) <= SNIPPET else f"…{clean(prompt[1 - SNIPPET :], SNIPPET - 1)}"
+    said = [message for message in cast("list[object]", prompt) if _role(message) in ("user", None)]
+    return clean(message_text(said[-1]), SNIPPET) if said else ""
+
+
+def _role(message: object) -> object:
+    return cast(Message, message).get("role") if isinstance(message, dict) else None
+
+
+def _taken(outcome: Outcome) -> tuple[float, float, float, float]:
+    """Turns of the model, tokens that it wrote, seconds without our own queues, dollars."""
+    base = outcome.base
+    usage, timing = base.usage, base.timing
+    seconds = timing.generation - timing.waiting
+    return (
+        float(_turns(base.completion)) or math.nan,
+        float(usage.output_tokens) if usage.requests and not usage.unreported else math.nan,
+        seconds if seconds > 0 else math.nan,
+        math.nan if usage.cost is None else usage.cost,
+    )
+
+
+def _turns(completion: Prompt) -> int:
+    if isinstance(completion, str):
+        return int(bool(completion))
+    return sum(_role(message) == "assistant" for message in cast("list[object]", completion))

@@ -1,0 +1,172 @@
+"""The examples of a page and their transcripts as data for its script. Owns what fits: how many rows, how many bytes,
+and the sentences that say what was left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from harness.redact import redactor
+from harness.report import numerals
+from harness.report.page.columns import MEASURES, Columns
+from harness.report.page.gather import Page, RunPart
+from harness.report.page.markup import script_json
+from harness.report.page.plots import symbol
+from harness.report.page.sample import KINDS, Sample, samples_of
+from harness.report.page.transcripts import transcript_data
+from harness.report.text import clean
+from harness.store.outcomes import outcomes
+from harness.types import JsonDict
+
+ROWS = 60_000
+"""Examples in the table, all runs together."""
+
+BYTES = 6_000_000
+"""Of all transcripts together, as they stand in the file."""
+
+_DIGITS = 5
+
+
+@dataclass(slots=True)
+class Content:
+    """What the script shows."""
+
+    rows: list[JsonDict] = field(default_factory=list[JsonDict])
+    """One object a run: its name and the columns of its examples."""
+    transcripts: list[JsonDict] = field(default_factory=list[JsonDict])
+    notes: list[str] = field(default_factory=list[str])
+    """What is there, and what was left out."""
+
+
+def content_of(page: Page, most: int) -> Content:
+    """Choose and read what is shown.
+
+    Args:
+        page: The runs.
+        most: Examples of a run that are shown with their transcripts.
+
+    Raises:
+        JournalDamaged: a line cannot be read.
+        StoreError: a journal cannot be read.
+    """
+    content = Content()
+    samples = [sample for environment in page.environments for sample in samples_of(environment, most)]
+    shares = _shares(page.runs)
+    left, kinds = 0, dict.fromkeys(KINDS, 0)
+    shown_rows = total_rows = 0
+    for number, (run, sample) in enumerate(zip(page.runs, samples, strict=True)):
+        budget = BYTES // len(page.runs)
+        places = _add_transcripts(content, run, sample, budget)
+        for position in places:
+            kinds[sample.kinds[position]] += 1
+        left += len(sample.kinds) - len(places)
+        rows = _rows(run.columns, places, shares[number])
+        shown_rows += len(rows)
+        total_rows += len(run.columns.examples)
+        content.rows.append(_run_data(run, rows, places, sample))
+    content.notes = _notes(len(content.transcripts), kinds, total_rows, shown_rows, left)
+    return content
+
+
+def _shares(runs: Sequence[RunPart]) -> list[int]:
+    """Rows of each run: all if they fit, else each its part."""
+    counts = [len(run.columns.examples) for run in runs]
+    if sum(counts) <= ROWS:
+        return counts
+    return [max(1, count * ROWS // sum(counts)) for count in counts]
+
+
+def _add_transcripts(content: Content, run: RunPart, sample: Sample, budget: int) -> dict[int, int]:
+    """Read the chosen examples as long as they fit; returns where each one's transcript is."""
+    places: dict[int, int] = {}
+    for position in sample.kinds:
+        row = run.columns.examples[position]
+        numbers = run.columns.numbers[row.begin : row.end]
+        found = list(outcomes(run.recorded, numbers))
+        data = {**transcript_data(found[0].example, found), "kind": sample.kinds[position]}
+        size = len(script_json(data).encode())
+        if size > budget:
+            continue
+        budget -= size
+        places[position] = len(content.transcripts)
+        content.transcripts.append(data)
+    return places
+
+
+def _rows(columns: Columns, places: dict[int, int], share: int) -> list[int]:
+    """The examples that have a row: those with a transcript, those without a score, and the first of the others."""
+    every = range(len(columns.examples))
+    if share >= len(every):
+        return list(every)
+    order = sorted(every, key=lambda n: (n not in places, not columns.examples[n].reason, n))
+    return sorted(order[: max(share, len(places))])
+
+
+def _run_data(run: RunPart, rows: Sequence[int], places: dict[int, int], sample: Sample) -> JsonDict:
+    columns = run.columns
+    examples = [columns.examples[n] for n in rows]
+    reasons = list(dict.fromkeys(row.reason for row in examples if row.reason))
+    codes = {reason: code for code, reason in enumerate(reasons)}
+    measures = {
+        measure: [_number(columns.mean_of(measure, row)) for row in examples]
+        for measure in MEASURES
+        if any(value == value for value in columns.measures[measure])
+    }
+    return {
+        "environment": _plain(clean(run.entry.env_id)),
+        "label": _plain(run.label),
+        "colour": run.colour % 8,
+        "symbol": symbol(run.colour),
+        "threshold": run.summary.pass_threshold,
+        "total": len(columns.examples),
+        "reasons": [_plain(reason) for reason in reasons],
+        "example": [_plain(row.name) for row in examples],
+        "asked": [_plain(row.asked) for row in examples],
+        "mean": [_number(row.mean) for row in examples],
+        "low": [_number(row.low) for row in examples],
+        "high": [_number(row.high) for row in examples],
+        "scored": [row.scored for row in examples],
+        "made": [row.made for row in examples],
+        "reason": [codes.get(row.reason, -1) for row in examples],
+        "transcript": [places.get(n, -1) for n in rows],
+        "kind": [sample.kinds.get(n, "") if n in places else "" for n in rows],
+        "measures": measures,
+    }
+
+
+def _plain(value: str) -> str:
+    return redactor.text(value, patterns=False)
+
+
+def _number(value: float) -> float | int | None:
+    """A figure of a table: five digits are more than are shown."""
+    if not math.isfinite(value):
+        return None
+    short = float(f"{value:.{_DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def _notes(transcripts: int, kinds: dict[str, int], total: int, shown: int, left: int) -> list[str]:
+    notes: list[str] = []
+    if shown < total:
+        notes.append(
+            f"The table has {numerals.count(shown)} of {numerals.count(total)} examples: all with a transcript here, "
+            "then those without a score, then the first of each run. Every figure above is made from all of them."
+        )
+    if not total:
+        return notes
+    if transcripts == total:
+        every = "The only example is here with its transcript."
+        many = f"All {numerals.count(total)} examples are here with their transcripts."
+        return [*notes, every if total == 1 else many]
+    words = ", ".join(f"{numerals.count(number)} {KINDS[kind]}" for kind, number in kinds.items() if number)
+    told = f"{numerals.count(transcripts)} of {numerals.count(total)} examples are here with their transcripts"
+    notes.append(f"{told}{': ' + words if words else ''}." + (_left(left) if left else ""))
+    notes.append("The others are in the runs' journals and datasets: bench runs show RUN --example ID prints one.")
+    return notes
+
+
+def _left(left: int) -> str:
+    them = "one more was" if left == 1 else f"{numerals.count(left)} more were"
+    return f" {them[0].upper()}{them[1:]} chosen and left out, because the page would have become too large."

@@ -1,0 +1,145 @@
+"""The whole HTML file: policy, style, script, data and the parts in their order. Owns that the file needs nothing
+beside itself and that nothing but the script and the style of this package can act in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import importlib.resources
+from datetime import UTC, datetime
+
+from harness.report import numerals
+from harness.report.page import sections
+from harness.report.page.content import Content
+from harness.report.page.gather import Page
+from harness.report.page.markup import Child, Html, join, script_json, table, tag
+from harness.report.page.methods import methods_of, passing
+from harness.report.page.plots import Plots
+from harness.report.page.runs_part import runs_section
+
+
+def document(page: Page, content: Content, *, plots: Plots | None, now: datetime | None = None) -> str:
+    """The file.
+
+    Args:
+        page: What is on it.
+        content: Its examples and their transcripts.
+        plots: What draws the figures; None leaves them out.
+        now: The present.
+    """
+    style, script = _asset("page.css"), _asset("page.js")
+    head = [
+        tag("meta", charset="utf-8"),
+        _meta("Content-Security-Policy", policy(style, script)),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("meta", name="generator", content=_generator()),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", page.title),
+        tag("style", Html(style)),
+    ]
+    body = [
+        tag("a", "Skip to the results", href="#leaderboard", class_="skip"),
+        _header(page, now or datetime.now(UTC)),
+        tag("main", _body(page, content, plots)),
+        tag("footer", f"Made by {_generator()}. Nothing on this page loads anything from anywhere."),
+        tag("script", script_json(content.rows), type="application/json", id="data-rows"),
+        tag("script", script_json(content.transcripts), type="application/json", id="data-transcripts"),
+        tag("script", Html(script)),
+    ]
+    return f"<!doctype html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
+
+
+def policy(style: str, script: str) -> str:
+    """The content security policy: nothing is loaded, nothing runs but the script with this hash."""
+    return (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+
+
+def _hash(source: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
+
+
+def _meta(name: str, content: str) -> Html:
+    return tag("meta", **{"http-equiv": name}, content=content)
+
+
+def _asset(name: str) -> str:
+    # The parser of HTML turns CR LF into LF before the browser hashes.
+    source = importlib.resources.files("harness.report.page").joinpath("assets", name).read_text(encoding="utf-8")
+    return source.replace("\r\n", "\n")
+
+
+def _generator() -> str:
+    return f"bench {importlib.metadata.version('bench-harness')}"
+
+
+def _header(page: Page, now: datetime) -> Html:
+    runs = page.runs
+    scored = sum(run.summary.scored for run in runs)
+    planned = sum(max(run.summary.planned, run.summary.num_rollouts) for run in runs)
+    began = sorted(run.entry.created for run in runs if run.entry.created is not None)
+    costs = [run.summary.usage.cost for run in runs if run.summary.usage.cost is not None]
+    tiles = [
+        ("environments", numerals.count(len(page.environments))),
+        ("models", numerals.count(len({run.model for run in runs}))),
+        ("runs", numerals.count(len(runs))),
+        ("rollouts scored", f"{numerals.count(scored)} of {numerals.count(planned)}"),
+        *([("cost", f"{'≥ ' if len(costs) < len(runs) else ''}{numerals.dollars(sum(costs))}")] if costs else []),
+        *([("measured", _days(began[0], began[-1]))] if began else []),
+    ]
+    return tag(
+        "header",
+        tag("h1", page.title),
+        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in tiles), class_="tiles"),
+        tag("p", f"Report made on {now:%Y-%m-%d}.", class_="note"),
+        _missing(page),
+        _contents(page),
+    )
+
+
+def _days(first: datetime, last: datetime) -> str:
+    begin, end = f"{first:%Y-%m-%d}", f"{last:%Y-%m-%d}"
+    return begin if begin == end else f"{begin} to {end}"
+
+
+def _missing(page: Page) -> Html | None:
+    if not page.missing:
+        return None
+    items = [tag("li", each) for each in page.missing]
+    return tag("div", tag("strong", "Not on this page:"), tag("ul", *items), class_="missing", role="note")
+
+
+def _contents(page: Page) -> Html:
+    links = [("#leaderboard", "Leaderboard")]
+    links += [("#differences", "Differences")] if any(each.differences for each in page.environments) else []
+    links += [(f"#environment-{number}", each.name) for number, each in enumerate(page.environments)]
+    links += [("#examples", "Examples"), ("#runs", "Runs"), ("#methods", "Methods")]
+    return tag("nav", *(tag("a", words, href=target) for target, words in links), aria_label="Contents")
+
+
+def _body(page: Page, content: Content, plots: Plots | None) -> Html:
+    parts: list[Child] = [sections.leaderboards(page), sections.differences(page)]
+    parts += [sections.environment_section(each, n, plots) for n, each in enumerate(page.environments)]
+    parts += [_examples(content), runs_section(page), _methods(page)]
+    return join(parts)
+
+
+def _examples(content: Content) -> Html:
+    """Where the script puts the table of examples."""
+    return tag(
+        "section",
+        tag("h2", "Examples", id="examples"),
+        *(tag("p", line, class_="note") for line in content.notes),
+        tag("p", "The table of examples needs JavaScript, which is off here.", class_="note", id="no-script"),
+        tag("div", id="explorer", hidden=True),
+    )
+
+
+def _methods(page: Page) -> Html:
+    rows = [[tag("code", name), what] for name, what in methods_of(page)]
+    body = table(["figure", "how it is made"], rows, words=(0, 1), label="methods")
+    return tag("section", tag("h2", "Methods", id="methods"), tag("p", passing(page)), body)

@@ -1,0 +1,237 @@
+"""Everything that is on the page, gathered from run folders. Owns what belongs together (environments, their runs, what
+each run is called) and its order; every statistic is made by `stats` or `store.tally`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.errors import StoreError, UsageError
+from harness.report.page.columns import Columns, Filling
+from harness.report.page.differences import Difference, differences_of, pairs_of
+from harness.report.page.relations import Group, relations_of
+from harness.report.run_digest import Digest, digest_of
+from harness.report.table import RunReport, remarks_of
+from harness.report.text import clean
+from harness.stats.averages import macro_mean
+from harness.stats.intervals import Estimate
+from harness.stats.paired import Paired
+from harness.stats.summary import Summary
+from harness.store.catalogue import Entry, read_entry
+from harness.store.manifest import Manifest
+from harness.store.outcomes import read_journal
+from harness.store.recorded import Recorded
+
+LABEL = 80
+"""Characters of what a run is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPart:
+    """One run."""
+
+    entry: Entry
+    manifest: Manifest
+    label: str
+    """What tells it from the other runs of its environment."""
+    model: str
+    colour: int
+    """Which of the colours stands for its model."""
+    found: Digest
+    summary: Summary
+    recorded: Recorded
+    columns: Columns
+    relations: dict[str, list[Group]]
+    remarks: list[str]
+    """What the figures alone would hide."""
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean reward."""
+        return self.summary.reward.estimate
+
+
+@dataclass(frozen=True, slots=True)
+class EnvPart:
+    """The runs of one environment, the best mean first."""
+
+    name: str
+    runs: list[RunPart]
+    differences: list[Difference]
+    limits: tuple[float, float]
+    """The axis of its rewards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """A model's mean over environments, each counting as much as any other."""
+
+    model: str
+    colour: int
+    estimate: Estimate
+
+
+@dataclass(slots=True)
+class Page:
+    """What is on the page."""
+
+    title: str
+    environments: list[EnvPart]
+    overall: list[Overall] = field(default_factory=list[Overall])
+    """The best first; only models that have one run in every environment."""
+    missing: list[str] = field(default_factory=list[str])
+    """Runs that were asked for and are not on the page, and why, in whole words."""
+
+    @property
+    def runs(self) -> list[RunPart]:
+        """All runs, in the order of the page."""
+        return [run for environment in self.environments for run in environment.runs]
+
+
+def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = ()) -> Page:
+    """Read some runs.
+
+    Args:
+        paths: Their folders.
+        title: Of the page; "" makes one of what was run.
+        missing: What is known to be missing.
+
+    Raises:
+        UsageError: none of them can be shown.
+        StoreError: the only one cannot be read.
+    """
+    parts: list[RunPart] = []
+    said = list(missing)
+    for path in paths:
+        try:
+            parts.append(_run_part(read_entry(path)))
+        except StoreError as error:
+            if len(paths) == 1:
+                raise
+            said.append(f"{path.name}: {error}")
+        except UsageError as error:
+            said.append(str(error))
+    if not parts:
+        raise UsageError(f"nothing to report: {'; '.join(said) or 'no run was named'}")
+    parts = _named(_coloured(parts))
+    environments = _environments(parts)
+    return Page(title or _title(environments), environments, _overall(environments), said)
+
+
+def _run_part(entry: Entry) -> RunPart:
+    """Read one run.
+
+    Raises:
+        StoreError: it cannot be read.
+        UsageError: it holds no rollout.
+    """
+    if entry.manifest is None:
+        raise StoreError("; ".join(entry.problems) or f"cannot read {entry.run.manifest_path}")
+    recorded = read_journal(entry.run)  # once: of a run under way all figures are of one moment
+    filling = Filling()
+    found = digest_of(recorded, entry.manifest, entry.final, filling.take)
+    if found.summary is None:
+        raise UsageError(f"{entry.id} ({clean(entry.title)}, {entry.state}) holds no rollout yet")
+    columns = filling.columns()
+    note = entry.note
+    report = RunReport(entry.name, entry.env_id, entry.model, None, found.summary, entry.state, note)
+    return RunPart(
+        entry=entry,
+        manifest=entry.manifest,
+        label="",
+        model=clean(entry.model, LABEL),
+        colour=0,
+        found=found,
+        summary=found.summary,
+        recorded=recorded,
+        columns=columns,
+        relations=relations_of(columns, is_watched=found.summary.target is not None),
+        remarks=remarks_of(report),
+    )
+
+
+def _name(part: RunPart) -> str:
+    return clean(part.entry.env_id, LABEL)
+
+
+def _coloured(parts: Sequence[RunPart]) -> list[RunPart]:
+    """Each model has a colour of its own, the same in every environment."""
+    colours = {model: number for number, model in enumerate(dict.fromkeys(part.model for part in parts))}
+    return [dataclasses.replace(part, colour=colours[part.model]) for part in parts]
+
+
+def _named(parts: Sequence[RunPart]) -> list[RunPart]:
+    """Name each run by its model; where that is not enough by its own name too, and then by its id."""
+    labels = [part.model for part in parts]
+    for words in ([_own_name(part) for part in parts], [part.entry.id for part in parts]):
+        twins = [_has_twin(parts, labels, position) for position in range(len(parts))]
+        for position, (part, word) in enumerate(zip(parts, words, strict=True)):
+            if twins[position] and word not in (_name(part), part.model):
+                labels[position] = f"{part.model} · {word}"
+    return [dataclasses.replace(part, label=label) for part, label in zip(parts, labels, strict=True)]
+
+
+def _own_name(part: RunPart) -> str:
+    """The run's name; of one that a sweep named only what the page does not say beside it."""
+    name = clean(part.entry.name, 4 * LABEL)
+    if name.startswith(f"{_name(part)}[") and name.endswith("]"):
+        name = name[len(_name(part)) + 1 : -1].removesuffix(f", {part.model}").removeprefix(f"{part.model}, ")
+    return clean(name, LABEL)
+
+
+def _has_twin(parts: Sequence[RunPart], labels: Sequence[str], position: int) -> bool:
+    """Whether another run of the environment is called the same."""
+    ours = [n for n, part in enumerate(parts) if _name(part) == _name(parts[position])]
+    return sum(labels[n] == labels[position] for n in ours) > 1
+
+
+def _environments(parts: Sequence[RunPart]) -> list[EnvPart]:
+    names = dict.fromkeys(_name(part) for part in parts)
+    ranked = [sorted((part for part in parts if _name(part) == name), key=_by_mean) for name in names]
+    found = differences_of([_pairs(runs) for runs in ranked])
+    return [EnvPart(*each, _limits(each[1])) for each in zip(names, ranked, found, strict=True)]
+
+
+def _pairs(runs: Sequence[RunPart]) -> list[tuple[int, int, Paired]]:
+    means = [run.columns.means() for run in runs]
+    ranges = [run.manifest.reward_range for run in runs]
+    passes = [run.columns.is_at(limits) for run, limits in zip(runs, ranges, strict=True)]
+    return pairs_of(means, ranges, passes)
+
+
+def _by_mean(part: RunPart) -> float:
+    mean = part.estimate.mean
+    return math.inf if mean is None else -mean
+
+
+def _limits(runs: Sequence[RunPart]) -> tuple[float, float]:
+    """The axis: what rewards can be; where that is unbounded, what they were."""
+    ends = [end for run in runs for end in run.manifest.reward_range if math.isfinite(end)]
+    for run in runs:
+        ends += [value for value in (run.summary.reward.min, run.summary.reward.max) if value is not None]
+    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+    return (low, high) if high > low else (low, low + 1.0)
+
+
+def _overall(environments: Sequence[EnvPart]) -> list[Overall]:
+    if len(environments) < 2:
+        return []
+    models = list(dict.fromkeys(run.model for environment in environments for run in environment.runs))
+    found: list[Overall] = []
+    for model in models:
+        runs = [[run for run in environment.runs if run.model == model] for environment in environments]
+        if all(len(each) == 1 and each[0].estimate.mean is not None for each in runs):
+            estimate = macro_mean([each[0].estimate for each in runs])
+            found.append(Overall(model, runs[0][0].colour, estimate))
+    return sorted(found, key=lambda each: -(each.estimate.mean or 0.0))
+
+
+def _title(environments: Sequence[EnvPart]) -> str:
+    names = [environment.name for environment in environments]
+    models = list(dict.fromkeys(run.model for environment in environments for run in environment.runs))
+    what = names[0] if len(names) == 1 else f"{len(names)} environments"
+    who = models[0] if len(models) == 1 else f"{len(models)} models"
+    return f"{what} · {who}"

@@ -1,0 +1,182 @@
+"""The same figures as Markdown, for a README or a pull request. Owns its layout; names and texts of others are
+escaped, so that they can be nothing but text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from harness.redact import redactor
+from harness.report import numerals
+from harness.report.page.gather import EnvPart, Page, RunPart
+from harness.report.page.methods import methods_of, passing
+from harness.report.page.sections import WATCHED, is_watched, settled
+from harness.report.runs import has_rows
+from harness.report.text import clean
+from harness.store.card_text import escape
+
+CELL = 200
+"""Characters of a name in a table."""
+
+
+def markdown(page: Page) -> str:
+    """The page, without figures and transcripts."""
+    lines = [f"# {_text(page.title)}", "", _head(page), ""]
+    if page.missing:
+        lines += ["Not in this report:", "", *(f"- {_text(each)}" for each in page.missing), ""]
+    if page.overall:
+        lines += ["## All environments", "", *_overall(page), ""]
+    for environment in page.environments:
+        lines += [f"## {_text(environment.name)}", "", *_leaderboard(environment), ""]
+        lines += [*_remarks(environment)]
+        lines += [*_differences(environment)]
+        lines += [*_unscored(environment)]
+    lines += ["## How to reproduce", "", *_reproduce(page), "", "## Methods", "", *_methods(page)]
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: object, limit: int = CELL) -> str:
+    return escape(redactor.text(clean(value, limit), patterns=False))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> list[str]:
+    rule = [":---" if number in words else "---:" for number in range(len(head))]
+    return [_row(head), _row(rule), *map(_row, rows)]
+
+
+def _head(page: Page) -> str:
+    scored = sum(run.summary.scored for run in page.runs)
+    planned = sum(max(run.summary.planned, run.summary.num_rollouts) for run in page.runs)
+    runs = len(page.runs)
+    counted = f"{numerals.count(runs)} {'run' if runs == 1 else 'runs'}"
+    return (
+        f"{counted}, {numerals.count(scored)} of {numerals.count(planned)} rollouts scored. "
+        "Mean reward over examples, with 95 % intervals."
+    )
+
+
+def _overall(page: Page) -> list[str]:
+    rows = [
+        [_text(each.model), numerals.score(each.estimate.mean), _interval(numerals.interval(each.estimate))]
+        for each in page.overall
+    ]
+    words = f"The mean over all {len(page.environments)} environments, each counting the same."
+    return [*_table(["model", "mean", "95 % interval"], rows), "", words]
+
+
+def _leaderboard(environment: EnvPart) -> list[str]:
+    powers = sorted({k for run in environment.runs for k in run.summary.pass_at_k})
+    k = powers[-1] if powers else 1
+    priced = any(run.summary.usage.cost is not None for run in environment.runs)
+    head = ["model", "mean", "95 % interval", "scored", f"pass@{k}", *([f"pass^{k}"] if k > 1 else [])]
+    head += ["tokens in", "tokens out", *(["cost"] if priced else []), "time"]
+    return _table(head, [_line(run, k, priced=priced) for run in environment.runs])
+
+
+def _line(run: RunPart, k: int, *, priced: bool) -> list[str]:
+    summary, usage = run.summary, run.summary.usage
+    total = max(summary.planned, summary.num_rollouts)
+    rates = [summary.pass_at_k.get(k), *([summary.pass_hat_k.get(k)] if k > 1 else [])]
+    return [
+        _text(run.label),
+        f"**{numerals.score(run.estimate.mean)}**",
+        _interval(numerals.interval(run.estimate)),
+        f"{numerals.count(summary.scored)} of {numerals.count(total)}",
+        *(numerals.NONE if rate is None else numerals.score(rate.value) for rate in rates),
+        numerals.tokens(usage, usage.input_tokens),
+        numerals.tokens(usage, usage.output_tokens),
+        *([_dollars(usage.cost)] if priced else []),
+        numerals.duration(summary.wall_s),
+    ]
+
+
+def _interval(words: str) -> str:
+    """Two numbers in brackets are not to become a link."""
+    return words.replace("[", "\\[").replace("]", "\\]")
+
+
+def _dollars(cost: float | None) -> str:
+    """Two dollar signs in a line are not to become a formula."""
+    return numerals.dollars(cost).replace("$", "\\$")
+
+
+def _remarks(environment: EnvPart) -> Iterator[str]:
+    lines = [(run, remark) for run in environment.runs for remark in run.remarks]
+    for run, remark in lines:
+        name = "" if len(environment.runs) == 1 else f"{_text(run.label)}: "
+        yield f"- {name}{_text(remark, 1000)}"
+    if lines:
+        yield ""
+
+
+def _differences(environment: EnvPart) -> Iterator[str]:
+    if not environment.differences:
+        return
+    head = ["first", "second", "verdict", "difference", "95 % interval", "p (Holm)", "wins / ties / losses"]
+    rows: list[list[str]] = []
+    for each in environment.differences:
+        paired = each.paired
+        rows.append(
+            [
+                _text(environment.runs[each.first].label),
+                _text(environment.runs[each.second].label),
+                f"**{settled(each)}**" if each.is_found else settled(each),
+                numerals.difference(paired.estimate),
+                _interval(numerals.signed_interval(paired.estimate)),
+                escape(numerals.p_value(each.adjusted)),
+                f"{numerals.count(paired.wins)} / {numerals.count(paired.ties)} / {numerals.count(paired.losses)}",
+            ]
+        )
+    yield from _table(head, rows, words=(0, 1, 2))
+    yield ""
+
+
+def _unscored(environment: EnvPart) -> Iterator[str]:
+    rows = [
+        [_text(run.label), _text(trouble.reason), numerals.count(trouble.count), _text(trouble.message, 160)]
+        for run in environment.runs
+        for trouble in run.found.troubles
+        if not trouble.is_scored
+    ]
+    if rows:
+        yield from _table(["model", "without a score because", "rollouts", "the first one said"], rows, words=(0, 1, 3))
+        yield ""
+
+
+def _reproduce(page: Page) -> Iterator[str]:
+    for run in page.runs:
+        manifest = run.manifest
+        versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
+        commit = manifest.git.get("commit")
+        where = f", commit {commit}{' with local changes' if manifest.git.get('dirty') else ''}" if commit else ""
+        name = f"{_text(run.entry.id)} ({_text(run.entry.title)} · {_text(run.label)})"
+        yield f"- {name}: {_text(versions + where, 1000)}"
+        if manifest.command and has_rows(manifest):
+            yield f"  {_code(manifest.command)}"
+
+
+def _code(command: str) -> str:
+    """Code in a line, fenced by more backticks than it holds."""
+    words = redactor.text(clean(command, 2000), patterns=False)
+    fence = "`" * (max((len(part) for part in _ticks(words)), default=0) + 1)
+    return f"{fence} {words} {fence}" if "`" in words else f"{fence}{words}{fence}"
+
+
+def _ticks(words: str) -> list[str]:
+    return re.findall("`+", words)
+
+
+def _methods(page: Page) -> Iterator[str]:
+    yield f"- {_text(passing(page), 1000)}"
+    yield "- pass@k: at least one of k rollouts passes; pass^k: all of them do."
+    if any(environment.differences for environment in page.environments):
+        yield "- p (Holm): of the two-sided sign-flip test, adjusted for all pairs above; each interval is for itself."
+    if is_watched(page):
+        yield f"- {WATCHED}"
+    for name, words in methods_of(page, in_short=True):
+        if name.startswith("interval: "):
+            yield f"- {_text(name.capitalize())}: {_text(words, 400)}."

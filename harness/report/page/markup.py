@@ -1,0 +1,113 @@
+"""HTML in which no foreign text can become a tag, an attribute or a script. Owns escaping: whatever is not `Html`
+already is taken for text; and JSON that can stand inside a script element."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeAlias
+
+from harness.redact import redactor
+from harness.report.text import clean_block
+
+
+class Html(str):
+    """Text that is markup of ours. Made by this module alone."""
+
+    __slots__ = ()
+
+
+Child: TypeAlias = "Html | str | int | Iterable[Child] | None"
+"""What an element may hold; None is nothing."""
+
+_VOID = frozenset({"br", "col", "hr", "input", "meta", "wbr"})
+
+_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
+
+
+def text(value: object) -> Html:
+    """A foreign text as markup: known secrets and control characters gone, everything else shown as it is."""
+    return Html(html.escape(redactor.text(clean_block(str(value)), patterns=False)))
+
+
+def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -> Html:
+    """An element.
+
+    Args:
+        name: Of the element; a word of ours.
+        *children: What it holds. What is no `Html` is shown as text.
+        **attributes: By name; a trailing `_` is dropped and other `_` become `-`. None and False leave one out, True is
+            one without a value. Names that begin with `on`, and `style`, are refused: the page's policy forbids them.
+    """
+    assert _NAME.fullmatch(name), name
+    words = [name]
+    for key, value in attributes.items():
+        said = key.rstrip("_").replace("_", "-")
+        assert _NAME.fullmatch(said) and not said.startswith("on") and said != "style", said
+        if value is True:
+            words.append(said)
+        elif value is not None and value is not False:
+            words.append(f'{said}="{text(value)}"')
+    opening = f"<{' '.join(words)}>"
+    if name in _VOID:
+        return Html(opening)
+    return Html(f"{opening}{join(children)}</{name}>")
+
+
+def join(children: Child) -> Html:
+    """Children one after the other."""
+    if children is None:
+        return Html("")
+    if isinstance(children, Html):
+        return children
+    if isinstance(children, str | int):
+        return text(children)
+    return Html("".join(join(child) for child in children))
+
+
+def table(
+    head: Sequence[Child],
+    rows: Iterable[Sequence[Child]],
+    *,
+    label: str,
+    words: Collection[int] = (0,),
+    caption: str = "",
+) -> Html:
+    """A table that scrolls by itself where it is too wide.
+
+    Args:
+        head: The columns' heads.
+        rows: Their cells.
+        label: What it is, for those who cannot see it.
+        words: Which columns are words; the others are figures.
+        caption: What is said above it.
+    """
+
+    def cells(kind: str, row: Sequence[Child]) -> Html:
+        return tag("tr", [_cell(kind, cell, is_first=n == 0, is_words=n in words) for n, cell in enumerate(row)])
+
+    body = tag("tbody", [cells("td", row) for row in rows])
+    whole = tag("table", tag("caption", caption) if caption else None, tag("thead", cells("th", head)), body)
+    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
+def _cell(kind: str, cell: Child, *, is_first: bool, is_words: bool) -> Html:
+    if kind == "td" and is_first:
+        return tag("th", cell, scope="row")
+    return tag(kind, cell, class_=None if is_words else "n", scope="col" if kind == "th" else None)
+
+
+_SCRIPT_UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+def script_json(value: object) -> Html:
+    """A JSON value for the inside of `<script type="application/json">`: nothing in it can end the element.
+
+    Raises:
+        ValueError: it holds NaN or an infinity.
+    """
+    written = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # Outside of strings JSON has none of these characters.
+    return Html(written.translate(_SCRIPT_UNSAFE).encode("utf-8", "replace").decode())

@@ -1,0 +1,54 @@
+"""How the figures of a page were made, in words. Owns which methods a page names: those that it uses; the words are
+those of `stats`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.report.page.gather import Page
+from harness.report.table import thresholds
+from harness.stats.intervals import Estimate
+from harness.stats.methods import INTERVALS, describe
+from harness.stats.paired import METHODS as PAIRED
+from harness.stats.summary import METHODS
+
+
+def passing(page: Page) -> str:
+    """What a pass is."""
+    named = [
+        (environment.name, run.summary.pass_threshold) for environment in page.environments for run in environment.runs
+    ]
+    return f"A rollout passes with a reward of at least {thresholds(named)}."
+
+
+def methods_of(page: Page, *, in_short: bool = False) -> list[tuple[str, str]]:
+    """(figure or method, how it is made), the figures first, then every kind of interval that is on the page.
+
+    Args:
+        page: The page.
+        in_short: Whether it has neither metrics nor figures.
+    """
+    told = [(name, words) for name, words in METHODS.items() if name not in INTERVALS]
+    if any(environment.differences for environment in page.environments):
+        tests = {each.paired.test for environment in page.environments for each in environment.differences}
+        told += [(name, PAIRED[name]) for name in ("difference", "p_value")]
+        told += [(test, PAIRED[test]) for test in sorted(test for test in tests if test is not None)]
+        told.append(("adjusted", "Holm 1979, over all pairs of the page"))
+    used = {estimate.method for estimate in _estimates(page, in_short=in_short) if estimate.method is not None}
+    return [*told, *((f"interval: {method}", describe(method)) for method in INTERVALS if method in used)]
+
+
+def _estimates(page: Page, *, in_short: bool) -> Iterator[Estimate]:
+    """Every mean on the page that may have an interval."""
+    yield from (each.estimate for each in page.overall)
+    for environment in page.environments:
+        yield from (each.paired.estimate for each in environment.differences)
+        for run in environment.runs:
+            yield run.estimate
+            if in_short:
+                continue
+            yield from (metric.estimate for metric in run.summary.metrics.values())
+            for rates in (run.summary.pass_at_k, run.summary.pass_hat_k):
+                yield from (rate.estimate for rate in rates.values())
+            for groups in run.relations.values():
+                yield from (group.reward for group in groups)

@@ -1,0 +1,215 @@
+"""The figures of the page. Owns the door to matplotlib, how each figure is laid out and what its axes are called; what
+is drawn comes from `stats`. No name that others gave is ever drawn: legends are the page's own."""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from harness.errors import UsageError
+from harness.report import numerals
+from harness.report.page.columns import COST, SECONDS, TOKENS, TURNS
+from harness.report.page.markup import Html
+from harness.report.page.relations import Group
+from harness.report.page.svg import COLOURS, fitted
+from harness.stats.passk import PassRate
+
+MARKERS = "os^DvPX*"
+"""One a colour: who cannot tell two colours apart can tell these."""
+
+SYMBOLS = "●■▲◆▼✚✖★"
+"""The same for legends and tables."""
+
+BARS = 20
+"""Steps of an axis of rewards; each bar stands in the middle of one."""
+
+AXES = {TURNS: "turns of the model", TOKENS: "tokens written", SECONDS: "seconds", COST: "US dollars"}
+
+_SIZE = (4.4, 2.7)
+"""Inches; at 72 units each, about the pixels of a column of the page."""
+
+_STYLE: dict[str, object] = {
+    "svg.fonttype": "none", "svg.hashsalt": "bench", "font.size": 10, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.edgecolor": COLOURS["muted"], "axes.labelcolor": COLOURS["muted"],
+    "axes.labelsize": 10, "xtick.color": COLOURS["muted"], "ytick.color": COLOURS["muted"], "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5, "axes.grid": True, "axes.grid.axis": "y", "grid.color": COLOURS["grid"],
+    "grid.linewidth": 0.8, "axes.axisbelow": True, "axes.linewidth": 0.8, "text.parse_math": False,
+}  # fmt: skip
+
+
+def bars_of(means: Iterable[float], limits: tuple[float, float]) -> list[int]:
+    """How many of the means lie about each step of the axis."""
+    low, high = limits
+    counts = [0] * (BARS + 1)
+    for mean in means:
+        counts[min(BARS, max(0, round((mean - low) / (high - low) * BARS)))] += 1
+    return counts
+
+
+def colour(number: int) -> str:
+    """The name of the colour of a model."""
+    return f"c{number % 8}"
+
+
+def symbol(number: int) -> str:
+    """The letter that looks like the marker of a model."""
+    return SYMBOLS[number % 8]
+
+
+class Plots:
+    """Draws the figures of one page.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import matplotlib
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise UsageError(
+                "the figures of the page are drawn by matplotlib, which is not installed: "
+                "pip install 'bench-harness[report]', or leave them out with --no-plots"
+            ) from error
+        self._library: Any = matplotlib
+        self._figure: Any = Figure
+        self._numbers = itertools.count()
+
+    def distribution(
+        self, counts: Sequence[int], tallest: int, limits: tuple[float, float], number: int, title: str
+    ) -> Html:
+        """How many examples have which mean reward.
+
+        Args:
+            counts: Examples by bar, as `bars_of` counts them.
+            tallest: The highest bar of all the figures that stand side by side.
+            limits: Of the axis.
+            number: Of the run's colour.
+            title: What is shown, in words.
+        """
+        low, high = limits
+        step = (high - low) / BARS
+
+        def draw(axes: Any) -> None:
+            places = [low + step * position for position in range(BARS + 1)]
+            axes.bar(places, counts, width=0.86 * step, color=COLOURS[colour(number)])
+            axes.set_xlim(low - step, high + step)
+            axes.set_ylim(0, 1.05 * tallest)
+            axes.set_xlabel("mean reward of an example")
+            axes.set_ylabel("examples")
+            axes.yaxis.get_major_locator().set_params(integer=True, nbins=5)
+            axes.yaxis.set_major_formatter(_count)
+
+        return self._drawn(draw, title)
+
+    def attempts(
+        self, curves: Sequence[tuple[int, Mapping[int, PassRate], Mapping[int, PassRate]]], title: str
+    ) -> Html:
+        """pass@k and pass^k against k.
+
+        Args:
+            curves: Of each run its colour's number, pass@k and pass^k.
+            title: What is shown, in words.
+        """
+
+        def draw(axes: Any) -> None:
+            for number, at_least_one, all_of_them in curves:
+                for rates, dashes in ((at_least_one, "-"), (all_of_them, "--")):
+                    known = [(k, rate) for k, rate in rates.items() if rate.value is not None]
+                    _line(axes, number, [k for k, _ in known], [rate.value for _, rate in known], dashes)
+                    _band(axes, number, [(k, rate.estimate.low, rate.estimate.high) for k, rate in known])
+            powers = sorted({k for _, at_least_one, _ in curves for k in at_least_one})
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(powers, [str(k) for k in powers])
+            axes.minorticks_off()
+            axes.set_ylim(-0.03, 1.03)
+            axes.set_xlabel("attempts k")
+            axes.set_ylabel("share of examples")
+
+        return self._drawn(draw, title)
+
+    def relation(self, measure: str, runs: Sequence[tuple[int, Sequence[Group]]], title: str) -> Html:
+        """Mean reward of rollouts that took about as much, with intervals.
+
+        Args:
+            measure: What they took.
+            runs: Of each run its colour's number and its groups.
+            title: What is shown, in words.
+        """
+
+        def draw(axes: Any) -> None:
+            for number, groups in runs:
+                known = [group for group in groups if group.reward.mean is not None]
+                places = [group.middle for group in known]
+                _line(axes, number, places, [group.reward.mean for group in known], "-")
+                for group in known:
+                    if group.reward.low is not None:
+                        ends = [group.reward.low, group.reward.high]
+                        axes.plot([group.middle] * 2, ends, color=COLOURS[colour(number)], linewidth=1.1, alpha=0.65)
+            every = [group.middle for _, groups in runs for group in groups]
+            if min(every) > 0 and max(every) > 30 * min(every):
+                axes.set_xscale("log")
+                axes.minorticks_off()
+            else:
+                axes.locator_params(axis="x", nbins=6)
+            axes.xaxis.set_major_formatter(functools.partial(_amount, measure))
+            axes.set_xlabel(AXES[measure])
+            axes.set_ylabel("mean reward")
+
+        return self._drawn(draw, title)
+
+    def _drawn(self, draw: Callable[[Any], None], title: str) -> Html:
+        out = io.StringIO()
+        with self._styled():
+            figure = self._figure(figsize=_SIZE, layout="constrained")
+            figure.patch.set_visible(False)
+            axes = figure.subplots()
+            axes.patch.set_visible(False)
+            axes.tick_params(length=3, width=0.8)
+            draw(axes)
+            figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        return fitted(out.getvalue(), title, f"p{next(self._numbers)}-")
+
+    @contextmanager
+    def _styled(self) -> Generator[None]:
+        """Our own style, whatever the user's matplotlibrc says."""
+        with self._library.rc_context(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a font without a glyph, an axis whose ends are the same
+            self._library.rcdefaults()
+            self._library.rcParams.update(_STYLE)
+            yield
+
+
+def _line(axes: Any, number: int, places: Sequence[float], heights: Sequence[float | None], dashes: str) -> None:
+    axes.plot(
+        places, heights, dashes, color=COLOURS[colour(number)], linewidth=1.6, marker=MARKERS[number % 8], markersize=5,
+        markeredgewidth=0,
+    )  # fmt: skip
+
+
+def _band(axes: Any, number: int, ends: Sequence[tuple[int, float | None, float | None]]) -> None:
+    known = [(k, low, high) for k, low, high in ends if low is not None and high is not None]
+    if len(known) > 1:
+        places, lows, highs = zip(*known, strict=True)
+        axes.fill_between(places, lows, highs, color=COLOURS[colour(number)], alpha=0.13, linewidth=0)
+
+
+def _count(value: float, _place: int) -> str:
+    return numerals.short_count(round(value))
+
+
+def _amount(measure: str, value: float, _place: int) -> str:
+    if not math.isfinite(value) or value < 0:
+        return ""
+    if measure == COST:
+        return f"${value:.2g}"
+    if measure == SECONDS and value < 10:
+        return f"{value:g}"[:6]
+    return numerals.short_count(round(value)) if value >= 1000 else f"{value:g}"[:6]

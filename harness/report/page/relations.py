@@ -1,0 +1,102 @@
+"""Reward against what a rollout took: turns, tokens, seconds, dollars. Owns how rollouts are put into groups; each
+group's mean and interval are those of `stats`, over examples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from harness.report.page.columns import MEASURES, Columns
+from harness.stats.intervals import Estimate, mean_interval, same
+from harness.stats.quantiles import nearest_rank
+from harness.stats.summary import number
+from harness.types import JsonDict
+
+GROUPS = 6
+"""At most so many groups a run: fewer where values are few."""
+
+LEAST = 5
+"""Rollouts of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rollouts that took about as much."""
+
+    low: float
+    middle: float
+    """The median of what they took."""
+    high: float
+    rollouts: int
+    reward: Estimate
+    """Over examples, each the mean of its rollouts in the group."""
+
+    def to_json(self) -> JsonDict:
+        """For programs."""
+        e = self.reward
+        return {
+            "low": self.low,
+            "median": self.middle,
+            "high": self.high,
+            "rollouts": self.rollouts,
+            "examples": e.examples,
+            "mean": number(e.mean),
+            "ci95": e.ends,
+            "method": e.method,
+        }
+
+
+def relations_of(columns: Columns, *, is_watched: bool = False) -> dict[str, list[Group]]:
+    """The groups by measure; nothing for a measure that is unknown, or the same for all rollouts.
+
+    Args:
+        columns: The rollouts.
+        is_watched: Whether the run ended because of what it showed: then no group has an interval, since the ordinary
+            one is of runs whose size was set beforehand.
+    """
+    found = {measure: _groups(columns, measure) for measure in MEASURES}
+    return {
+        measure: [_without_interval(group) for group in groups] if is_watched else groups
+        for measure, groups in found.items()
+        if len(groups) > 1
+    }
+
+
+def _without_interval(group: Group) -> Group:
+    return replace(group, reward=Estimate(mean=group.reward.mean, examples=group.reward.examples))
+
+
+def _groups(columns: Columns, measure: str) -> list[Group]:
+    """Scored rollouts in order of the measure, cut into groups of about equal size; equal values stay together."""
+    values, examples = columns.measures[measure], _example_of(columns)
+    rows = [row for row, reward in enumerate(columns.reward) if reward == reward and values[row] == values[row]]
+    rows.sort(key=lambda row: values[row])
+    if not rows or same(values[rows[0]], values[rows[-1]]):
+        return []
+    size = max(LEAST, math.ceil(len(rows) / GROUPS))
+    parts: list[list[int]] = [[]]
+    for row in rows:
+        if len(parts[-1]) >= size and values[row] > values[parts[-1][-1]]:
+            parts.append([])
+        parts[-1].append(row)
+    if len(parts) > 1 and len(parts[-1]) < LEAST:
+        last = parts.pop()
+        parts[-1] += last
+    return [_group(columns, measure, part, examples) for part in parts]
+
+
+def _example_of(columns: Columns) -> list[int]:
+    """The example of each rollout."""
+    return [number for number, row in enumerate(columns.examples) for _ in range(row.made)]
+
+
+def _group(columns: Columns, measure: str, rows: list[int], examples: list[int]) -> Group:
+    rewards: dict[int, list[float]] = {}
+    for row in rows:
+        rewards.setdefault(examples[row], []).append(columns.reward[row])
+    means = [math.fsum(each) / len(each) for each in rewards.values()]
+    values = [columns.measures[measure][row] for row in rows]
+    single = all(len(each) == 1 for each in rewards.values())
+    binary = all(value in (0.0, 1.0) for each in rewards.values() for value in each)
+    reward = mean_interval(means, single_rollout=single, binary=binary)
+    return Group(values[0], nearest_rank(values, 0.5), values[-1], len(rows), reward)

@@ -1,0 +1,361 @@
+"""The parts of the page about what was measured: the leaderboard, differences, one section an environment. Owns their
+layout and words; every figure comes from `gather`, in the spelling of `report.numerals`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.report import numerals
+from harness.report.page.columns import MEASURES, SECONDS, TURNS
+from harness.report.page.differences import ALPHA, Difference
+from harness.report.page.gather import EnvPart, Page, RunPart
+from harness.report.page.markup import Child, Html, join, table, tag
+from harness.report.page.plots import AXES, Plots, bars_of, colour, symbol
+from harness.report.page.strips import strip
+from harness.report.table import repeats
+from harness.stats.intervals import Estimate
+from harness.stats.summary import Summary
+
+MOST_PANELS = 12
+"""Runs of an environment whose distributions are drawn."""
+
+WATCHED = (
+    "Runs that ended early as asked (--until-ci) have an interval that allows for it; those of differences, and p, "
+    "take their size as set beforehand: near, not exact."
+)
+
+_LABELS = {TURNS: "Turns", "tokens": "Tokens", SECONDS: "Latency", "cost": "Cost"}
+
+
+def who(name: str, number: int) -> Html:
+    """A name with the sign of its model, which stands for it in tables, legends and figures."""
+    sign = tag("span", symbol(number), class_=f"mark t-{colour(number)}", aria_hidden="true")
+    return tag("span", sign, tag("span", name, class_="name"), class_="who")
+
+
+def name_of(run: RunPart) -> Html:
+    """A run in a table."""
+    return who(run.label, run.colour)
+
+
+def leaderboards(page: Page) -> Html:
+    """Who scored what, environment by environment."""
+    parts: list[Child] = [tag("h2", "Leaderboard", id="leaderboard")]
+    if page.overall:
+        parts.append(_overall(page))
+    for environment in page.environments:
+        if len(page.environments) > 1:
+            parts.append(tag("h3", environment.name))
+        parts.append(_leaderboard(environment))
+        parts.append(_remarks(environment))
+    parts.append(tag("p", _reading(page), class_="note"))
+    return tag("section", *parts)
+
+
+def _reading(page: Page) -> str:
+    words = (
+        "Mean reward over examples, each the mean over its scored rollouts. The bar is the 95 % interval on a common "
+        "axis; what a pale band covers is open because rollouts have no score."
+    )
+    if any(len(environment.runs) > 1 for environment in page.environments):
+        words += (
+            " Overlapping intervals do not say that two models are alike: one column compares them on the same "
+            "examples, which is sharper."
+        )
+    return words
+
+
+def _overall(page: Page) -> Html:
+    ends = [end for environment in page.environments for end in environment.limits]
+    limits = (min(ends), max(ends))
+    rows = [
+        [
+            who(each.model, each.colour),
+            tag("strong", numerals.score(each.estimate.mean)),
+            strip(each.estimate, limits, each.colour),
+            numerals.interval(each.estimate),
+        ]
+        for each in page.overall
+    ]
+    head = table(["model", "mean", "", "95 % interval"], rows, label="all environments: leaderboard")
+    note = (
+        f"The mean over all {len(page.environments)} environments, each counting the same. It means something where "
+        "their rewards have the same scale."
+    )
+    return join([tag("h3", "All environments"), head, tag("p", note, class_="note")])
+
+
+def _leaderboard(environment: EnvPart) -> Html:
+    runs = environment.runs
+    powers = sorted({k for run in runs for k in run.summary.pass_at_k})
+    k = powers[-1] if powers else 1
+    several, priced = k > 1, any(run.summary.usage.cost is not None for run in runs)
+    compared = bool(environment.differences)
+    head: list[Child] = ["model", "mean", "", "95 % interval", *(["against the best"] if compared else []), "scored"]
+    head += [f"pass@{k}", f"pass^{k}"] if several else ["pass@1"]
+    head += ["tokens in + out", *(["cost"] if priced else []), "time"]
+    rows: list[list[Child]] = []
+    for position, run in enumerate(runs):
+        summary = run.summary
+        cells: list[Child] = [
+            name_of(run),
+            tag("strong", numerals.score(run.estimate.mean)),
+            strip(run.estimate, environment.limits, run.colour, summary.bounds if summary.unscored else None),
+            numerals.interval(run.estimate),
+            *([_against_best(environment, position)] if compared else []),
+            _coverage(summary),
+            *_passes(summary, k, several=several),
+            _tokens(summary),
+            *([numerals.dollars(summary.usage.cost)] if priced else []),
+            numerals.duration(summary.wall_s),
+        ]
+        rows.append(cells)
+    return table(head, rows, label=f"{environment.name}: leaderboard", caption=_planned(runs))
+
+
+def _planned(runs: Sequence[RunPart]) -> str:
+    examples = sorted({run.summary.num_examples for run in runs})
+    rollouts = sorted({run.manifest.planned.get("rollouts_per_example", 1) for run in runs})
+    words = " / ".join(numerals.count(number) for number in examples)
+    each = " / ".join(map(str, rollouts))
+    noun = "example" if examples == [1] else "examples"
+    return f"{words} {noun}" + ("" if rollouts == [1] else f", {each} rollouts each")
+
+
+def _coverage(summary: Summary) -> Html:
+    total = max(summary.planned, summary.num_rollouts)
+    words = f"{numerals.count(summary.scored)} of {numerals.count(total)}"
+    return tag("span", words, class_="warn" if summary.scored < total else None)
+
+
+def _passes(summary: Summary, k: int, *, several: bool) -> list[Child]:
+    known = [summary.pass_at_k.get(k), *([summary.pass_hat_k.get(k)] if several else [])]
+    return [numerals.NONE if rate is None else numerals.score(rate.value) for rate in known]
+
+
+def _tokens(summary: Summary) -> str:
+    usage = summary.usage
+    if usage.unreported and usage.unreported >= usage.requests:
+        return "unknown"
+    sign = "≥ " if usage.unreported else ""
+    return f"{sign}{numerals.short_count(usage.input_tokens)} + {numerals.short_count(usage.output_tokens)}"
+
+
+def _against_best(environment: EnvPart, position: int) -> Child:
+    best = next((each.first for each in environment.differences), 0)
+    if position == best:
+        return "best"
+    found = next((d for d in environment.differences if (d.first, d.second) == (best, position)), None)
+    if found is None:
+        return numerals.NONE
+    mean = found.paired.estimate.mean
+    words = numerals.difference(Estimate(None if mean is None else -mean))
+    return join([f"{words} ", tag("span", _verdict(found), class_="found" if found.is_found else "open")])
+
+
+def _verdict(difference: Difference) -> str:
+    if difference.is_found:
+        return "differs"
+    if difference.adjusted is None:
+        return "no evidence"
+    return "too few examples" if difference.is_too_small else "not told apart"
+
+
+def _remarks(environment: EnvPart) -> Html | None:
+    told = [run for run in environment.runs if run.remarks]
+    if not told:
+        return None
+    one = len(environment.runs) == 1
+    items = [tag("li", [] if one else [tag("b", run.label), ": "], "; ".join(run.remarks)) for run in told]
+    return tag("ul", *items, class_="remarks")
+
+
+def differences(page: Page) -> Html | None:
+    """Which runs differ, pair by pair."""
+    told = [environment for environment in page.environments if environment.differences]
+    if not told:
+        return None
+    parts: list[Child] = [
+        tag("h2", "Do they differ?", id="differences"),
+        tag(
+            "p",
+            "Each pair is compared on the examples that both scored. p is of the two-sided sign-flip test, adjusted "
+            f"for all pairs of this page (Holm); below {ALPHA:g} a difference is more than noise. An interval is for "
+            "its difference alone, and made in another way: it can leave out 0 where p finds nothing, and hold it "
+            "where p finds something.",
+            class_="note",
+        ),
+    ]
+    if is_watched(page):
+        parts.append(tag("p", WATCHED, class_="note"))
+    for environment in told:
+        if len(told) > 1:
+            parts.append(tag("h3", environment.name))
+        parts.append(_differences(environment))
+    return tag("section", *parts)
+
+
+def is_watched(page: Page) -> bool:
+    """Whether runs are compared of which one ended early as asked."""
+    return any(run.summary.target is not None for each in page.environments if each.differences for run in each.runs)
+
+
+def _differences(environment: EnvPart) -> Html:
+    head = ["first", "second", "verdict", "difference", "95 % interval", "p", "wins / ties / losses", "examples"]
+    rows: list[list[Child]] = []
+    for each in environment.differences:
+        paired = each.paired
+        rows.append(
+            [
+                name_of(environment.runs[each.first]),
+                name_of(environment.runs[each.second]),
+                tag("span", settled(each), class_="verdict found" if each.is_found else "verdict open"),
+                numerals.difference(paired.estimate),
+                numerals.signed_interval(paired.estimate),
+                numerals.p_value(each.adjusted),
+                f"{numerals.count(paired.wins)} / {numerals.count(paired.ties)} / {numerals.count(paired.losses)}",
+                numerals.count(paired.pairs),
+            ]
+        )
+    return table(head, rows, words=(0, 1, 2), label=f"{environment.name}: differences")
+
+
+def settled(difference: Difference) -> str:
+    """What is known of a difference, in words."""
+    words, needed = _verdict(difference), difference.settled_by
+    if difference.is_too_small:
+        return f"{words} to tell; it takes {numerals.count(max(difference.least, needed or 0))} or more"
+    if difference.is_found or needed is None:
+        return words
+    if needed <= difference.paired.pairs:
+        return f"{words}; a few more examples would settle it"
+    return f"{words}; about {numerals.count(needed)} examples would settle it"
+
+
+def environment_section(environment: EnvPart, number: int, plots: Plots | None) -> Html:
+    """One environment: distributions, attempts, relations, what has no score, metrics."""
+    parts: list[Child] = [tag("h2", environment.name, id=f"environment-{number}")]
+    if plots is not None:
+        parts += [legend(environment), _figures(environment, plots)]
+    parts += [_metrics(environment), _groups(environment), _unscored(environment)]
+    return tag("section", *parts)
+
+
+def legend(environment: EnvPart) -> Html | None:
+    """Which sign is which run."""
+    if len(environment.runs) < 2:
+        return None
+    return tag("ul", *(tag("li", name_of(run)) for run in environment.runs), class_="legend")
+
+
+def _figures(environment: EnvPart, plots: Plots) -> Html:
+    runs, name = environment.runs, environment.name
+    panels: list[Html] = []
+    bars = [bars_of(run.columns.means().values(), environment.limits) for run in runs[:MOST_PANELS]]
+    tallest = max((max(each) for each in bars), default=0)
+    for run, counts in zip(runs, bars, strict=False):
+        if any(counts):
+            title = f"Distribution of the examples' mean rewards: {name}, {run.label}"
+            drawn = plots.distribution(counts, tallest, environment.limits, run.colour, title)
+            panels.append(_panel(drawn, "Examples by reward", name_of(run) if len(runs) > 1 else None))
+    curves = [(run.colour, run.summary.pass_at_k, run.summary.pass_hat_k) for run in runs]
+    if any(len([rate for rate in rates.values() if rate.value is not None]) > 1 for _, rates, _ in curves):
+        drawn = plots.attempts(curves, f"pass@k and pass^k against k: {name}")
+        panels.append(_panel(drawn, "Attempts", "solid: pass@k, at least one passes; dashed: pass^k, all pass"))
+    for measure in MEASURES:
+        known = [(run.colour, run.relations[measure]) for run in runs if measure in run.relations]
+        if known:
+            drawn = plots.relation(measure, known, f"Mean reward against {AXES[measure]}: {name}")
+            panels.append(_panel(drawn, f"Reward by {_LABELS[measure].lower()}", None))
+    left = len(runs) - MOST_PANELS
+    more = f"{left} more distributions are not drawn; the tables have every run." if left > 0 else None
+    return join([tag("div", *panels, class_="panels"), tag("p", more, class_="note") if more else None])
+
+
+def _panel(drawn: Html, title: str, under: Child) -> Html:
+    words = tag("figcaption", tag("b", title), [" ", under] if under is not None else None)
+    return tag("figure", words, drawn)
+
+
+def _metrics(environment: EnvPart) -> Html | None:
+    rows: list[list[Child]] = [
+        [
+            name,
+            name_of(run),
+            numerals.score(spread.estimate.mean),
+            numerals.interval(spread.estimate),
+            numerals.score(spread.min),
+            numerals.score(spread.max),
+            numerals.count(spread.count),
+        ]
+        for run in environment.runs
+        if not repeats(run.summary)
+        for name, spread in run.summary.metrics.items()
+    ]
+    if not rows:
+        return None
+    rows.sort(key=lambda row: str(row[0]))
+    head = ["metric", "model", "mean", "95 % interval", "min", "max", "values"]
+    body = table(head, rows, words=(0, 1), label=f"{environment.name}: metrics")
+    return tag("details", tag("summary", f"Metrics ({len(rows)})"), body, open=len(rows) <= 12)
+
+
+def _groups(environment: EnvPart) -> Html | None:
+    """The figures of the plots of relations."""
+    rows: list[list[Child]] = [
+        [
+            _LABELS[measure],
+            name_of(run),
+            f"{group.low:,.4g} … {group.high:,.4g}",
+            numerals.count(group.rollouts),
+            numerals.count(group.reward.examples),
+            numerals.score(group.reward.mean),
+            numerals.interval(group.reward),
+        ]
+        for measure in MEASURES
+        for run in environment.runs
+        for group in run.relations.get(measure, [])
+    ]
+    level = [_LABELS[m].lower() for m in MEASURES if not any(m in run.relations for run in environment.runs)]
+    if not rows:
+        return None
+    head = ["by", "model", "from … to", "rollouts", "examples", "mean", "95 % interval"]
+    words = (
+        "Rollouts in up to six groups of equal size. An association, not an effect: hard examples take longer and fail "
+        "more." + (f" Not shown, because unknown or the same for all rollouts: {', '.join(level)}." if level else "")
+    )
+    if any(run.summary.target is not None for run in environment.runs):
+        words += " Groups of runs that ended early as asked (--until-ci) have no interval."
+    body = table(head, rows, words=(0, 1), label=f"{environment.name}: reward by what rollouts took")
+    return tag(
+        "details", tag("summary", "Reward by what rollouts took, in figures"), tag("p", words, class_="note"), body
+    )
+
+
+def _unscored(environment: EnvPart) -> Html:
+    rows: list[list[Child]] = []
+    for run in environment.runs:
+        for trouble in run.found.troubles:
+            share = numerals.percent(trouble.count / run.summary.num_rollouts)
+            heal = "" if not trouble.retryable else f"{numerals.count(trouble.retryable)} may heal"
+            rows.append(
+                [
+                    trouble.reason[:200],
+                    name_of(run),
+                    tag("span", trouble.message[:400], class_="said"),
+                    f"{numerals.count(trouble.count)} ({share})",
+                    "scored all the same" if trouble.is_scored else heal,
+                ]
+            )
+    waiting = sum(run.found.waiting for run in environment.runs)
+    missing = sum(run.summary.not_run for run in environment.runs)
+    words = [
+        *([f"{numerals.count(waiting)} rollouts are generated and not scored yet."] if waiting else []),
+        *([f"{numerals.count(missing)} planned rollouts were not run."] if missing else []),
+    ]
+    if not rows:
+        words = words or ["Every rollout has a score, and every function gave a value."]
+        return tag("p", *words, class_="note")
+    head = ["reason", "model", "what the first one said", "rollouts", ""]
+    body = table(head, rows, words=(0, 1, 2, 4), label=f"{environment.name}: what has no score, and why")
+    return join([tag("h3", "Without a score"), body, tag("p", " ".join(words), class_="note") if words else None])

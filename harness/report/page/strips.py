@@ -1,0 +1,48 @@
+"""A mean with its interval as a small mark in a table's cell. Owns its geometry: three shapes on the axis of the
+environment, so that the marks of a column stand under one another."""
+
+from __future__ import annotations
+
+from harness.report import numerals
+from harness.report.page.markup import Html, tag
+from harness.report.page.plots import colour
+from harness.stats.intervals import Estimate
+
+WIDTH, HEIGHT, EDGE = 170, 18, 7
+
+
+def strip(
+    estimate: Estimate, limits: tuple[float, float], number: int, bounds: tuple[float, float] | None = None
+) -> Html:
+    """The mark of one mean.
+
+    Args:
+        estimate: The mean and its interval.
+        limits: The axis.
+        number: Of the run's colour.
+        bounds: Where the mean would lie if what has no score had the worst, or the best one; None if nothing is open.
+    """
+    middle = HEIGHT / 2
+    ends = {"x1": str(EDGE), "x2": str(WIDTH - EDGE), "y1": f"{middle:g}", "y2": f"{middle:g}"}
+    shapes = [tag("line", **ends, class_="s-grid")]
+    name = colour(number)
+    if bounds is not None:
+        low, high = (_place(value, limits) for value in bounds)
+        shapes.append(
+            tag("rect", x=low, y="2", width=f"{float(high) - float(low):.1f}", height=HEIGHT - 4, class_="pale")
+        )
+    if estimate.low is not None and estimate.high is not None:
+        low, high = _place(estimate.low, limits), _place(estimate.high, limits)
+        ends = {"x1": low, "x2": high, "y1": f"{middle:g}", "y2": f"{middle:g}"}
+        shapes.append(tag("line", **ends, class_=f"bar s-{name}"))
+    if estimate.mean is not None:
+        shapes.append(tag("circle", cx=_place(estimate.mean, limits), cy=f"{middle:g}", r="4.5", class_=f"f-{name}"))
+    words = f"mean {numerals.score(estimate.mean)}, 95 % interval {numerals.interval(estimate)}"
+    box = f"0 0 {WIDTH} {HEIGHT}"
+    return tag("svg", *shapes, viewBox=box, width=WIDTH, height=HEIGHT, role="img", aria_label=words, class_="strip")
+
+
+def _place(value: float, limits: tuple[float, float]) -> str:
+    low, high = limits
+    part = min(1.0, max(0.0, (value - low) / (high - low)))
+    return f"{EDGE + part * (WIDTH - 2 * EDGE):.1f}"
