@@ -25,7 +25,7 @@ from harness.config.runs import ResolvedRun
 from harness.config.schema import SHORTCUTS
 from harness.config.serving import is_reference
 from harness.config.wording import suggestion
-from harness.engine.prepare import Loader
+from harness.engine.loading import Loader
 from harness.errors import ConfigError, DatasetValidationError, EnvironmentLoadError, HarnessError, UsageError
 from harness.keys import digest
 from harness.loader import load_environment
@@ -41,6 +41,9 @@ PRIMARY, BASELINE = "primary", "baseline"
 
 _OWN = {"model.model": "model", "model.api_base_url": "base-url", "model.api_key_var": "api-key-var"}
 """Settings that `--set` may not touch, with the options that do: the way to a model is one decision."""
+
+ISOLATION = frozenset({"env.isolate", "env.workers", "env.worker_memory_mb", "env.worker_vars"})
+"""Settings of environments in processes of their own, which only `bench run` makes."""
 
 _ENV_ARGS = {
     "dataset": "-d",
@@ -295,6 +298,11 @@ def _sets_for(options: AgentOptions, side: Side) -> list[str]:
 def _refuse_own(name: str, path: Sequence[str]) -> None:
     """Refuse a `--set` of what an option of its own says."""
     setting = ".".join(path[:2])
+    if setting in ISOLATION:
+        raise ConfigError(
+            f"--set {name}: this command runs the agent in its own process; `bench run` can run it in others: an "
+            f'[[eval]] table with env_id = "{AGENT_EVAL}"'
+        )
     if option := _OWN.get(setting):
         raise ConfigError(f"--set {name}: use --{option} or --baseline-{option}")
     if setting == "env.env_args":

@@ -14,6 +14,7 @@ from harness.cli.options import RunOptions
 from harness.engine.derived import Derivation
 from harness.engine.prepare import Failed, Located, Prepared
 from harness.report import numerals
+from harness.report.advice import GO_ON, Step
 from harness.report.changes import Marks, compare, marks_of, show_changes
 from harness.report.live import Display
 from harness.report.result_json import result_json
@@ -88,10 +89,10 @@ class DerivedDoor(Door):
             show_changes(self._from.parent.id, changes, console)
         return all(report.state == "done" and report.summary and report.summary.scored for report in reports)
 
-    def _steps(self, report: RunReport) -> Iterator[str]:
+    def _steps(self, report: RunReport) -> Iterator[Step]:
         """What to do next. Recorded replies fail again as they failed, so that is not to be tried."""
         tries = report.state != "done" or self._from.how == "rescore" or self._from.asks_model
-        yield from (step for step in report.next_steps if tries or not step.startswith("go on: "))
+        yield from (step for step in report.next_steps if tries or step.purpose != GO_ON)
 
     def _parent_json(self) -> JsonDict:
         manifest = self._from.parent.read_manifest()

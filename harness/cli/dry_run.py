@@ -8,7 +8,10 @@ from typing import TextIO
 
 from harness.config.checks import NONE_WORD
 from harness.config.resolver import Resolution, ResolvedRun
+from harness.report.text import clean, clean_block, plain_json
 from harness.types import JsonDict
+
+_COLUMNS = ("setting", "value", "origin", "source")
 
 _PIPED_WIDTH = 200
 """Columns when nobody's terminal says otherwise: wide enough that a source with its path stays on one line."""
@@ -22,7 +25,7 @@ def as_json(resolution: Resolution) -> str:
     limits = resolution.limits
     bounds = {bound: {"value": limits.of(bound), "source": source} for bound, source in limits.sources.items()}
     whole: JsonDict = {"runs": runs, **({"budget": bounds} if limits else {})}
-    return json.dumps(whole, indent=2, ensure_ascii=False)
+    return plain_json(whole)
 
 
 def show(resolution: Resolution, out: TextIO) -> None:
@@ -33,21 +36,23 @@ def show(resolution: Resolution, out: TextIO) -> None:
     for run in resolution.runs:
         console.print(_table(run))
     if resolution.limits:
-        console.print(f"budget of the whole invocation: {', '.join(resolution.limits.sources.values())}", markup=False)
+        sources = clean(", ".join(resolution.limits.sources.values()), 2000)
+        console.print(f"budget of the whole invocation: {sources}", markup=False)
     count = len(resolution.runs)
     console.print(f"{count} run{'s' if count != 1 else ''}; nothing was called.")
 
 
 def _table(run: ResolvedRun) -> object:
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    title = f"{run.settings.env.name} × {run.settings.model.model}"
-    table = Table(
-        "setting", "value", "origin", "source", title=Text(title), title_justify="left", box=None, padding=(0, 2)
-    )
+    title = clean_block(f"{run.settings.env.name} × {run.settings.model.model}")
+    # Never cut: half the name of a setting is that of three.
+    columns = [Column(name, no_wrap=name in ("setting", "origin"), overflow="fold") for name in _COLUMNS]
+    table = Table(*columns, title=Text(title), title_justify="left", box=None, padding=(0, 2, 0, 0))
     for path, line in run.described().items():
-        table.add_row(*(Text(text) for text in (path, _shown(line), str(line["origin"]), str(line["source"]))))
+        cells = (path, _shown(line), str(line["origin"]), str(line["source"]))
+        table.add_row(*(Text(clean_block(text)) for text in cells))
     return table
 
 

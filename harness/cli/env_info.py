@@ -13,7 +13,7 @@ import typer
 from harness.authoring.describe import Content, Description, describe
 from harness.cli.env_words import ENV_ARGS_HELP, env_args, shown, table, width_of, write
 from harness.cli.stdout import own_stdout
-from harness.report.text import clean, clean_block, make_console
+from harness.report.text import clean, clean_block, make_console, plain_json
 from harness.types import JsonDict, Message
 
 _INDENT = "  "
@@ -42,7 +42,7 @@ def info(
     with own_stdout():
         description = describe(name, given, index=example)
     if as_json:
-        typer.echo(json.dumps(description.to_json(), indent=2, ensure_ascii=False, default=str))
+        typer.echo(plain_json(description.to_json()))
     else:
         console = make_console()
         write(_screen(description, example, width_of(console)), console)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from harness.authoring.catalogue import Entry, catalogue
 from harness.cli.env_words import FOLDER, shown, table, width_of, write
 from harness.errors import ConfigError
-from harness.report.text import make_console
+from harness.report.text import make_console, plain_json
 
 _SHORT = {"num_examples": "-n", "rollouts_per_example": "-r", "pass_threshold": "--pass-threshold"}
 
@@ -33,7 +32,7 @@ def list_environments(
         raise ConfigError(f"--path {path}: there is no such folder")
     entries = catalogue(path or FOLDER)
     if as_json:
-        typer.echo(json.dumps({"environments": [entry.to_json() for entry in entries]}, indent=2, ensure_ascii=False))
+        typer.echo(plain_json({"environments": [entry.to_json() for entry in entries]}))
         return
     write(_lines(entries, width_of(make_console())))
 

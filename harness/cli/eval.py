@@ -7,16 +7,16 @@ import os
 import sys
 from typing import cast
 
-import typer
-
 from harness.cli.eval_options import EvalOptions, command_of, masked
+from harness.cli.notices import tell
 
 
 def evaluate(state: dict[str, object], options: EvalOptions) -> int:
     """Evaluate an agent over the rows of a dataset, and score every run.
 
     The agent is a class or instance of yours (-m), or the tools of a folder (--mcp) in a loop of ours. Each run is on
-    disk as soon as it has ended: --resume goes on with what was interrupted or killed.
+    disk as soon as it has ended: --resume goes on with what was interrupted or killed. Environments (gsm8k, a suite)
+    are evaluated by `bench run`.
     """
     from harness.cli.agent_runs import make_job
     from harness.cli.eval_door import STDOUT, EvalDoor, check_target
@@ -31,9 +31,9 @@ def evaluate(state: dict[str, object], options: EvalOptions) -> int:
 
     argv = masked(cast("list[str]", state["argv"]))
     job = make_job(options, "eval", own_flags(options))
-    for notice in job.resolution.notices:
-        typer.echo(f"note: {notice}", err=True)
-    check_target(options.output, job.files, make_folders=not options.dry_run)
+    tell(job.resolution.notices)
+    private = any(run.settings.save.private for run in job.resolution.runs)
+    check_target(options.output, job.files, make_folders=not options.dry_run, private=private)
     if options.dry_run:
         from harness.cli.dry_run import show
 
@@ -69,6 +69,7 @@ def own_flags(options: EvalOptions) -> dict[str, object]:
         "hf_hub_dataset_name": options.hf_hub_dataset_name,
         "hf_public": options.hf_public or None,
         "output_dir": None if options.output_dir == "outputs" else options.output_dir,
+        "private": options.private or None,
     }
 
 

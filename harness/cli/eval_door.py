@@ -19,6 +19,7 @@ from harness.cli.eval_options import EvalOptions
 from harness.cli.eval_wording import in_own_words
 from harness.cli.execute import Door
 from harness.cli.options import RunOptions
+from harness.cli.private_files import any_private
 from harness.cli.progress import Progress
 from harness.engine.budget import Budget
 from harness.engine.prepare import Failed, Loaded, Located, Prepared
@@ -30,9 +31,11 @@ from harness.eval.screen import run_line, show
 from harness.eval.summaries import build_result
 from harness.records import Failed as FailedRecord
 from harness.records import Generated, Scored
+from harness.report.advice import GO_ON, Step
 from harness.report.live import Display
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
+from harness.store.atomic import make_folder
 from harness.store.finding import runs_in
 from harness.store.recorded import Recorded
 from harness.store.resume import differences
@@ -145,7 +148,7 @@ class EvalDoor(Door):
         ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other pass
         result = self._result(ready)
         document = None if self._options.output is None else eval_document(result, self._meta(ready, options))
-        lost = save_results(self._options.output, document)
+        lost = save_results(self._options.output, document, private=any_private(ready))
         if not self._options.quiet:
             self._console.print()
         show(result, self._console)
@@ -224,7 +227,7 @@ class EvalDoor(Door):
             for run in kept:
                 label = f"{run.progress.name}: " if len(kept) > 1 else ""
                 self._console.print(f"  {label}{clean(run.folder.path, 2000)}", soft_wrap=True)
-        steps = [step for report in reports for step in report.next_steps if not step.startswith("go on: ")]
+        steps = [step for report in reports for step in report.next_steps if step.purpose != GO_ON]
         if kept:
             steps[:0] = self._go_on(runs)
         if steps:
@@ -236,14 +239,14 @@ class EvalDoor(Door):
     def _head(self, words: str) -> None:
         self._console.print(words, style="bold", soft_wrap=True)
 
-    def _go_on(self, runs: Sequence[Prepared]) -> Iterator[str]:
+    def _go_on(self, runs: Sequence[Prepared]) -> Iterator[Step]:
         """The commands that make up for what is missing, if anything is."""
         is_cut = any(run.progress.state != "done" for run in runs)
         if is_cut:
-            yield f"go on: {_again(self._argv, '--resume', self.budget)}"
+            yield Step(GO_ON, _again(self._argv, "--resume", self.budget))
         if any(run.progress.unscored for run in runs):
             again = _again(self._argv, "--retry-failed", self.budget)
-            yield f"{'go on, and ' if is_cut else ''}try again what failed: {again}"
+            yield Step(f"{'go on, and ' if is_cut else ''}try again what failed", again)
 
 
 def is_empty(model: EvalModelSummary) -> bool:
@@ -251,13 +254,14 @@ def is_empty(model: EvalModelSummary) -> bool:
     return model.failed_runs == model.total_runs or bool(model.without_scores)
 
 
-def check_target(path: str | None, inputs: Iterable[Path], *, make_folders: bool = True) -> None:
+def check_target(path: str | None, inputs: Iterable[Path], *, make_folders: bool = True, private: bool = False) -> None:
     """Make sure that the results can be written, before anything is paid for.
 
     Args:
         path: The results file; `-` is stdout, None no file.
         inputs: Files that it must not replace.
         make_folders: Whether to make the folders above it, and try to write there.
+        private: Make them for their owner only.
 
     Raises:
         UsageError: they cannot.
@@ -271,19 +275,20 @@ def check_target(path: str | None, inputs: Iterable[Path], *, make_folders: bool
     if not make_folders or (file.exists() and not file.is_file()):
         return  # a device or a pipe
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent.absolute(), private=private)
         with tempfile.TemporaryFile(dir=file.parent):
             pass  # it is the folder that must be writable: the results are put in place whole
     except OSError as error:
         raise UsageError(f"--output {path}: cannot be written: {error.strerror}; choose another place") from error
 
 
-def save_results(output: str | None, document: JsonDict | None) -> StoreError | None:
+def save_results(output: str | None, document: JsonDict | None, *, private: bool = False) -> StoreError | None:
     """Write the results file, if it is one: before anything is printed, which may fail as well.
 
     Args:
         output: Its name; `-` is stdout, None no file.
         document: What it holds.
+        private: For its owner only.
 
     Returns:
         Why it could not be written, for the caller to raise when all else has been said.
@@ -291,7 +296,7 @@ def save_results(output: str | None, document: JsonDict | None) -> StoreError | 
     if output is None or output == STDOUT or document is None:
         return None
     try:
-        write_document(Path(output), document)
+        write_document(Path(output), document, private=private)
     except StoreError as error:
         return error
     return None

@@ -216,6 +216,9 @@ class EvalOptions(AgentOptions):
     output_dir: Annotated[
         str, option(RESULTS, "--output-dir", metavar="DIR", doc="Where run folders go. [outputs]")
     ] = "outputs"
+    private: Annotated[
+        bool, option(RESULTS, "--private", doc="Let nobody else here read what is written: folders 0700, files 0600.")
+    ] = False
 
     @property
     def is_resuming(self) -> bool:

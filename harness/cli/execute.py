@@ -5,31 +5,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import resource
 import shlex
 import signal
 import sys
 from collections import ChainMap
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 
 import uvloop
 
+from harness import loops
+from harness.cli.last_resort import logging_to
 from harness.cli.options import RunOptions
+from harness.cli.private_files import begin_traces, check_traces
+from harness.cli.rivals import rival_of
 from harness.cli.stdout import own_stdout
 from harness.clients.pool import Clients
 from harness.config.resolver import Resolution, missing_keys
+from harness.config.wording import MASK
 from harness.engine.budget import Asking, Budget, loose_notices, price_notices
 from harness.engine.derived import Derivation
 from harness.engine.judges import stand_in_note
-from harness.engine.prepare import Failed, Loader, Located, Prepared, StartOptions, prepare, progress_of
+from harness.engine.loading import Loader
+from harness.engine.prepare import Failed, Located, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import DRAIN_SECONDS, Suite
-from harness.errors import PublishError, StoreError
-from harness.redact import redactor
-from harness.report.advice import next_steps
+from harness.errors import PublishError, StoreError, UsageError
+from harness.report.advice import GO_ON, PUBLISH, Step, next_steps
 from harness.report.live import Display, open_display
 from harness.report.result_json import result_json
 from harness.report.table import RunReport, final_table
@@ -73,7 +78,7 @@ class Door:
         if options.json:
             sys.stdout.buffer.write(result_json(reports, self.budget_json()))
             sys.stdout.flush()
-        final_table(reports, make_console(stderr=options.json))
+        final_table(_going_on_at_once(reports, options.command, self.budget), make_console(stderr=options.json))
         return all(map(_is_good, reports))
 
     def budget_json(self) -> JsonDict | None:
@@ -112,28 +117,29 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
     # Looks at stdout, so before that is led elsewhere.
     display = open_display(progress, quiet=options.quiet, plain=door.plain_lines, budget=budget.words)
     budget.on_reached = partial(_say_reached, budget, display)
-    with own_stdout(), display, _logging_to(display, verbose=options.verbose):
+    with own_stdout(), display, logging_to(display, verbose=options.verbose):
         admit = partial(_admit, door, display)
         runs = prepare(resolution.runs, progress, start, door.loader, admit)
         ready = [run for run in runs if isinstance(run, Prepared)]
         _say_what_differs(ready, display)
         _record_suite(resolution, options, suite_id, ready)
+        begin_traces(ready)
         door.before(ready, display)
         interrupted = _drive(ready, display, door)
         failures = _left_unpublished(ready) if interrupted else _push(ready, display)
     example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
-    reports = [_report(run, failures, example, budget) for run in runs]
+    rival = None if options.json or options.quiet else rival_of(ready)
+    reports = [_report(run, failures, example, budget, rival if run is example else None) for run in runs]
     try:
         is_well = door.show(runs, reports, options)
     except OSError as error:  # a full disk behind stdout, say: the results themselves are kept
         raise StoreError(f"cannot write to the terminal or file that shows the results: {error.strerror}") from error
-    if interrupted:
-        return INTERRUPTED
-    return 1 if failures or not is_well else 0
+    return INTERRUPTED if interrupted else int(bool(failures) or not is_well)
 
 
 def _admit(door: Door, display: Display, runs: Sequence[Located | Failed]) -> None:
     """The last moment to refuse: first a budget that could not be kept, then whatever the command looks at."""
+    check_traces([run.loaded.resolved for run in runs if isinstance(run, Located)])
     asking = [_asking(run, door) for run in runs if isinstance(run, Located)]
     door.budget.begin(asking)
     for notice in (*price_notices(asking), *loose_notices(door.budget.limits, asking)):
@@ -151,6 +157,7 @@ def _asking(run: Located, door: Door) -> Asking:
         loaded.resolved.endpoints if derivation is None or derivation.asks_model else None,
         [seat.endpoints for seat in loaded.judges],
         None if run.recorded is None else run.recorded.path,
+        {} if run.folder is None else run.folder.read_manifest().given_up,
         derivation,
         loaded.plan.total,
         in_flight,
@@ -190,7 +197,10 @@ def _check_hub(resolution: Resolution) -> None:
         from harness.store.hub import check_ready
 
         for save in saves:
-            check_ready(save.hf_hub_dataset_name)
+            try:
+                check_ready(save.hf_hub_dataset_name)
+            except PublishError as error:  # as with a key that is missing: nothing was started
+                raise UsageError(str(error)) from error
 
 
 def _drive(runs: Sequence[Prepared], display: Display, door: Door) -> bool:
@@ -204,6 +214,7 @@ def _drive(runs: Sequence[Prepared], display: Display, door: Door) -> bool:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(loops.tell_lost_error)
         whole = asyncio.current_task()
         assert whole is not None
 
@@ -231,12 +242,13 @@ def _drive(runs: Sequence[Prepared], display: Display, door: Door) -> bool:
                 signal.signal(number, handler or signal.SIG_DFL)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, contextlib.suppress(asyncio.CancelledError):
-        runner.run(main())
+        loops.run(runner, main())
     for run in runs:
         if run.progress.finished is None:  # cut off by the second signal, without a word of its own
             run.progress.state = "interrupted"
             with contextlib.suppress(StoreError):  # the journal has everything; this only says how it ended
                 run.folder.write_manifest(run.manifest.ended("interrupted"))
+            run.lock.release()
     return signals > 0
 
 
@@ -286,6 +298,7 @@ def _report(
     failures: Sequence[tuple[Prepared, PublishError]],
     example: Prepared | None,
     budget: Budget,
+    compare: str | None,
 ) -> RunReport:
     # Loading and publishing is shown for one run of a suite: the others differ in nothing but their folder.
     progress = run.progress
@@ -293,19 +306,25 @@ def _report(
         return RunReport(progress.name, progress.env_id, progress.model, state="failed", note=progress.note)
     unpublished = next((str(error) for failed, error in failures if failed is run), "")
     path = str(run.folder.path) if run.is_saved else None
-    steps: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
     if path is not None:
+        save = run.resolved.settings.save
         steps = next_steps(
             path,
             has_data=run is example,
-            is_pushed=run.resolved.settings.save.save_to_hf_hub,  # by now, below, or when it has gone on to its end
+            # It is pushed by now, below, or when it has gone on to its end.
+            to_publish=not save.save_to_hf_hub and not save.private,
             resume=_resume_command(run, budget),
+            compare=compare,
+            push=_push_command(run),
         )
+        if run is example:
+            steps = (Step("read", f"bench runs show {shlex.quote(path)}"), *steps)
         if unpublished:
-            steps += (f"publish: {_push_command(run)}",)
+            steps += (Step(PUBLISH, _push_command(run)),)
     return RunReport(
         progress.name, progress.env_id, progress.model, path, run.summary, progress.state,
-        "; ".join(filter(None, (progress.note, unpublished))), steps,
+        "; ".join(filter(None, (progress.note, unpublished))), steps, progress.first_error,
     )  # fmt: skip
 
 
@@ -318,6 +337,23 @@ def _resume_command(run: Prepared, budget: Budget) -> str | None:
     return shlex.join(words)
 
 
+def _going_on_at_once(reports: Sequence[RunReport], command: str, budget: Budget) -> Sequence[RunReport]:
+    """Where several runs were cut off, the command that began them goes on with all, unless a part of it is masked."""
+    cut_off = [
+        each for each in reports if each.state != "done" and any(step.purpose == GO_ON for step in each.next_steps)
+    ]
+    if len(cut_off) < 2 or not command or MASK in command:
+        return reports
+    words = [word for word in shlex.split(command)[1:] if word != "--resume"]
+    again = Step(GO_ON, shlex.join(["bench", *budget.enlarged(words), "--resume"]))
+    return [
+        replace(each, next_steps=(again, *(step for step in each.next_steps if step.purpose != GO_ON)))
+        if each in cut_off
+        else each
+        for each in reports
+    ]
+
+
 def _push_command(run: Prepared) -> str:
     save = run.resolved.settings.save
     repo = ["--repo", save.hf_hub_dataset_name] if save.hf_hub_dataset_name else []
@@ -326,29 +362,3 @@ def _push_command(run: Prepared) -> str:
 
 def _is_good(report: RunReport) -> bool:
     return report.state == "done" and report.summary is not None and report.summary.scored > 0
-
-
-class _ToDisplay(logging.Handler):
-    """Log lines stand above the live table, redacted."""
-
-    def __init__(self, display: Display) -> None:
-        super().__init__()
-        self._display = display
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._display.say(redactor.text(self.format(record)))
-
-
-@contextlib.contextmanager
-def _logging_to(display: Display, *, verbose: bool) -> Generator[None]:
-    handler = _ToDisplay(display)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    level = root.level
-    root.setLevel(logging.INFO if verbose else logging.WARNING)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(level)

@@ -12,9 +12,11 @@ from typing import Annotated
 import typer
 
 from harness.cli import dotenv
+from harness.cli.last_resort import harmless_logs
 from harness.cli.lazy import CommandEntry, lazy_group
+from harness.cli.notices import tell
 from harness.cli.stdout import open_streams, unsay_secrets
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.redact import redactor
 
 INTERRUPTED = 130
@@ -31,6 +33,10 @@ COMMANDS = {
     "replay": CommandEntry("harness.cli.replay", "replay", "Make a run again from its recorded replies or by a model."),
     "rescore": CommandEntry("harness.cli.rescore", "rescore", "Score a run's recorded rollouts with today's rubric."),
     "export": CommandEntry("harness.cli.export", "export", "Write a run in the format of another tool."),
+    "compare": CommandEntry("harness.cli.compare", "compare", "Say whether runs differ, where, and how sure that is."),
+    "gate": CommandEntry("harness.cli.gate", "gate", "Say whether a run is no worse than another; for CI."),
+    "power": CommandEntry("harness.cli.power", "power", "Say how many examples it takes to find a difference."),
+    "report": CommandEntry("harness.cli.report", "report", "Make a page of runs to publish: HTML, Markdown or JSON."),
     "push": CommandEntry("harness.cli.push", "push", "Push a recorded run to the Hugging Face Hub."),
     "env": CommandEntry("harness.cli.env", "app", "Start, install, list, describe and check environments."),
     "exec": CommandEntry("harness.cli.exec", "app", "Run a script that was written for osmosis_ai."),
@@ -64,8 +70,11 @@ def bench(
     ] = False,
 ) -> None:
     """A benchmark harness for language models: suites of environments, in TOML."""
-    for notice in dotenv.load(Path.cwd() / ".env", os.environ):
-        typer.echo(f"note: {notice}", err=True)
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the working directory was removed; change to one that exists, and try again") from None
+    tell(dotenv.load(here / ".env", os.environ))
     redactor.add_named(os.environ)
 
 
@@ -81,7 +90,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_streams()
     undo = unsay_secrets()
     try:
-        return _main(argv)
+        code = _main(argv)
+        if argv is None and "harness.guarded" in sys.modules:  # code of environments may have run here
+            from harness.cli.ending import end_in_time
+
+            end_in_time(code)
+        return code
     finally:
         if argv is not None:  # else the process ends here, and its last traceback must be as silent
             undo()
@@ -91,7 +105,8 @@ def _main(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     state: dict[str, object] = {"argv": arguments, "verbose": False}
     try:
-        app(arguments, prog_name="bench", obj=state)
+        with harmless_logs():
+            app(arguments, prog_name="bench", obj=state)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:
@@ -104,8 +119,11 @@ def _main(argv: Sequence[str] | None) -> int:
 def _report(error: HarnessError, *, verbose: bool) -> int:
     import traceback
 
+    from harness.report.text import clean_block
+
     text = "".join(traceback.format_exception(error)) if verbose else f"error: {error}"
-    typer.echo(redactor.text(text.rstrip()), err=True)
+    # Whatever an endpoint, an environment or a file said is repeated in it.
+    typer.echo(clean_block(redactor.text(text.rstrip())), err=True)
     return error.exit_code
 
 

@@ -16,6 +16,7 @@ import typer
 from harness.cli.grouped import command_of
 from harness.cli.lazy import CommandEntry, lazy_group
 from harness.cli.multi_options import GROUPS, EvaluationOptions, MultiOptions
+from harness.cli.notices import tell
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -72,8 +73,7 @@ def carry_out(job: Job, options: EvaluationOptions, state: dict[str, object], re
     from harness.cli.run import command_text
 
     resolution = job.runs.resolution
-    for notice in (*job.notices, *resolution.notices):
-        typer.echo(f"note: {notice}", err=True)
+    tell((*job.notices, *resolution.notices))
     if options.dry_run:
         return _dry_run(job, options)
     argv = cast("list[str]", state["argv"])
@@ -127,7 +127,7 @@ def _event_file(path: str, job: Job) -> EventFile:
     if any(file.exists() and each.exists() and file.samefile(each) for each in job.files):
         raise UsageError(f"--events {path}: is read by this evaluation; name another file")
     try:
-        return EventFile(path)
+        return EventFile(path, private=any(run.settings.save.private for run in job.runs.runs))
     except StoreError as error:
         raise UsageError(f"--events {path}: {error}") from error
 

@@ -17,6 +17,7 @@ from harness.cli.execute import Door
 from harness.cli.multi_job import Job
 from harness.cli.multi_screen import counted, show_models
 from harness.cli.options import RunOptions
+from harness.cli.private_files import any_private
 from harness.engine.prepare import Failed, Located, Prepared
 from harness.multi.document import Started, meta_of, new_run_id, result_document
 from harness.multi.endpoints import SharedEndpoints
@@ -28,6 +29,7 @@ from harness.multi.standing import standings_of
 from harness.multi.watch import Watch
 from harness.redact import redactor
 from harness.report import numerals
+from harness.report.advice import GO_ON, PUBLISH, Step
 from harness.report.live import Display
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
@@ -135,7 +137,7 @@ class MultiDoor(Door):
         environment = runs[0].environment
         assert isinstance(environment, TaskEnv), environment
         record = make_record(result, Inputs(environment.tasks, self._job.models, chosen), persist)
-        return save_record(record, persist, chosen.persist_dir)
+        return save_record(record, persist, chosen.persist_dir, private=any_private(runs))
 
     def _report(self, result: EvaluationResult, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> None:
         self._say(_headline(result, runs), "bold")
@@ -149,12 +151,12 @@ class MultiDoor(Door):
         self._record(result)
         steps = [*self._go_on(runs), *_look_at(found, runs), *self._publish(runs, reports)]
         if result["persist"].get("stored"):
-            steps.append(f"again: {shlex.join(['bench', 'multi', 'replay', result['runId'], *self._where()])}")
+            steps.append(Step("again", shlex.join(["bench", "multi", "replay", result["runId"], *self._where()])))
         if steps:
             self._console.print()
             self._say("Next", "bold")
         for step in steps:
-            self._say(f"  {clean(redactor.text(step), 5000)}")  # a header that was typed may be a key
+            self._say(f"  {clean(redactor.text(str(step)), 5000)}")  # a header that was typed may be a key
 
     def _places(self, runs: Sequence[Prepared]) -> None:
         kept = [run for run in runs if run.is_saved]
@@ -179,25 +181,25 @@ class MultiDoor(Door):
         if "persist_dir" in self._job.options.given:
             yield from ("--persist-dir", self._job.options.persist_dir)
 
-    def _go_on(self, runs: Sequence[Prepared]) -> Iterator[str]:
+    def _go_on(self, runs: Sequence[Prepared]) -> Iterator[Step]:
         """The commands that make up for what is missing, if anything is."""
         if not any(run.is_saved for run in runs):
             return
         words = self.budget.enlarged(self._words())
         is_cut = any(run.progress.state != "done" for run in runs)
         if is_cut:
-            yield f"go on: {shlex.join(['bench', *words, '--resume'])}"
+            yield Step(GO_ON, shlex.join(["bench", *words, "--resume"]))
         if any(run.progress.unscored for run in runs):
             again = shlex.join(["bench", *words, "--retry-failed"])
-            yield f"{'go on, and ' if is_cut else ''}try again what failed: {again}"
+            yield Step(f"{'go on, and ' if is_cut else ''}try again what failed", again)
 
-    def _publish(self, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> Iterator[str]:
+    def _publish(self, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> Iterator[Step]:
         """How to push all runs at once; of those that were to be pushed, the ones that could not be."""
         saves = [run.resolved.settings.save for run in runs]
         if any(save.save_to_hf_hub for save in saves):
-            yield from (step for report in reports for step in report.next_steps if step.startswith("publish: "))
-        elif all(run.is_saved and run.progress.state == "done" for run in runs):
-            yield f"publish: {shlex.join(['bench', *self._words(), '--resume', '-H'])}"
+            yield from (step for report in reports for step in report.next_steps if step.purpose == PUBLISH)
+        elif all(run.is_saved and run.progress.state == "done" for run in runs) and not any_private(runs):
+            yield Step(PUBLISH, shlex.join(["bench", *self._words(), "--resume", "-H"]))
 
     def _words(self) -> list[str]:
         """What was typed, without how it was gone on with."""
@@ -223,7 +225,7 @@ def _find_reasons(run: Prepared, reasons: dict[str, str], recorded: Recorded) ->
         reasons.update(found)
 
 
-def _look_at(found: Standings, runs: Sequence[Prepared]) -> Iterator[str]:
+def _look_at(found: Standings, runs: Sequence[Prepared]) -> Iterator[Step]:
     """How to read the answer that differs most from another model's, and how to have all answers in a program."""
     kept = {index: str(run.folder.path) for index, run in enumerate(runs) if run.is_saved and run.progress.done}
     if not kept:
@@ -232,10 +234,10 @@ def _look_at(found: Standings, runs: Sequence[Prepared]) -> Iterator[str]:
     scores = {index: found.models[index].scores for index in kept}
     if task is not None and (there := [index for index in kept if task in scores[index]]):
         worst = min(there, key=lambda index: scores[index][task])
-        yield f"read: {shlex.join(['bench', 'runs', 'show', kept[worst], '--example', task])}"
+        yield Step("read", shlex.join(["bench", "runs", "show", kept[worst], "--example", task]))
     else:
-        yield f"read: {shlex.join(['bench', 'runs', 'show', next(iter(kept.values()))])}"
-    yield f"load: harness.results.rollouts_df({list(kept.values())!r})"
+        yield Step("read", shlex.join(["bench", "runs", "show", next(iter(kept.values()))]))
+    yield Step("load", f"harness.results.rollouts_df({list(kept.values())!r})")
 
 
 def _is_good(run: Prepared) -> bool:

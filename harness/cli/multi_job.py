@@ -10,10 +10,11 @@ from pathlib import Path
 
 from harness.cli.multi_options import EvaluationOptions, MultiOptions, ReplayOptions
 from harness.cli.stdout import own_stdout
+from harness.config.built_in import MULTI_EVAL
 from harness.config.endpoints import Registry, load_registry
 from harness.config.runs import ResolvedRun
 from harness.config.wording import suggestion
-from harness.engine.prepare import Loader
+from harness.engine.loading import Loader
 from harness.errors import ConfigError, EnvironmentLoadError, HarnessError, UsageError
 from harness.multi.evaluation import lost_hook, replayed
 from harness.multi.models import FILES, Model, load_models, read_model, read_models
@@ -112,6 +113,11 @@ def job_of(options: EvaluationOptions, tasks: str, models: Sequence[Model], regi
         raise UsageError(
             "--set env.rollouts_per_example: a model is asked each task once; list the task again to ask more"
         )
+    if any(run.settings.env.is_isolated for run in runs.runs):
+        raise UsageError(
+            "--set env.isolate, env.workers: this command scores in its own process; `bench run` can do it in others: "
+            f'an [[eval]] table with env_id = "{MULTI_EVAL}"'
+        )
     runs = replace(runs, resolution=replace(runs.resolution, runs=tuple(map(_told, runs.runs))))
     loader = Loader()
     with own_stdout():  # what the module of a scoring function prints is not ours
@@ -183,6 +189,7 @@ def flags_of(options: EvaluationOptions, tasks: str, chosen: Options) -> dict[st
         "hf_hub_dataset_name": options.hf_hub_dataset_name,
         "hf_public": options.hf_public or None,
         "output_dir": None if options.output_dir == "outputs" else options.output_dir,
+        "private": options.private or None,
     }
 
 

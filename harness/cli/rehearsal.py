@@ -11,6 +11,7 @@ from harness.cli.eval_door import save_results, tell_results
 from harness.cli.eval_options import RehearsalOptions
 from harness.cli.execute import Door
 from harness.cli.options import RunOptions
+from harness.cli.private_files import any_private
 from harness.cli.progress import Progress
 from harness.engine.prepare import Failed, Located, Prepared
 from harness.eval.screen import format_duration
@@ -79,7 +80,8 @@ class RehearsalDoor(Door):
         reason = progress.note if progress.state in ("stopped", "failed") else None
         results = [self._results[place] for place in sorted(self._results)]
         document = rehearsal_document(results, reason, interrupted=progress.state == "interrupted")
-        lost = save_results(self._options.output, document)
+        ready = [run for run in runs if isinstance(run, Prepared)]
+        lost = save_results(self._options.output, document, private=any_private(ready))
         for line in self._totals(document["summary"], results):
             console.print(line, soft_wrap=True)
         if lost is not None:

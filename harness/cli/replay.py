@@ -24,6 +24,7 @@ from harness.cli.derived_settings import (
     of_new_run,
     settings_of,
 )
+from harness.cli.notices import tell
 
 
 def replay(  # noqa: PLR0913 - a command's options are its parameters
@@ -66,8 +67,7 @@ def replay(  # noqa: PLR0913 - a command's options are its parameters
     parent, _ = found_run(output_dir, run)
     asked = Asked(model, base_url, key_var, registry, max_concurrent, tuple(sets or ()))
     resolution = settings_of(parent, asked, of_new_run(parent, output_dir))
-    for notice in notices_of(parent, resolution) if model is not None else ():
-        typer.echo(f"note: {notice}", err=True)
+    tell(notices_of(parent, resolution) if model is not None else ())
     derivation = Derivation("replay", parent, read_journal(parent), model=model)
     options = RunOptions(
         json=as_json, quiet=quiet, verbose=verbose, command=command_text(cast("list[str]", state["argv"]))

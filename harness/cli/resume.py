@@ -3,6 +3,7 @@ in; what is left to do is the engine's to know."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +31,8 @@ from harness.cli.derived_settings import (
     in_place,
     settings_of,
 )
-from harness.errors import UsageError
+from harness.cli.notices import tell
+from harness.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from harness.cli.execute import Door
@@ -64,20 +66,22 @@ def resume(  # noqa: PLR0913 - a command's options are its parameters
     from harness.cli.execute import execute
     from harness.cli.options import RunOptions
     from harness.cli.run import command_text
+    from harness.store.completeness import is_complete, tidy
 
     state = cast("dict[str, object]", ctx.find_root().obj)
     state["verbose"] = verbose
     folder, manifest = found_run(output_dir, run)
     _check_derived(folder, manifest, sets or (), key_var)
     unscored = _unscored(folder)
-    if manifest.status == "done" and not sets and not (retry_failed and unscored):
+    if manifest.status == "done" and is_complete(folder) and not sets and not (retry_failed and unscored):
+        with contextlib.suppress(StoreError):  # where nobody may write any more, it stays as it is
+            tidy(folder)
         _say_done(folder, manifest, unscored, as_json=as_json)
         return
     budget = {"max_cost": max_cost, "max_tokens_total": max_tokens_total, "max_time": max_time}
     asked = Asked(None, None, key_var, registry, max_concurrent, tuple(sets or ()), budget)
     resolution = settings_of(folder, asked, in_place(folder, output_dir))
-    for notice in resolution.notices:
-        typer.echo(f"note: {notice}", err=True)
+    tell(resolution.notices)
     options = RunOptions(
         resume_from=str(folder.path),
         retry_failed=retry_failed,
@@ -115,7 +119,7 @@ def _door(folder: RunDir, manifest: Manifest, output_dir: str) -> Door:
 
 def _unscored(folder: RunDir) -> int:
     """Rollouts that ended without a score, as the summary counts them."""
-    summary = folder.read_summary() or {}
+    summary = folder.known_summary() or {}
     return sum(cast("dict[str, int]", summary.get("unscored") or {}).values())
 
 
@@ -125,7 +129,7 @@ def _say_done(folder: RunDir, manifest: Manifest, unscored: int, *, as_json: boo
 
     from harness.report.text import clean
 
-    summary = folder.read_summary() or {}
+    summary = folder.known_summary() or {}
     if as_json:
         report = {
             "env_id": clean(manifest.env_id),
@@ -159,8 +163,10 @@ def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivati
     from harness.store.rundir import RunDir
 
     derived = manifest.derived
+    if derived.get("how") not in ("replay", "rescore") or not isinstance(derived.get("parent"), str):
+        raise UsageError(f"{folder.manifest_path}: derived does not say from which run it was made, and how")
     identifier = str(derived["parent"])
-    parent = RunDir(Path(str(derived["path"])))
+    parent = RunDir(Path(str(derived.get("path"))))
     if parent.id != identifier or not parent.manifest_path.is_file():
         try:
             parent = RunDir(find_run(home_of(folder, output_dir), identifier))

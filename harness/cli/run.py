@@ -11,6 +11,7 @@ from typing import cast
 
 import typer
 
+from harness.cli.notices import tell
 from harness.cli.options import RunOptions, setting_keys, with_run_options
 from harness.config.resolver import Resolution, missing_keys, resolve
 from harness.config.wording import MASK, is_secret_header
@@ -28,8 +29,7 @@ def run(ctx: typer.Context, *, target: str, **options: object) -> None:
     chosen = _run_options(options, cast("list[str]", state["argv"]))
     flags = {key: options[key] for key in setting_keys()}
     resolution = resolve(target, flags, _texts(options["set"]))
-    for notice in resolution.notices:
-        typer.echo(f"note: {notice}", err=True)
+    tell(resolution.notices)
     raise typer.Exit(_dry_run(resolution, chosen) if options["dry_run"] else _execute(resolution, chosen))
 
 

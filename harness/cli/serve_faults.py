@@ -20,8 +20,8 @@ FaultSpecs: TypeAlias = Annotated[
     typer.Option(help="One fault, as in '429@every=3,retry_after=1' or 'reset@share=0.1'; may be repeated."),
 ]
 ListFaults: TypeAlias = Annotated[bool, typer.Option("--list-faults", help="Print the faults that there are, and end.")]
-Latency: TypeAlias = Annotated[float | None, typer.Option(help="Median latency, milliseconds.")]
-Sigma: TypeAlias = Annotated[float | None, typer.Option(help="Spread of the latency (of its logarithm).")]
+Latency: TypeAlias = Annotated[float | None, typer.Option(min=0, help="Median latency, milliseconds.")]
+Sigma: TypeAlias = Annotated[float | None, typer.Option(min=0, help="Spread of the latency (of its logarithm).")]
 FailRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests that get --fail-status.")]
 FailStatus: TypeAlias = Annotated[str, typer.Option(help="HTTP errors to draw from, e.g. 429,500.")]
 RetryAfter: TypeAlias = Annotated[

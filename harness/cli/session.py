@@ -10,12 +10,14 @@ from typing import Any, cast
 
 import uvloop
 
+from harness import loops
 from harness.agents.environment import AgentEnv
 from harness.cli.agent_runs import Job
 from harness.cli.rehearsal import result_line
 from harness.cli.stepping import Command, Prompter, Screen, Stepper, shown_messages
 from harness.config.runs import ResolvedRun
-from harness.engine.prepare import Failed, Loader, Prepared, StartOptions, prepare, progress_of
+from harness.engine.loading import Loader
+from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
 from harness.envs.environment import Environment
 from harness.errors import UsageError
@@ -51,7 +53,7 @@ class Session:
     def run(self) -> bool:
         """Go through rows until the user leaves; returns whether every row that came to its end completed."""
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._run())
+            loops.run(runner, self._run())
         return not self._failed
 
     async def _run(self) -> None:

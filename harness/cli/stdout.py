@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Generator
 from typing import IO, BinaryIO, TextIO, cast
 
+from harness.guarded import guarded
 from harness.redact import redactor
 
 _STDOUT, _STDERR = 1, 2
@@ -30,6 +31,14 @@ class _Screen(io.TextIOWrapper):
         # What is no text is refused as ever.
         super().write(redactor.text(s, patterns=False) if isinstance(s, str) else s)  # pyright: ignore[reportUnnecessaryIsInstance]
         return len(s)
+
+
+class _Standard(_Screen):
+    """A standard stream, which whoever is led to it may not close: everybody else is, too."""
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # whoever reads went away, or it was taken apart
+            self.flush()
 
 
 def unsay_secrets() -> Callable[[], None]:
@@ -55,7 +64,7 @@ def _screen(stream: TextIO) -> TextIO:
     if not isinstance(stream, io.TextIOWrapper) or isinstance(stream, _Screen):
         return stream  # a buffer of somebody who called us, or one of ours
     stream.flush()
-    return _Screen(
+    return _Standard(
         _buffer(cast(TextIO, stream), 0 if stream.write_through else -1), stream.encoding, stream.errors,
         line_buffering=stream.line_buffering, write_through=stream.write_through,
     )  # fmt: skip
@@ -88,7 +97,8 @@ def kept_stdout() -> Generator[IO[str]]:
 
 @contextlib.contextmanager
 def own_stdout() -> Generator[IO[str]]:
-    """Lead to stderr what environments print, by Python, by a C library or by a child process.
+    """Lead to stderr what environments print, by Python, by a C library or by a child process; and keep from them what
+    else they share with us (`harness.guarded`).
 
     Yields:
         The stdout that there was, for what the command itself says meanwhile.
@@ -99,9 +109,11 @@ def own_stdout() -> Generator[IO[str]]:
     ours = sys.stdout
     try:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(guarded())
             if _is_stdout(ours):
                 ours = stack.enter_context(_line_by_line(kept, ours.encoding, closes=False))
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+            stack.enter_context(contextlib.redirect_stderr(sys.stderr))  # or what an environment puts there would stay
             yield ours
     finally:
         os.dup2(kept, _STDOUT)

@@ -7,9 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, cast
 
-import typer
-
 from harness.cli.eval_options import RehearsalOptions, command_of, masked
+from harness.cli.notices import tell
 
 if TYPE_CHECKING:
     from harness.cli.agent_runs import Job
@@ -25,8 +24,7 @@ def rehearse(state: dict[str, object], options: RehearsalOptions) -> int:
     from harness.cli.agent_runs import make_job
 
     job = make_job(options, "test", _SETTINGS)
-    for notice in job.resolution.notices:
-        typer.echo(f"note: {notice}", err=True)
+    tell(job.resolution.notices)
     return _step(options, job) if options.interactive else _run(options, job, cast("list[str]", state["argv"]))
 
 
@@ -42,7 +40,8 @@ def _run(options: RehearsalOptions, job: Job, argv: list[str]) -> int:
     from harness.report.live import wants_live
     from harness.report.text import make_console
 
-    check_target(options.output, job.files)
+    private = any(run.settings.save.private for run in job.resolution.runs)
+    check_target(options.output, job.files, private=private)
     is_live = wants_live(os.environ, quiet=options.quiet)
     chosen = RunOptions(quiet=options.quiet, verbose=options.is_verbose, command=command_text(masked(argv)))
     with kept_stdout() as stdout:

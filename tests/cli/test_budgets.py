@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,6 +124,10 @@ def test_a_suite_shares_one_budget(bench: Bench, echo: Write, here: Path) -> Non
         assert [run["state"] for run in result["runs"]] == ["stopped"] * 3
         assert sum(run["summary"]["scored"] for run in result["runs"]) == model.requests
         assert all("(s.toml: budget.max_cost = 0.7)" in run["note"] for run in result["runs"])
+        [shown] = [line.partition("go on: ")[2] for line in done.err.splitlines() if "go on: " in line]
+        assert shown == "bench run s.toml -n 20 -r 1 -c 1 -q --json --set budget.max_cost=1.4 --resume", "one for all"
+        before = model.requests
+        assert bench(*shlex.split(shown)[1:]).code == 1 and before < model.requests <= before + 9
         before = model.requests
         again = bench("run", "s.toml", *flags, "--resume", "--set", "budget.max_cost=100")
         assert (again.code, model.requests) == (0, 60), again.err

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
 import shutil
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from terminals import read_all
 
 import harness
+from harness.cli.main import main
 from harness.config.layers import LayerName
 from harness.config.packages import module_name
 from harness.config.schema import SETTINGS
@@ -63,6 +68,21 @@ def test_the_table_shows_the_same(bench: Any, write: Write) -> None:
     assert "suite.toml: eval[1].args.split" in done.out
     assert "[bold]x" in done.out  # a value, not markup
     assert "2 runs; nothing was called." in done.out
+
+
+def test_no_name_is_cut_in_a_narrow_terminal(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    master, slave = os.openpty()
+    with ThreadPoolExecutor(1) as pool:
+        seen = pool.submit(read_all, master)
+        with open(slave, "w", encoding="utf-8") as terminal, monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", terminal)
+            assert main(["run", "toy-env", "-m", "reference/oracle", "--dry-run"]) == 0
+    said = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", seen.result()).splitlines()]
+    assert max(map(len, said)) <= 80
+    assert {setting.dotted for setting in SETTINGS} <= {line.split()[0] for line in said if line}
+    assert "…" not in "".join(said)
 
 
 def test_header_values_that_may_be_secret_are_masked(bench: Any) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.cli.last_resort import harmless_logs
 from harness.cli.main import COMMANDS
 
 
@@ -112,7 +114,33 @@ def test_an_interrupt_is_130(here: Path) -> None:
     )
     with open(here / "suite.toml", "w") as opened:  # returns when the child has opened its end, and keeps it waiting
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        try:
+            _, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
         assert not opened.closed
     assert process.returncode == 130, err
     assert "Traceback" not in err
+
+
+def test_what_looks_like_a_key_is_on_no_line_of_a_library_s_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody named it a secret, and no command shows logs in a way of its own."""
+    library = logging.Logger("a library")  # without handlers, and without parents
+    with harmless_logs():
+        library.warning("sent \x1b[2J%s", "Authorization: Bearer sk-proj-0123456789abcdefghij")
+    assert capsys.readouterr().err == "sent Authorization: [redacted]\n"
+
+
+def test_what_looks_like_a_key_is_in_no_error(bench: Any) -> None:
+    done = bench("run", "sk-proj-0123456789abcdefghij", "-m", "reference/oracle")
+    assert done.code != 0 and "error: " in done.err
+    assert "[redacted]" in done.err and "0123456789" not in done.err
+
+
+def test_a_working_directory_that_was_removed_is_one_message(tmp_path: Path) -> None:
+    code = "import os, sys\nos.rmdir(os.getcwd())\nfrom harness.cli.main import main\nsys.exit(main(['runs', 'list']))"
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = child(code, cwd=gone)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: the working directory was removed; change to one that exists, and try again\n"

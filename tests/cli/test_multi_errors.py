@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from dead_ports import free_port
 from multi_evals import Multi
 
 WRONG: list[tuple[tuple[str, ...], str]] = [
@@ -152,9 +153,9 @@ def test_a_record_that_cannot_be_written_is_told_and_loses_nothing_else(multi: M
     assert len(multi.runs()) == 2
 
 
-def test_nothing_is_hidden_if_nobody_answers_at_all(multi: Multi, unused_port: int) -> None:
+def test_nothing_is_hidden_if_nobody_answers_at_all(multi: Multi) -> None:
     table = '[[model]]\nid = "{0}"\nbaseUrl = "http://127.0.0.1:{1}/v1"\n'
-    (multi.cwd / "models.toml").write_text("".join(table.format(name, unused_port) for name in "ab"))
+    (multi.cwd / "models.toml").write_text("".join(table.format(name, free_port()) for name in "ab"))
     done = multi.multi("--json", "--set", "model.request_retries=0")
     assert done.code == 1
     result = json.loads(done.out)
@@ -162,16 +163,6 @@ def test_nothing_is_hidden_if_nobody_answers_at_all(multi: Multi, unused_port: i
     assert [each["avgScore"] for each in result["summary"]] == [0.0, 0.0]
     assert all("connection refused" in each["stopReason"] for each in result["summary"])
     assert "2 models on 6 tasks: 0 of 12 done" in done.err
-
-
-@pytest.fixture
-def unused_port() -> int:
-    """A port that nobody listens on."""
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test_a_stdout_that_is_full_is_said_after_all_is_kept(multi: Multi) -> None:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from agent_evals import Evals
 from recorded_runs import HALF_RIGHT, Bench, Write, all_runs, change, make_run
 
@@ -75,6 +76,20 @@ def test_a_run_that_is_done_says_so_and_loads_nothing(bench: Bench, write: Write
     }  # fmt: skip
     assert bench("resume", "latest", "--retry-failed").out == done.out, "nothing failed"
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_that_was_killed_at_its_very_end_gets_the_rows_that_are_missing(bench: Bench, write: Write) -> None:
+    run = make_run(bench, write)
+    [rows] = (run / "data").iterdir()
+    whole = steady(read(run / "summary.json"))
+    rows.rename(rows.with_name("part-000000000000000-000000000000001.parquet"))  # of a checkpoint, and not all of them
+    (run / ".data.0123abcd").mkdir()
+    done = bench("resume", "latest", "-q", "--json")
+    assert done.code == 0, done.err
+    [report] = json.loads(done.out)["runs"]
+    assert (report["state"], steady(report["summary"])) == ("done", whole)
+    assert [path.name for path in (run / "data").iterdir()] == [rows.name]
+    assert not (run / ".data.0123abcd").exists()
 
 
 def test_what_failed_is_tried_again_when_it_is_asked_for(bench: Bench, write: Write) -> None:
@@ -193,3 +208,26 @@ def test_words_without_a_run_are_refused(bench: Bench, write: Write) -> None:
         missed = bench(command, "20010101T")
         assert (missed.code, missed.out) == (2, "")
         assert f"no run '20010101T' under outputs/evals; the newest are {run.name} (" in missed.err
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_a_summary_that_was_lost_is_made_anew(bench: Bench, write: Write, damage: str) -> None:
+    run = make_run(bench, write)
+    summary = run / "summary.json"
+    whole = steady(read(summary))
+    if damage == "gone":
+        summary.unlink()
+    else:
+        summary.write_text('{"num_examples":')
+    done = bench("resume", "latest", "-q")
+    assert done.code == 0, done.err
+    assert steady(read(summary)) == whole
+    assert bench("resume", "latest").out.startswith(f"{run} is done: 4 of 4 rollouts have an outcome")
+
+
+def test_a_derived_run_that_does_not_say_of_what_is_one_message(bench: Bench, write: Write) -> None:
+    run = make_run(bench, write)
+    change(run / "run.json", derived={"how": "replay"}, status="stopped")
+    done = bench("resume", "latest")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: {run}/run.json: derived does not say from which run it was made, and how\n"

@@ -1,0 +1,144 @@
+"""`bench compare`: do runs differ, and where? Owns the command's words and what is compared with what; `report.compare`
+does the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.env_words import width_of
+from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from harness.report.compare.matching import Match
+    from harness.report.compare.screen import Compared
+    from harness.store.rundir import RunDir
+
+RUNS_HELP = (
+    "The first is the baseline. Each an id, the beginning of exactly one id, a path, or latest; or a suite, by its id "
+    "or file: then runs of the same name are compared. [the models of the newest invocation]"
+)
+METRIC_HELP = "Compare this metric. [the reward]"
+CLUSTER_HELP = "Examples with the same value of this key of their `info` (or `task`) resemble each other."
+FLIPS = 10
+
+
+def compare(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN|SUITE", help=RUNS_HELP, show_default=False)] = None,
+    metric: Annotated[str | None, typer.Option("--metric", metavar="NAME", help=METRIC_HELP)] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="KEY", help=CLUSTER_HELP)] = None,
+    flips: Annotated[
+        int, typer.Option("--flips", metavar="N", min=0, help="Examples that differ, named of each comparison.")
+    ] = FLIPS,
+    transcripts: Annotated[
+        int,
+        typer.Option("--transcripts", metavar="N", min=0, help="Examples that differ, printed with both transcripts."),
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it all as JSON on stdout.")] = False,
+    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", metavar="DIR", help=OUTPUT_DIR_HELP)] = OUTPUTS,
+) -> None:
+    """Compare runs with the first one, example by example.
+
+    Says how far they differ, how sure that is, which examples tell them apart, what each run took, and how many
+    examples would settle a tie.
+    """
+    from harness.report.compare.screen import screen
+    from harness.report.text import make_console
+
+    found = compared(runs or [], output_dir, metric=metric, cluster=cluster)
+    if all(each.paired.pairs == 0 and each.unpaired is None for each in found.matches):
+        folders = dict.fromkeys(
+            str(side.run.path) for each in found.matches for side in (each.baseline, each.candidate)
+        )
+        raise UsageError(f"no two of these have a score to compare, see bench runs show: {', '.join(folders)}")
+    if as_json:
+        typer.echo(json.dumps(_json(found), indent=2))
+        return
+    console = make_console()
+    show_lines(screen(found, width_of(console), flips=flips), console)
+    show_lines(_transcripts(found.matches, transcripts, width_of(console)), console)
+    if not transcripts and any(each.flips for each in found.matches):
+        typer.echo("--transcripts N prints the first N of these examples with both transcripts", err=True)
+
+
+def show_lines(lines: Iterable[Text], console: Console) -> None:
+    """Print them, in ASCII where the terminal has nothing else."""
+    from harness.report.grid import plain
+
+    for line in lines:
+        console.print(plain(line) if console.options.ascii_only else line, soft_wrap=True)
+
+
+def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> Compared:
+    """The comparisons that the names of runs and suites ask for.
+
+    Raises:
+        UsageError: a name means nothing, or there is nothing to compare.
+        StoreError: a run cannot be read.
+    """
+    from harness.report.compare.matching import adjust, match
+    from harness.report.compare.pairing import pairs_of
+    from harness.report.compare.screen import Compared, averages_of
+    from harness.report.compare.sides import REWARD, Side, read_side
+
+    pairing = pairs_of(names, output_dir)
+    sides: dict[Path, Side] = {}
+
+    def side(run: RunDir) -> Side:
+        if run.path not in sides:
+            sides[run.path] = read_side(run, measure=metric or REWARD, cluster=cluster)
+        return sides[run.path]
+
+    matches = adjust(
+        [match(pair.name, side(pair.candidate), side(pair.baseline), pair.column) for pair in pairing.pairs]
+    )
+    return Compared(tuple(matches), tuple(pairing.lonely), averages_of(matches))
+
+
+def _json(found: Compared) -> dict[str, object]:
+    from harness.report.compare.matching import match_json
+    from harness.report.compare.sides import Side, side_json
+
+    sides: dict[str, Side] = {}
+    for match in found.matches:
+        for side in (match.baseline, match.candidate):
+            sides.setdefault(side.run.id, side)
+    return {
+        "schema_version": 1,
+        "runs": [side_json(side) for side in sides.values()],
+        "comparisons": [match_json(match) for match in found.matches],
+        "averages": [
+            {
+                "candidate": label, "difference": estimate.mean, "stderr": estimate.stderr,
+                "ci95": estimate.ends, "method": estimate.method,
+            }
+            for label, estimate in found.averages
+        ],
+        "not_compared": list(found.lonely),
+    }  # fmt: skip
+
+
+def _transcripts(matches: Sequence[Match], most: int, width: int) -> Iterator[Text]:
+    from rich.text import Text
+
+    from harness.report.compare.screen import labels
+    from harness.report.compare.sides import rollouts_of
+    from harness.report.transcript import transcript
+
+    for match in matches:
+        for flip in match.flips[:most]:
+            for side, label in zip(
+                (match.baseline, match.candidate), labels([match.baseline, match.candidate]), strict=True
+            ):
+                yield Text()
+                yield Text(f"=== {label}", "bold")
+                rollouts = rollouts_of(side, flip.key)
+                yield from (Text(line) for line in transcript(rollouts[0].example, rollouts, width))

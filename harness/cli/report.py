@@ -1,0 +1,143 @@
+"""`bench report`: runs as a page to publish. Owns the command's words and where the page is written; `report.page`
+makes it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast, get_args
+
+import typer
+
+from harness.config.wording import suggestion
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.report.page.gather import Page
+
+Form: TypeAlias = Literal["html", "md", "json"]
+
+FORMS: tuple[str, ...] = get_args(Form)
+
+ENDINGS: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
+
+STDOUT = Path("-")
+
+RUNS_HELP = (
+    "Runs: each an id, the beginning of exactly one id, a path, or latest; or a suite, by its id or file. "
+    "[all runs of the newest invocation]"
+)
+
+TRANSCRIPTS = 60
+"""As in `report.page.sample`, which is too slow to import for a page of help."""
+
+
+def report(  # noqa: PLR0913 - a command's options are its parameters
+    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN|SUITE", help=RUNS_HELP, show_default=False)] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="PATH", help="The file to write. `-` is stdout. [report.html]"),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", "-f", metavar="FORMAT", help="html, md or json. [by the ending of -o, else html]"),
+    ] = None,
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="The heading. [made of what was run]")] = "",
+    transcripts: Annotated[
+        int,
+        typer.Option("--transcripts", metavar="N", min=0, help="Examples of each run that are shown whole."),
+    ] = TRANSCRIPTS,
+    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw figures; needs matplotlib.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    output_dir: Annotated[Path, typer.Option("--output-dir", metavar="DIR", help="Where the runs are.")] = Path(
+        "outputs"
+    ),
+) -> None:
+    """Make a page of runs: leaderboard, differences, distributions, failures, examples with transcripts, settings.
+
+    The HTML page is one file that needs nothing else: it can be mailed, published or opened from a disk. Runs are only
+    read; one that still goes on is shown as far as it has come.
+    """
+    from harness.report.page.gather import page_of
+    from harness.store.suites import choose
+
+    chosen_form = _form(form, target)
+    path = target or Path(f"report.{chosen_form}")
+    if path != STDOUT:
+        _check_target(path, force=force)
+    chosen = choose(output_dir, runs or [])
+    gone = [f"{each}: of a suite, and not there any more" for each in chosen.gone]
+    page = page_of(chosen.paths, title=" ".join(title.split()), missing=gone)
+    is_private = any(run.manifest.is_private for run in page.runs)
+    _write(_rendered(page, chosen_form, transcripts, plots=plots), path, is_private=is_private)
+    _tell(page, path)
+
+
+def _form(named: str | None, target: Path | None) -> Form:
+    if named is not None:
+        if named not in FORMS:
+            raise UsageError(f"--format {named}: {suggestion(named, FORMS)}")
+        return cast(Form, named)
+    if target is None or target == STDOUT:
+        return "html"
+    form = ENDINGS.get(target.suffix.lower())
+    if form is None:
+        raise UsageError(f"-o {target}: its ending says no format (.html, .md, .json); name one with --format")
+    return form
+
+
+def _check_target(path: Path, *, force: bool) -> None:
+    """Look before the work, not after it."""
+    if os.path.isdir(path):
+        raise UsageError(f"-o {path} is a folder: name a file in it")
+    if not os.path.isdir(path.parent):
+        raise UsageError(f"-o {path}: there is no folder {path.parent}")
+    if os.path.lexists(path) and not force:
+        raise UsageError(f"{path} is there already: --force replaces it, -o names another file")
+
+
+def _rendered(page: Page, form: Form, transcripts: int, *, plots: bool) -> str:
+    if form == "md":
+        from harness.report.page.markdown import markdown
+
+        return markdown(page)
+    from harness.report.page.content import content_of
+
+    if form == "json":
+        import json
+
+        from harness.report.page.as_json import page_json
+
+        return json.dumps(page_json(page, content_of(page, transcripts)), indent=1, allow_nan=False) + "\n"
+    from harness.report.page.document import document
+    from harness.report.page.plots import Plots
+
+    drawn = Plots() if plots else None  # before the slow part: what it lacks is said at once
+    return document(page, content_of(page, transcripts), plots=drawn)
+
+
+def _write(text: str, path: Path, *, is_private: bool) -> None:
+    if path == STDOUT:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        sys.stdout.buffer.flush()
+        return
+    from harness.store.atomic import atomic_write
+
+    atomic_write(path, text, private=is_private)
+
+
+def _tell(page: Page, path: Path) -> None:
+    from harness.report.run_facts import size_words
+    from harness.report.text import clean
+
+    for each in page.missing:
+        typer.echo(f"note: not in the report: {clean(each, 1000)}", err=True)
+    if path == STDOUT:
+        return
+    count = len(page.runs)
+    typer.echo(str(path))
+    typer.echo(f"{count} {'run' if count == 1 else 'runs'}, {size_words(path.stat().st_size)}", err=True)
+    if any(run.manifest.is_private for run in page.runs):
+        typer.echo("note: made of a private run, so the file is readable by you alone", err=True)

@@ -1,0 +1,30 @@
+"""The command that says whether what has just been run differs from something else. Owns its words; `report.compare`
+knows what belongs together."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from harness.engine.prepare import Prepared
+
+
+def rival_of(runs: Sequence[Prepared]) -> str | None:
+    """`bench compare` of the models of this invocation, or of its only run with an earlier one by another model; None
+    if there is nothing to compare.
+
+    Args:
+        runs: Those of the invocation, all of which have ended.
+    """
+    from harness.report.compare.earlier import earlier, have_rivals
+
+    scored = [run for run in runs if run.is_saved and run.summary is not None and run.summary.scored]
+    ended = [run for run in scored if run.manifest.kind == "run"]  # others have tables of their own for that
+    if have_rivals([run.manifest for run in ended]):
+        output_dir = ended[0].resolved.settings.save.output_dir
+        return shlex.join(["bench", "compare", *([] if output_dir == "outputs" else ["-o", str(output_dir)])])
+    if len(ended) != 1 or len(runs) != 1 or ended[0].progress.state != "done":
+        return None
+    [run] = ended
+    other = earlier(run.folder, run.manifest)
+    return None if other is None else shlex.join(["bench", "compare", str(other.path), str(run.folder.path)])
