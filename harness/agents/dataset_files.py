@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
+from harness.caps import ROWS, lines_of, parquet_batches, read_whole
 from harness.errors import DatasetParseError
 from harness.store.arrow import arrow, parquet
 
@@ -80,7 +81,7 @@ class _JsonLines(RawFile):
     def raws(self) -> Iterator[object]:
         try:
             with self.path.open("rb") as file:
-                for number, line in enumerate(file, 1):
+                for number, line in enumerate(lines_of(file), 1):
                     text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                     if text.strip():
                         yield number, text
@@ -143,7 +144,7 @@ class _Parquet(RawFile):
     def _table(self) -> Any:
         with self._opened() as file:
             try:
-                return file.read()
+                return arrow().Table.from_batches(parquet_batches(file), schema=file.schema_arrow)
             except (OSError, arrow().ArrowException) as error:
                 raise DatasetParseError(f"Error reading Parquet file: {error}") from error
 
@@ -273,7 +274,7 @@ def _digest(path: Path) -> str:
 
 def _bytes_of(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_whole(path, ROWS)
     except OSError as error:
         raise _unreadable(path, error) from error
 

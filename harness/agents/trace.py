@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from harness.redact import REDACTED, redactor
+from harness.store.atomic import file_mode, is_closed
 from harness.types import JsonDict
 
 logger = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ class Trace:
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 # By lines, so that a killed run has its trace, and lines of two writers do not mix.
-                self._file = self.path.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
+                self._file = os.fdopen(_opened(self.path), "a", 1, encoding="utf-8", errors="backslashreplace")
             self._file.write(f"{line}\n")
         except OSError as error:
             self._is_broken = True
@@ -68,6 +70,12 @@ class Trace:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+
+def _opened(path: Path) -> int:
+    """In a folder that others may not enter, a file that others may not read."""
+    mode = file_mode(private=is_closed(path.parent))
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
 
 
 def _safe(value: object) -> object:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.syntax import parse
 from harness.tools.docstrings import read_docstring
 
 _SHOWN = 40
@@ -52,7 +53,7 @@ def find_loader(files: Iterable[Path], function: str) -> Loader | None:
     for file in sorted(files, key=lambda path: (len(path.parts), path.name != "__init__.py", path)):
         try:
             text = file.read_bytes()
-            tree = ast.parse(text) if function.encode() in text else None
+            tree = parse(text) if function.encode() in text else None
         except (OSError, SyntaxError, ValueError):
             continue
         for node in _definitions(tree.body if tree else ()):

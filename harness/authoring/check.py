@@ -21,7 +21,7 @@ from harness.authoring.rows_check import Rows, compare_keys, findings_of, walk
 from harness.authoring.trial import Asked, Played, play_policies, score_from_journal
 from harness.config.lookup import require_environment
 from harness.config.resolver import ResolvedRun
-from harness.engine.prepare import Loader
+from harness.engine.loading import Loader
 from harness.envs.environment import Environment
 from harness.errors import ConfigError, HarnessError, UsageError
 from harness.rubrics.rubric import Rubric

@@ -15,7 +15,7 @@ from harness.authoring.package import FUNCTION, Package, function_of, package_of
 from harness.config.lookup import require_environment
 from harness.config.packages import FoundEnvironment
 from harness.config.resolver import ResolvedRun, resolve
-from harness.engine.prepare import Loader as Builder
+from harness.engine.loading import Loader as Builder
 from harness.envs.environment import Environment
 from harness.envs.multi_turn import MultiTurnEnv
 from harness.envs.single_turn import SingleTurnEnv

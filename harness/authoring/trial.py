@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from harness import loops
 from harness.config.resolver import ResolvedRun, resolve
 from harness.engine.prepare import Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
@@ -177,7 +178,7 @@ def _drive(suite: Suite) -> None:
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(suite.run())
+        loops.run(runner, suite.run())
 
 
 def _read(journal: Path) -> dict[str, Rollout]:

@@ -10,6 +10,8 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 
+from harness.syntax import parse
+
 NAME = "verifiers"
 
 _ASKS = re.compile(r"^\s*(?:import|from)\s+verifiers\b|import_module\(\s*[\"']verifiers\b", re.MULTILINE)
@@ -26,7 +28,7 @@ def _parsed(text: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an author's invalid escapes are not ours to tell of
-            return ast.parse(text)
+            return parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -88,7 +90,7 @@ def code_of(text: str) -> str:
     if tree is None:
         return text
     try:
-        return ast.unparse(_Stripper().visit(ast.parse(text)))
+        return ast.unparse(_Stripper().visit(parse(text)))
     except (ValueError, RecursionError):
         return text
 

@@ -126,8 +126,13 @@ def check_output(path: Path) -> None:
         raise UsageError(f"--output {path}: {above} is a file, not a folder; choose another place")
 
 
-def write_document(path: Path, document: JsonDict) -> None:
+def write_document(path: Path, document: JsonDict, *, private: bool = False) -> None:
     """Write it, indented, replacing an older file in one step; folders above are made.
+
+    Args:
+        path: The file.
+        document: What it holds.
+        private: For its owner only, and so the folders that are made.
 
     Raises:
         StoreError: it cannot be written; an older file is as it was.
@@ -141,8 +146,8 @@ def write_document(path: Path, document: JsonDict) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(data)  # /dev/stdout or a pipe: there is nothing to replace
             return
-        make_folder(path.resolve().parent)
-    atomic_write(path.resolve(), data)
+        make_folder(path.resolve().parent, private=private)
+    atomic_write(path.resolve(), data, private=private)
 
 
 def file_sha256(path: Path) -> str:
@@ -198,6 +203,7 @@ def _methods(result: EvalResult) -> JsonDict:
         "scored": "scored runs alone: mean of row means, sample standard deviation (ddof 1), 95 % interval by rows",
         "t": summary.METHODS["t"],
         "wilson": summary.METHODS["wilson"],
+        "wilson_effective": summary.METHODS["wilson_effective"],
     }
     if result.paired:
         words["paired"] = {

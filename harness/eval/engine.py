@@ -12,10 +12,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from harness.engine.hosted import hosted
 from harness.engine.prepare import Prepared, StartOptions
+from harness.engine.privacy import own_folder
 from harness.engine.suite import Suite
 from harness.errors import LocalExecutionError, UsageError
 from harness.eval.clients import Desk
@@ -84,6 +86,8 @@ async def evaluate(
         HarnessError: it cannot begin, or its journal cannot be kept.
     """
     work.check()
+    if work.private and work.debug_dir is not None:
+        await asyncio.to_thread(own_folder, Path(work.debug_dir), "debug_dir")
     if not work.rows:
         return [Ended(side, [], 0.0, 0, None, 0) for side in sides]
     desk = Desk(os.environ)

@@ -153,6 +153,7 @@ class EvalRunner:
         output_dir: str | os.PathLike[str] | None = None,
         resume: bool = False,
         retry_failed: bool = False,
+        private: bool = False,
     ) -> EvalResult:
         """Run the agent on every row and score it.
 
@@ -168,6 +169,7 @@ class EvalRunner:
             output_dir: Keep a run folder for each model below this one; by default nothing is kept.
             resume: Go on with the newest run folder of the same evaluation there, if there is one.
             retry_failed: With `resume`, make failed runs again, and score again what has no score.
+            private: With `output_dir`: let nobody else on this machine read what is kept.
 
         Returns:
             The result. If an endpoint proves unusable, what was done until then, with `stopped_early` set.
@@ -180,7 +182,7 @@ class EvalRunner:
         work = Work(
             self._loaded, listed(rows), self.eval_fns, self._mode, n_runs, max_turns, completion_params, pass_threshold,
             batch_size, start_index, debug_dir=self.debug_dir, output_dir=folder_of("output_dir", output_dir),
-            resume=resume, retry_failed=retry_failed,
+            resume=resume, retry_failed=retry_failed, private=private,
         )  # fmt: skip
         return await self._evaluate(work, on_progress)
 

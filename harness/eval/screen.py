@@ -24,7 +24,7 @@ from harness.eval.tables import (
 )
 from harness.report import numerals
 from harness.report.text import clean
-from harness.stats.intervals import WILSON_BELOW
+from harness.stats.intervals import WILSON_BELOW, WILSONS
 
 ERROR_LENGTH = 50
 """Characters of an error in a progress line, `...` included."""
@@ -165,12 +165,12 @@ def _method(result: EvalResult) -> str:
         return f"95 % interval: {numerals.NONE} where there is too little to tell."
     if methods == {"t"}:
         words = "Student's t over the rows' means"
-    elif methods == {"wilson"}:
+    elif methods <= WILSONS:
         words = "Wilson's over the rows"
     elif result.n_runs == 1 and max(estimate.examples for estimate in estimates) < WILSON_BELOW:
         words = "over the rows, Wilson's for scores of 0 and 1, Student's t for others"
     else:
-        words = "Student's t over the rows' means, Wilson's where all are 0 or all are 1"
+        words = "Student's t over the rows' means, Wilson's where few pass, or few fail"
     none = f"; {numerals.NONE} where there is too little to tell" if any(each.low is None for each in estimates) else ""
     return f"95 % interval: {words}{none}."
 

@@ -22,7 +22,7 @@ from harness.config.runs import ResolvedRun
 from harness.config.schema import BY_PATH, GROUPS, SETTINGS, RunSettings
 from harness.config.sections import builtins
 from harness.config.values import check
-from harness.engine.prepare import Loader
+from harness.engine.loading import Loader
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentFault, EvalFnError
 from harness.eval.client import ExternalLLMClient
@@ -81,6 +81,7 @@ def resolved_run(work: Work, side: Side, loader: Given, desk: Desk) -> ResolvedR
         ("model", "sampling_args"): (dict(work.completion_params or {}), "completion_params"),
         ("save", "save_results"): (work.output_dir is not None, "output_dir"),
         ("save", "output_dir"): (work.output_dir or "outputs", "output_dir"),
+        **({("save", "private"): (True, "private")} if work.private else {}),
         **{("model", key): (bound, "batch_size") for key in _BOUNDS},
     }
     layer: dict[KeyPath, Any] = {}

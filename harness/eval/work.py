@@ -67,6 +67,8 @@ class Work:
     """Where the run folder goes; None keeps nothing."""
     resume: bool = False
     retry_failed: bool = False
+    private: bool = False
+    """Whether what is kept is for its owner only."""
 
     @property
     def rollouts(self) -> int:
@@ -96,6 +98,8 @@ class Work:
             _require(name, value, least)
         _require_number("pass_threshold", self.pass_threshold)
         _require_params(self.completion_params)
+        if self.private and self.output_dir is None:
+            raise ValueError("private=True is about the run folder that is kept: say with output_dir= where it goes")
         if self.resume and self.output_dir is None:
             raise ValueError("resume=True goes on with a run folder: say with output_dir= where it is")
         if self.retry_failed and not self.resume:

@@ -12,6 +12,7 @@ from collections import ChainMap
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -19,7 +20,8 @@ from harness.config.resolver import missing_keys
 from harness.config.runs import ResolvedRun
 from harness.config.wording import suggestion
 from harness.engine.hosted import hosted
-from harness.engine.prepare import Loader, StartOptions
+from harness.engine.loading import Loader
+from harness.engine.prepare import StartOptions
 from harness.engine.suite import Suite
 from harness.envs.environment import Environment
 from harness.errors import ConfigError, HarnessError, StateError, UsageError, ValidationError
@@ -53,6 +55,7 @@ _TOLD = {
     "model.max_concurrent_scoring": "task_concurrency",
     "save.save_results": "output_dir",
     "save.output_dir": "output_dir",
+    "save.private": "private",
 }
 """Where settings come from here."""
 
@@ -214,6 +217,7 @@ def _job(tasks: object, models: object, options: Options) -> _Job:
         "max_concurrent": options.task_concurrency,
         "save_results": options.output_dir is not None,
         "output_dir": options.output_dir,
+        "private": options.private or None,
     }
     environ = ChainMap(others, cast("dict[str, str]", os.environ))
     found = resolve_models(asked, Common(flags, told=_TOLD), environ=environ)
@@ -277,7 +281,8 @@ async def _evaluate(job: _Job) -> EvaluationResult:
     if job.options.persist is not False:
         persist = job.options.persist if isinstance(job.options.persist, Persist) else Persist()
         record = make_record(result, job.inputs, persist)
-        result["persist"] = await asyncio.to_thread(save_record, record, persist, job.options.persist_dir)
+        save = partial(save_record, private=job.options.private)
+        result["persist"] = await asyncio.to_thread(save, record, persist, job.options.persist_dir)
     return result
 
 
@@ -287,7 +292,8 @@ async def _told(job: _Job) -> AsyncGenerator[Events]:
     async with AsyncExitStack() as stack:
         sinks = await stack.enter_async_context(listening(job.options.on_event))
         if job.options.events is not None:
-            sinks = [stack.enter_context(EventFile(job.options.events)).write, *sinks]
+            file = EventFile(job.options.events, private=job.options.private)
+            sinks = [stack.enter_context(file).write, *sinks]
         yield Events(job.started, sinks)
 
 

@@ -22,7 +22,7 @@ from harness.multi.document import Started
 from harness.multi.options import Listener
 from harness.multi.results import ModelSummary
 from harness.redact import redactor
-from harness.store.atomic import make_folder, translated, write_all
+from harness.store.atomic import file_mode, make_folder, translated, write_all
 from harness.store.rundir import timestamp
 from harness.types import JsonDict
 
@@ -77,16 +77,20 @@ class EventFile:
 
     Args:
         path: The file; folders above it are made.
+        private: For its owner only, and so the folders that are made.
 
     Raises:
         StoreError: it cannot be opened.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, private: bool = False) -> None:
         self._path = Path(path)
         with translated("open", self._path):
-            make_folder(self._path.absolute().parent)
-            self._fd: int | None = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            make_folder(self._path.absolute().parent, private=private)
+            flags, mode = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, file_mode(private=private)
+            self._fd: int | None = os.open(self._path, flags, mode)
+            if private and self._path.is_file():
+                os.fchmod(self._fd, 0o600)  # it may be there from before
 
     def write(self, name: str, payload: JsonDict) -> None:
         """Add an event. What cannot be written is said once in the log, and nothing more is tried."""

@@ -24,12 +24,12 @@ RECORDS = ".memory/multi-model-eval"
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _WHOLE = ("model_concurrency", "task_concurrency")
-_FLAGS = ("abort_on_error", "resume", "retry_failed", "include_inputs", "include_outputs", "include_options")
+_FLAGS = ("abort_on_error", "resume", "retry_failed", "private", "include_inputs", "include_outputs", "include_options")
 _TEXTS = ("run_id", "match_mode", "schema_mode")
 _PATHS = ("output_dir", "persist_dir", "events", "path")
 _TABLES = ("chat_options", "api_keys")
 _NOT_STORED = ("score_output", "persist", "persist_dir", "on_event", "events", "api_keys", "output_dir", "resume",
-               "retry_failed")  # fmt: skip
+               "retry_failed", "private")  # fmt: skip
 """Options that say nothing of what was measured, cannot be written down, or must not be."""
 
 
@@ -79,6 +79,8 @@ class Options:
     """Go on with the newest runs of the same tasks and models under `output_dir`."""
     retry_failed: bool = False
     """With `resume`: make failed tasks again."""
+    private: bool = False
+    """Let nobody else on this machine read what is kept: run folders, record and events."""
     on_event: Listener | None = None
     """Told of the start, of every task and of the end."""
     events: str | None = None
@@ -126,6 +128,8 @@ def read_options(options: object = None, more: Mapping[str, object] | None = Non
     found |= read_fields(more or {}, _NAMES, "options")
     values: dict[str, Any] = {name: _checked(name, value) for name, value in found.items()}
     read = Options(**{name: value for name, value in values.items() if value is not None})
+    if read.private and read.output_dir is None and read.persist is False and read.events is None:
+        raise ConfigError("options: private is about what is kept: give outputDir, persist or events, too")
     if (read.resume or read.retry_failed) and read.output_dir is None:
         raise ConfigError("options: resume goes on with run folders: say with outputDir where they are")
     if read.retry_failed and not read.resume:

@@ -17,13 +17,22 @@ from typing import cast
 
 import orjson
 
+from harness.caps import ROWS, read_whole
 from harness.config.wording import shown
 from harness.errors import ConfigError, HarnessError, StoreError
 from harness.multi.models import Model
 from harness.multi.options import RECORDS, Options, Persist
 from harness.multi.results import EvaluationResult, ModelSummary, PersistStatus, RunEntry, RunRecord
 from harness.redact import redactor
-from harness.store.atomic import atomic_write, durable_sync, make_folder, sync_folder, translated, write_all
+from harness.store.atomic import (
+    atomic_write,
+    durable_sync,
+    file_mode,
+    make_folder,
+    sync_folder,
+    translated,
+    write_all,
+)
 from harness.store.manifest import without_secrets
 from harness.store.rundir import RunLock
 from harness.tasks import Task
@@ -72,28 +81,31 @@ def make_record(result: EvaluationResult, inputs: Inputs, persist: Persist) -> R
     return cast(RunRecord, _unsaid(record))
 
 
-def save_record(record: RunRecord, persist: Persist, folder: str | Path = RECORDS) -> PersistStatus:
+def save_record(
+    record: RunRecord, persist: Persist, folder: str | Path = RECORDS, *, private: bool = False
+) -> PersistStatus:
     """Write a record and its line in the index. Never raises.
 
     Args:
         record: The record.
         persist: Where its file goes, if not into `folder`.
         folder: Where records and index are; made if it is missing.
+        private: For their owner only: the record, the index, and folders that are made.
     """
     where = Path(folder)
     path = where / f"{record['runId']}.json" if persist.path is None else Path(persist.path).absolute()
     try:
         for parent in (where, path.parent):
             with translated("create", parent):
-                make_folder(parent.absolute())
+                make_folder(parent.absolute(), private=private)
     except StoreError as error:
         return _not_stored(path, NO_FOLDER, error)
     try:
         with translated("write", path):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
-        atomic_write(path.absolute(), _pretty(record))
-        _append(where, _line(_entry(record, path)))
+        atomic_write(path.absolute(), _pretty(record), private=private)
+        _append(where, _line(_entry(record, path)), private=private)
     except (StoreError, TypeError, ValueError, RecursionError) as error:  # of options or errors that are no JSON
         return _not_stored(path, NOT_STORED, error)
     return PersistStatus(enabled=True, stored=True, path=str(path), reason=None)
@@ -114,7 +126,7 @@ def list_records(limit: int = 25, folder: str | Path = RECORDS) -> list[RunEntry
         raise ConfigError(f"limit = {shown(limit)}: must be 0 (all) or a greater integer")
     path = Path(folder) / INDEX
     try:
-        data = path.read_bytes()
+        data = read_whole(path, ROWS)
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -176,7 +188,7 @@ def _record_of(entry: RunEntry, path: Path) -> RunRecord | None:
 
 def _read_record(path: Path) -> RunRecord | None:
     try:
-        value: object = json.loads(path.read_bytes())
+        value: object = json.loads(read_whole(path, ROWS))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -216,7 +228,7 @@ def _read_entry(line: bytes) -> RunEntry | None:
     return cast(RunEntry, value) if is_whole else None
 
 
-def _append(folder: Path, line: bytes) -> None:
+def _append(folder: Path, line: bytes, *, private: bool) -> None:
     """Add a line to the index, alone with it: other processes may be adding theirs.
 
     Raises:
@@ -225,8 +237,10 @@ def _append(folder: Path, line: bytes) -> None:
     path = folder / INDEX
     with RunLock.take(folder / ".index.lock", f"the index {path}", wait=True), translated("write", path):
         is_new = not path.exists()
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, file_mode(private=private))
         try:
+            if private:  # it may be there from before; now it tells of something that is
+                os.fchmod(fd, 0o600)
             end = os.lseek(fd, 0, os.SEEK_END)
             torn = end > 0 and os.pread(fd, 1, end - 1) != b"\n"  # of a process that died: its line is lost, ours not
             write_all(fd, (b"\n" if torn else b"") + line)

@@ -101,6 +101,7 @@ def methods(*, has_pairs: bool) -> JsonDict:
         "score": "scored tasks alone: mean, sample standard deviation (ddof 1), 95 % interval",
         "t": METHODS["t"],
         "wilson": METHODS["wilson"],
+        "wilson_effective": METHODS["wilson_effective"],
         "bounds": METHODS["bounds"],
     }
     if has_pairs:

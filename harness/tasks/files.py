@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from harness import caps
 from harness.config.wording import listed, suggestion
 from harness.errors import ConfigError
 from harness.tasks.tasks import Task, read_tasks
@@ -50,7 +51,7 @@ def read_text(file: Path, of: str, endings: Sequence[str]) -> str:
         ConfigError: there is no such file, it cannot be read, or it is no UTF-8.
     """
     try:
-        return file.read_text(encoding="utf-8-sig")
+        return caps.read_text(file, caps.ROWS)
     except FileNotFoundError as error:
         beside = [str(file.with_name(name)) for name in _siblings(file, endings)]
         near = suggestion(str(file), beside) if beside else f"there are no files of {of} beside it"
@@ -99,7 +100,7 @@ def _json_lines(text: str, where: str) -> object:
 def _toml(text: str, where: str) -> object:
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{where} is no TOML: {error}") from error
     return _listed(document, _KEYS, where)
 

@@ -106,7 +106,9 @@ def test_an_agent_that_fails_and_a_function_that_fails_are_told_apart(files: Pat
     [run] = run_dirs(files)
     easy, hard = rows(run)
     assert (easy["reward"], easy["rewards:exact"], easy["outcome"]) == (None, 1.0, "unscored")
-    assert easy["error"] == "rewards:quality: raised ZeroDivisionError: float division by zero"
+    assert (
+        easy["error"] == "rewards:quality: raised ZeroDivisionError: float division by zero (in quality, rewards.py:6)"
+    )
     assert (hard["outcome"], hard["error"]) == ("unscored", "agent_error: too hard for me")
     assert [message["content"] for message in hard["completion"]] == ["2"]
     [line] = [line for line in lines(run) if line["type"] == "failed"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from harness.agents.llm import StepEvent
 from harness.agents.loop import CompletionsResult, RolloutContext
 from harness.agents.options import AgentOptions
 from harness.agents.schemas import OpenAIFunctionSchema, OpenAIFunctionToolSchema, RolloutMetrics
+from harness.boundary import forget_interrupt, on_interrupt
 from harness.errors import EnvironmentFault, ModelError, ProviderError
 from harness.records import Failed, Generated
 from harness.types import ModelResponse, Usage
@@ -231,7 +233,9 @@ class Quit(Exception):
 @pytest.mark.parametrize("error", [Quit("enough"), KeyboardInterrupt()])
 def test_a_session_ends_whatever_the_agent_makes_of_it(kind: str, error: BaseException) -> None:
     async def step(event: StepEvent) -> None:
-        if event.kind == kind:
+        if event.kind == kind and isinstance(error, KeyboardInterrupt):
+            on_interrupt(signal.SIGINT, None)  # what a real Ctrl-C comes to
+        elif event.kind == kind:
             raise error
 
     async def stubborn(ctx: RolloutContext) -> object:
@@ -243,8 +247,11 @@ def test_a_session_ends_whatever_the_agent_makes_of_it(kind: str, error: BaseExc
     env = AgentEnv([ROW], Agent(stubborn), options=AgentOptions(step=step))
     chat = ScriptedChat(["4"])
     if isinstance(error, KeyboardInterrupt):
-        with pytest.raises(KeyboardInterrupt):
-            asyncio.run(attempt(env, chat))
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                asyncio.run(attempt(env, chat))
+        finally:
+            forget_interrupt()
     else:
         record = asyncio.run(attempt(env, chat)).record
         assert isinstance(record, Failed)
@@ -254,11 +261,11 @@ def test_a_session_ends_whatever_the_agent_makes_of_it(kind: str, error: BaseExc
 
 def test_the_time_of_a_session_is_not_the_agents() -> None:
     async def step(event: StepEvent) -> None:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.6)
 
-    record = played(options=AgentOptions(step=step), timeout=0.05).record
+    record = played(options=AgentOptions(step=step), timeout=1.0).record
     assert isinstance(record, Generated)
-    assert record.timing.waiting >= 0.1
+    assert record.timing.waiting >= 1.1
 
 
 def test_a_chat_outside_a_run_is_refused() -> None:

@@ -143,7 +143,11 @@ def test_a_function_that_raises_leaves_the_run_unscored_and_the_others_in_place(
     assert score(environment(exact, fails, gives_none, says_nan)) == Score(
         None,
         {"f:0": 1.0, "f:1": None, "f:2": None, "f:3": None},
-        {"f:1": "raised KeyError: 'topic'", "f:2": "returned None", "f:3": "returned nan"},
+        {
+            "f:1": "raised KeyError: 'topic' (in fails, test_scoring.py:135)",
+            "f:2": "returned None",
+            "f:3": "returned nan",
+        },
     )
 
 

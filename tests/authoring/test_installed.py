@@ -39,7 +39,8 @@ def test_what_an_import_writes_to_stdout_is_not_taken_for_the_answer(put: Any) -
         ("os.write(2, b'no licence\\n'); os._exit(4)",
          "importing it ended the process with exit code 4; its last words: no licence"),
         ("os.kill(os.getpid(), 9)", "importing it ended the process with signal SIGKILL"),
-        ("raise SystemExit(5)", "environment 'deadly_one': importing it failed: SystemExit: 5"),
+        ("raise SystemExit(5)",
+         "environment 'deadly_one': importing it failed: SystemExit: 5 (in <module>, deadly_one.py:2)"),
     ],
 )  # fmt: skip
 def test_an_import_that_ends_its_process_is_named_and_says_nothing_of_others(line: str, problem: str, put: Any) -> None:

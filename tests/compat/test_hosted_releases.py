@@ -24,6 +24,7 @@ import pytest
 from bench_runs import Done, lines
 from classic_runs import Played, differences, environ, results, run_command
 from classic_server import Play, ScriptedModel
+from nursery import Nursery
 
 pytestmark = pytest.mark.slow
 
@@ -59,15 +60,16 @@ class Release:
     """A real release, installed."""
 
     version: str
-    python: str
+    nursery: Nursery
+    """Of its interpreter."""
 
 
 def _run(words: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False, **more)
 
 
-def _install(folder: Path, version: str) -> Release:
-    """A virtual environment with the release, and behind it all that this one has."""
+def _install(folder: Path, version: str) -> Path:
+    """The interpreter of a virtual environment with the release, and behind it all that this one has."""
     uv, program = shutil.which("uv"), str(folder / "bin" / "python")
     venv.create(folder, with_pip=False, symlinks=True)
     paths = sysconfig.get_paths(vars={"base": str(folder), "platbase": str(folder)})
@@ -80,7 +82,7 @@ def _install(folder: Path, version: str) -> Release:
         if done.returncode != 0:
             _give_up(f"{wanted} cannot be installed from the package index: {done.stderr[-300:]}")
     (Path(paths["purelib"]) / "here.pth").write_text(f"import site; site.addsitedir({here!r})\n")
-    return Release(version, program)
+    return Path(program)
 
 
 def _give_up(reason: str) -> NoReturn:
@@ -92,7 +94,8 @@ def _give_up(reason: str) -> NoReturn:
 @pytest.fixture(scope="module", params=sorted(PLAYS))
 def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Release]:
     folder = tmp_path_factory.mktemp("release")
-    yield _install(folder, request.param)
+    with Nursery(_install(folder, request.param)) as nursery:
+        yield Release(request.param, nursery)
     shutil.rmtree(folder)
 
 
@@ -106,7 +109,7 @@ def bench(release: Release, cwd: Path, *words: str, **env: str) -> Done:
         **env,
         "OPENAI_API_KEY": "sk-nobody",
     }
-    done = _run([release.python, "-m", "harness.cli.main", *words], cwd=cwd, env=whole)
+    done = release.nursery.run(["bench", *words], cwd=cwd, environ=whole, timeout=PATIENCE)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

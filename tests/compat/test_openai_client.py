@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Coroutine
 from typing import Any
 
 import orjson
 import pytest
+from dead_ports import free_port
 
 openai = pytest.importorskip("openai", reason="pip install 'bench-harness[classic]'")
 
@@ -251,10 +251,7 @@ def test_without_them_a_call_is_laid_over_the_run_s() -> None:
 
 
 def test_a_dead_endpoint_is_a_dead_endpoint_through_the_sdk() -> None:
-    with socket.socket() as probe:  # a port that was free a moment ago
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    endpoint = Endpoint(model="m", url=f"http://127.0.0.1:{port}/v1", key_var=None)
+    endpoint = Endpoint(model="m", url=f"http://127.0.0.1:{free_port()}/v1", key_var=None)
 
     async def go() -> HarnessError | None:
         pool = ClientPool(health=HealthPolicy(refusals=1))

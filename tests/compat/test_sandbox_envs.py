@@ -226,7 +226,7 @@ def test_much_output_loses_its_middle(shop: Workshop) -> None:
 
 
 def test_start_command_and_advice_of_the_machine(shop: Workshop) -> None:
-    wait = "while [ ! -e /tmp/up ]; do sleep 0.05; done; cat /tmp/up; printf blue > answer.txt"
+    wait = "while [ ! -s /tmp/up ]; do sleep 0.05; done; cat /tmp/up; printf blue > answer.txt"
     played = play(
         shop, "shell_pack", Model("bash", [wait], "done"), start_command="echo up > /tmp/up; sleep 1000",
         docker_image="ubuntu:24.04", sandbox_name="n", team_id="t", max_retries=1, cpu_cores=2,

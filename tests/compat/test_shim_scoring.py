@@ -71,7 +71,10 @@ def test_what_fails_is_unscored_and_named_not_zero(vf: ModuleType) -> None:
         return float("nan")
 
     found = one(vf, vf.Rubric(funcs=[half, broken]))
-    assert (found.reward, found.reasons) == (None, {"broken": "raised ZeroDivisionError: no"})
+    assert (found.reward, found.reasons) == (
+        None,
+        {"broken": "raised ZeroDivisionError: no (in broken, test_shim_scoring.py:68)"},
+    )
     assert one(vf, vf.Rubric(funcs=[nan])).reasons == {"nan": "returned nan"}
     unharmed = one(vf, vf.Rubric(funcs=[half, broken], weights=[1.0, 0.0]))
     assert (unharmed.reward, unharmed.metrics["broken"]) == (0.5, None)

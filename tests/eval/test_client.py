@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import socket
 from typing import Any
 
 import pytest
+from dead_ports import free_port
 from eval_api import CALCULATE
 from sums_model import SumsModel
 
@@ -177,9 +177,7 @@ def test_errors_are_of_two_kinds() -> None:
 
 
 def test_an_endpoint_that_comes_back_is_asked_again() -> None:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
+    port = free_port()
     client = ExternalLLMClient("refusing", api_base=f"http://127.0.0.1:{port}/v1")
 
     async def main() -> str | None:

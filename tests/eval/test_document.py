@@ -107,7 +107,7 @@ def test_without_a_baseline_there_is_no_tag_and_no_model_summary(tmp_path: Path)
 def test_the_whole_of_a_small_file() -> None:
     document = eval_document(of_one([1.0], ["failed"], [None]))
     methods = document["summary"].pop("methods")
-    assert set(methods) == {"mean", "std", "pass_at_k", "scored", "t", "wilson"}
+    assert set(methods) == {"mean", "std", "pass_at_k", "scored", "t", "wilson", "wilson_effective"}
     assert document == {
         "config": {"model": "my-model", "n_runs": 1, "pass_threshold": 1.0, "eval_fns": [EXACT]},
         "summary": {

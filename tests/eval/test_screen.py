@@ -51,16 +51,16 @@ def test_the_whole_report_of_one_model() -> None:
         "─────────────────────────────────",
         "my-model        100ms          30",
         "",
-        "Eval Function         Mean    Min    Max    Std  pass@1  pass@3    95 % interval",
-        "────────────────────────────────────────────────────────────────────────────────",
-        "rewards:exact_match  0.556  0.000  1.000  0.497   55.6%   66.7%  [-0.709, 1.820]",
+        "Eval Function         Mean    Min    Max    Std  pass@1  pass@3   95 % interval",
+        "───────────────────────────────────────────────────────────────────────────────",
+        "rewards:exact_match  0.556  0.000  1.000  0.497   55.6%   66.7%  [0.042, 0.972]",
         "A run passes with a score of at least 1.",
-        "95 % interval: Student's t over the rows' means.",
+        "95 % interval: Wilson's over the rows.",
     ]
 
 
 def test_intervals_that_do_not_fit_beside_their_means_stand_below() -> None:
-    told = lines_of(one([1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], n_runs=3), 79)
+    told = lines_of(one([1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], n_runs=3), 78)
     assert told[12:] == [
         "Eval Function         Mean    Min    Max    Std  pass@1  pass@3",
         "───────────────────────────────────────────────────────────────",
@@ -68,10 +68,10 @@ def test_intervals_that_do_not_fit_beside_their_means_stand_below() -> None:
         "A run passes with a score of at least 1.",
         "",
         "With intervals:",
-        "Eval Function         Mean    95 % interval",
-        "───────────────────────────────────────────",
-        "rewards:exact_match  0.556  [-0.709, 1.820]",
-        "95 % interval: Student's t over the rows' means.",
+        "Eval Function         Mean   95 % interval",
+        "──────────────────────────────────────────",
+        "rewards:exact_match  0.556  [0.042, 0.972]",
+        "95 % interval: Wilson's over the rows.",
     ]
 
 
@@ -95,7 +95,7 @@ def test_the_method_of_an_interval_is_named(scores: Any, n_runs: int, words: str
     ("n_runs", "words"),
     [
         (1, "over the rows, Wilson's for scores of 0 and 1, Student's t for others."),
-        (2, "Student's t over the rows' means, Wilson's where all are 0 or all are 1."),
+        (2, "Student's t over the rows' means, Wilson's where few pass, or few fail."),
     ],
 )
 def test_two_methods_in_one_table_are_told_apart(n_runs: int, words: str) -> None:

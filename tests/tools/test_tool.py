@@ -332,7 +332,7 @@ def test_a_tool_that_ends_the_process_is_a_fault_of_the_environment() -> None:
     def leaves() -> None:
         raise SystemExit(3)
 
-    with pytest.raises(EnvironmentFault, match=r"leaves raised SystemExit\(3\)"):
+    with pytest.raises(EnvironmentFault, match=r"leaves raised SystemExit: 3 \(in leaves, "):
         asyncio.run(call_tool(read_tool(leaves), {}))
 
 

@@ -172,6 +172,10 @@ _KINDS: dict[str, type[TypedMessage]] = {
 }
 
 
+_OWN: dict[Generation, frozenset[type]] = {"B": frozenset({WireMessage}), "C": frozenset({*_KINDS.values()})}
+"""Messages that need no second look. A classic conversation passes here whole, several times a turn."""
+
+
 def message_of(value: object, kind: Generation | None = None) -> WireMessage:
     """A message of the generation that runs.
 
@@ -210,7 +214,9 @@ def messages_of(value: object, kind: Generation | None = None) -> Prompt:
         return [message_of(cast(object, value), kind)]
     if not isinstance(value, Sequence):
         raise EnvironmentFault(f"messages must be a list, not {type(value).__name__}")
-    return cast(Messages, [message_of(message, kind) for message in cast("Sequence[object]", value)])
+    chosen = kind or generation()
+    own, messages = _OWN[chosen], cast("Sequence[object]", value)
+    return cast(Messages, [each if type(each) in own else message_of(each, chosen) for each in messages])
 
 
 def concat(parts: Sequence[object]) -> Prompt:
