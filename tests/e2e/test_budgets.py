@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 from bench_runs import Workshop, count, summary
 
@@ -34,3 +35,24 @@ def test_a_suite_stops_at_its_budget_and_goes_on_without_asking_twice(shop: Work
     for path in shop.run_dirs():
         assert count(path.parent, "generated") == count(path.parent, "scored") == 24
         assert summary(path.parent)["scored"] == 24
+
+
+def test_what_was_given_up_half_way_counts_on_a_resume(shop: Workshop) -> None:
+    wordle = ("run", "wordle", "-n", "2", "-r", "1", "-m", "reference/null", "-q", "--json")
+    with shop.bench_serve("--env", "wordle", "--fault", "hang@at=2-,per=rollout") as server:
+        running = shop.start(*wordle, "-b", server.url)
+        running.until(lambda: server.stats()["in_flight"] == 2 and server.stats()["requests"] == 4, "second turns hang")
+        running.send(signal.SIGINT)
+        running.says("stopping: rollouts in flight")
+        running.send(signal.SIGINT)
+        assert running.wait().code == 130
+        manifest = json.loads((shop.run_dir() / "run.json").read_text())
+        gone = manifest["given_up"]
+        assert gone["requests"] == 2 and gone["input_tokens"] > 0 and gone["cost"] is None
+        bound = str(gone["input_tokens"] + gone["output_tokens"])
+        refused = shop.bench("resume", "latest", "--json", "--max-tokens-total", bound)
+        assert server.stats()["requests"] == 4, "they have spent it all"
+    assert refused.code == 1
+    budget = json.loads(refused.out)["budget"]
+    assert budget["before"]["tokens"] == int(bound) and budget["reached"] == "max_tokens_total"
+    assert json.loads((shop.run_dir() / "run.json").read_text())["given_up"] == gone, "and it counts the next time, too"

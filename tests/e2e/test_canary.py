@@ -150,8 +150,28 @@ def test_no_key_of_a_run_is_anywhere(shop: Workshop, model: EchoModel, hub: HubS
     sent += [entry.data for commit in repo.commits for entry in commit.files.values()]
     for number, data in enumerate(sent):
         (shop.cwd / f"sent-{number}").write_bytes(data)
-    after(shop, "latest", asked)
+    after(shop, "latest")
     nowhere(shop, ".env", "configs/endpoints.toml")
+
+
+def test_no_key_of_a_run_in_processes_of_its_own_is_anywhere(shop: Workshop, model: EchoModel) -> None:
+    shop.environment("nosy", NOSY.replace("QUESTIONS", repr(QUESTIONS)))
+    env = {
+        "MINE": CANARIES["a variable that the run names"],
+        "JUDGE_KEY": CANARIES["the judge's variable"],
+        "OPENAI_API_KEY": CANARIES["a variable of somebody else"],
+    }
+    args = {"judge_base_url": model.url, "api_key": CANARIES["an argument"]}
+    done = shop.bench(
+        "run", "nosy", "-a", json.dumps(args), "-n", "-1", "-r", "1", "-m", "echo", "-b", model.url, "-k", "MINE",
+        "--header", f"X-Auth-Token: {CANARIES['a header that was typed']}", "--max-retries", "0", "--workers", "2",
+        "--worker-vars", "OPENAI_API_KEY", "--set", "model.request_retries=0", "-C", "seen,heard,late", "-v", "--json",
+        env=env,
+    )  # fmt: skip
+    print(done.err[-3000:])
+    assert done.code in (0, 1), done.err
+    arrived(model, "a variable that the run names", "the judge's variable", "a header that was typed")
+    nowhere(shop)
 
 
 FRAMES = """
@@ -163,7 +183,7 @@ print(json.dumps([frame.to_json(default_handler=str) for frame in frames]))
 """
 
 
-def after(shop: Workshop, run: str, again: list[str]) -> None:
+def after(shop: Workshop, run: str) -> None:
     """Everything that can be done with a run when it has ended, by processes that know of no key."""
     (shop.cwd / ".env").unlink(missing_ok=True)
     shop.bench("runs")
@@ -179,6 +199,24 @@ def after(shop: Workshop, run: str, again: list[str]) -> None:
     shop.write("frames.json", json.dumps(shop.python(FRAMES)))
     assert shop.bench("replay", run, "--json", "-v").code in (0, 1)
     assert shop.bench("rescore", run, "--only", "fine", "--json", "-v").code in (0, 1)
+    made_of_several(shop)
+
+
+def made_of_several(shop: Workshop) -> None:
+    """What is made of two runs together: a page in its three forms, comparisons, a gate's files, a plan."""
+    runs = [str(path.parent.relative_to(shop.cwd)) for path in shop.run_dirs()[:2]]
+    assert len(runs) == 2
+    for form in ("html", "md", "json"):
+        done = shop.bench("report", *runs, "-o", f"page.{form}", "--transcripts", "9")
+        assert done.code == 0, done.err
+    page = (shop.cwd / "page.html").read_text()
+    assert REDACTED in page and KEY_SHAPED in page
+    assert shop.bench("compare", *runs, "--transcripts", "9").code == 0
+    assert shop.bench("compare", *runs, "--json").code == 0
+    files = ("--junit", "junit.xml", "--markdown", "gate.md")
+    assert shop.bench("gate", runs[1], "--baseline", runs[0], "--margin", "0.1", *files, "--json").code in (0, 1, 3)
+    assert (shop.cwd / "junit.xml").exists() and (shop.cwd / "gate.md").exists()
+    assert shop.bench("power", "--from", runs[0], "--mde", "0.1").code in (0, 2)
 
 
 SCORING = """

@@ -16,6 +16,7 @@ from documented_session import Session, plain_server, shape, stock
 from hub_server import HubServer
 
 EXCUSED = {
+    "make chaos": "takes minutes; tests/chaos plays its named rounds, a test each",
     "make test": "would call this test; .ci/run runs `make test-all`, which is `make test` and the slow tests",
     "python -m twine upload environments/my_env/dist/my_env-0.1.0-py3-none-any.whl": "publishes, to the real index",
     "pip install -e .": "installs; tests/envs/test_guide.py builds and inspects the wheel",
@@ -60,7 +61,7 @@ def default(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("path", BUSY, ids=name_of)
 def test_what_a_page_tells_its_readers_to_do_works(path: Path, tmp_path: Path, hub: HubServer, default: str) -> None:
     installs = any(step.kind == "command" and step.text.startswith("bench env install") for step in doing(path))
-    with Session(tmp_path, hub, default, installs=installs, forked=path != ROOT / "README.md") as reader:
+    with Session(tmp_path, hub, default, installs=installs) as reader:
         for step in doing(path):
             if step.kind == "shown":
                 check_shown(step, reader.printed)
@@ -144,6 +145,7 @@ def test_the_four_commands_of_a_newcomer_stand_in_the_readme() -> None:
 COMMANDS = [
     *((), ("run",), ("eval",), ("multi",), ("test",), ("exec",), ("push",), ("serve",), ("env",), ("runs",)),
     *(("resume",), ("replay",), ("rescore",), ("export",), ("doctor",)),
+    *(("compare",), ("gate",), ("power",), ("report",)),
     *(("multi", name) for name in ("runs", "show", "replay")),
     *(("runs", name) for name in ("list", "show", "rm")),
     *(("env", name) for name in ("init", "install", "list", "info", "check")),

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import time
 
 import pytest
 from bench_runs import Workshop, count, lines
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from dead_ports import free_port
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ one that is gone and one that is busy; and never by two judges in one run."""
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bench_runs import Workshop, count, lines, rows, summary
+from dead_ports import free_port
 
 JUDGED = """
 from harness import JudgeRubric, SingleTurnEnv
@@ -51,12 +51,6 @@ def args(**values: object) -> tuple[str, str]:
 
 def judge_at(url: str, model: str = "reference/judge", **more: object) -> tuple[str, str]:
     return args(judge_model=model, judge_base_url=url, **more)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def kept(run: Path) -> list[dict[str, Any]]:

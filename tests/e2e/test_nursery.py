@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
+import venv
 from pathlib import Path
 
 import nursery
@@ -107,3 +109,26 @@ def test_another_interpreter_setting_takes_the_usual_way(tmp_path: Path) -> None
     command = ["-c", "print(hash('a'))"]
     done = nursery.run(command, environ=environ)
     assert done.stdout == usual(command, tmp_path, environ).stdout
+
+
+def test_those_of_another_interpreter_find_what_was_installed_since(tmp_path: Path) -> None:
+    folder, place_of_more = tmp_path / "venv", tmp_path / "more"
+    venv.create(folder, with_pip=False, symlinks=True)
+    [packages] = folder.glob("lib/python*/site-packages")
+    (packages / "bench.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    code = "import json, sys; from harness.cli import main; print(json.dumps([sys.executable, sys.prefix, sys.path]))"
+    environ = place(tmp_path)
+    with nursery.Nursery(folder / "bin" / "python") as other:
+        assert other.run(["-c", "import late"], cwd=tmp_path, environ=environ).returncode == 1
+        place_of_more.mkdir()
+        (place_of_more / "late.py").write_text("")
+        (packages / "late.pth").write_text(f"{place_of_more}\n")  # as an editable install does
+        command = ["-c", f"import late; {code}"]
+        done = other.run(command, cwd=tmp_path, environ=environ)
+        assert done.returncode == 0, done.stderr
+        words = [str(folder / "bin" / "python"), *command]
+        wanted = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
+        (*same, found), (*usual, path) = json.loads(done.stdout), json.loads(wanted.stdout)
+        assert (same, sorted(found)) == (usual, sorted(path))
+        version = other.run(["bench", "--version"], cwd=tmp_path, environ=environ)
+        assert version.stdout.startswith("bench ")

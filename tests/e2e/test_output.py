@@ -39,6 +39,21 @@ def load_environment():
     return Noisy(dataset=[{"question": "q\\x1b[2J", "answer": "a"}], rubric=Rubric([loud]))
 """
 
+CHATTY = """
+import logging
+from harness import Rubric, SingleTurnEnv
+logging.getLogger("chatty_library").addHandler(logging.StreamHandler())
+
+class Chatty(SingleTurnEnv):
+    def reference_reply(self, example, messages):
+        logging.getLogger("chatty_library.http").warning("retrying in 1s")
+        logging.getLogger("quiet").warning("no handler")
+        return "a"
+
+def load_environment():
+    return Chatty(dataset=[{"question": "q", "answer": "a"}], rubric=Rubric([lambda answer: 1.0]))
+"""
+
 
 def test_json_is_all_that_stdout_holds(shop: Workshop) -> None:
     shop.environment("noisy", NOISY)
@@ -60,6 +75,15 @@ def test_json_is_all_that_stdout_holds(shop: Workshop) -> None:
     for words in ("at import", "while loading", "in a rollout", "in a reward", "past python", "by a child process"):
         assert words in done.err, "what an environment says is not lost"
     assert "logged in a rollout" in done.err
+
+
+def test_what_a_library_prints_of_its_own_log_is_not_said_twice(shop: Workshop) -> None:
+    """huggingface_hub, for one, has a handler of its own and passes its records on to the root as well."""
+    shop.environment("chatty", CHATTY)
+    done = shop.bench("run", "chatty", "-m", "reference/oracle", "-n", "1", "-r", "1")
+    assert done.code == 0, done.err
+    assert [line for line in done.err.splitlines() if "retrying" in line] == ["retrying in 1s"]
+    assert "WARNING quiet: no handler" in done.err
 
 
 def test_without_json_the_table_is_all_that_stdout_holds(shop: Workshop) -> None:

@@ -77,10 +77,16 @@ def test_a_failed_push_keeps_the_result_and_can_be_repeated(shop: Workshop, hub:
     assert len(grown["rows"]) == 12, "a run that has grown replaces what was there"
 
 
+def test_the_way_to_publish_later_is_to_where_the_settings_say(shop: Workshop) -> None:
+    done = shop.bench("run", "sums", "-n", "2", "-m", "reference/oracle", "--set", "save.hf_hub_dataset_name=acme/sums")
+    [publish] = [line.partition("publish: ")[2] for line in done.out.splitlines() if "publish: " in line]
+    assert shlex.split(publish)[3:] == ["--repo", "acme/sums"]
+
+
 def test_a_push_that_cannot_work_is_said_before_anything_is_paid_for(shop: Workshop, hub: HubServer) -> None:
     args = ["run", "sums", "-n", "4", "-m", "reference/oracle", "-H"]
     done = shop.bench(*args, env=login(hub, ""))
-    assert done.code != 0
+    assert done.code == 2
     assert "nobody is logged in" in done.said
     named = shop.bench(*args, "-D", "a--b", env=login(hub))
     assert named.code == 2

@@ -54,6 +54,9 @@ configs:
 ---
 """
 
+_TASKS = b"name: GSM8K\ntasks:\n- id: gsm8k\n  config: main\n  split: test\n"
+"""What makes a dataset a benchmark."""
+
 
 def problems() -> list[dict[str, str]]:
     """The test split of `openai/gsm8k`, or what stands in for it: on the Hub and in `PATH/test.jsonl` alike."""
@@ -65,9 +68,12 @@ def problems() -> list[dict[str, str]]:
 
 
 def stock(hub: Hub) -> None:
-    """Put on `hub` what the documentation takes for granted: an account and the datasets that environments read."""
+    """Put on `hub` what the documentation takes for granted: an account, a model, and the datasets that environments
+    read."""
     hub.account(TOKEN, ACCOUNT, orgs=(ORGANISATION,))
     _put(hub, "openai/gsm8k", problems())
+    hub.repos["openai/gsm8k"].add("a benchmark", {"eval.yaml": Entry(_TASKS)})
+    hub.model(f"{ORGANISATION}/my-model")
     _put(hub, "openai/openai_humaneval", [*PROGRAMS])
     _put(hub, "HuggingFaceH4/MATH-500", MATHEMATICS)
     question = {"question": "Which is the femur?", "choices": ["arm", "thigh", "skull", "hand"], "answer": 1}
@@ -98,13 +104,10 @@ class Session:
         folder: Where the reader works; made if missing.
         hub: A stand-in Hub, stocked.
         default: Where `openai/gpt-4.1-mini` answers: see `plain_server`.
-        installs: Whether the page installs something.
-        forked: Whether `bench` may be a process of the nursery; else it is the program that is installed.
+        installs: Whether the page installs something: then the interpreter is that of a new virtual environment.
     """
 
-    def __init__(
-        self, folder: Path, hub: HubServer, default: str, *, installs: bool = False, forked: bool = True
-    ) -> None:
+    def __init__(self, folder: Path, hub: HubServer, default: str, *, installs: bool = False) -> None:
         self._python = _own_python(folder / "venv") if installs else Path(sys.executable)
         self.cwd = folder / "work"
         for name in ("configs", "examples"):
@@ -112,11 +115,12 @@ class Session:
         self._folder = folder
         self._hub = hub
         self._shims: list[Path] = []
-        if forked and not installs and nursery.is_alike(self.environ()):
+        self._open = ExitStack()
+        if nursery.is_alike(self.environ()):
             self._shims.append(folder / "forked")
             (folder / "forked").mkdir()
-            nursery.write_shim(folder / "forked" / "bench")
-        self._open = ExitStack()
+            own = self._open.enter_context(nursery.Nursery(self._python)) if installs else nursery
+            own.write_shim(folder / "forked" / "bench")
         self._url = default
         self.printed = ""
         """All that was printed so far, errors included."""
