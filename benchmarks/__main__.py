@@ -1,12 +1,17 @@
 """`make bench`: every promise about speed and memory, measured in one go and printed as a table.
 
-    python -m benchmarks [NAME ...]      names: cpu wall schedule memory help first list
+    python -m benchmarks [NAME ...]      names: cpu wall schedule help first list turns workers memory
+    python -m benchmarks load [--rollouts 100000] [--in-flight 512] [--json]
+    python -m benchmarks sampling
 
-Exits 1 if a promise is missed, unless the bare loop itself was off: then the machine was too busy to tell."""
+`load` takes minutes and is left out unless it is named. Exits 1 if a promise is missed, unless the bare loop itself was
+off: then the machine was too busy to tell."""
 
 from __future__ import annotations
 
+import argparse
 import heapq
+import json
 import shutil
 import socket
 import subprocess
@@ -14,11 +19,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from benchmarks.children import bench, environment, measure, run_bare, run_bench, run_eval, server
+from benchmarks.load import Load, run_load
+from benchmarks.sampling import CASES, REPEATS, simulate
+from benchmarks.turns import play
+from benchmarks.workers import ENVIRONMENTS, ROLLOUTS, SECONDS, run_workers
 from harness.reference.faults import Faults, RandomFaults
 
 RUNS = 5
@@ -205,6 +215,76 @@ def list_of_runs(folder: Path) -> list[Row]:
     return rows
 
 
+def turns(folder: Path) -> list[Row]:
+    """Whether a conversation of twice the turns costs twice as much."""
+    few, many = 5_000, 10_000
+    play(few // 10)  # what is imported late is no part of it
+    pairs = [(play(few), play(many)) for _ in range(RUNS)]
+    short, long = (median(sum(pair[side].values()) for pair in pairs) for side in (0, 1))
+    ratio = median(sum(long.values()) / sum(short.values()) for short, long in pairs)
+    return [
+        Row("CPU of 10,000 turns over that of 5,000", f"{long:.2f} s over {short:.2f} s: {ratio:.2f}", "", "≤ 2.5",
+            ratio <= 2.5)
+    ]  # fmt: skip
+
+
+def workers(folder: Path) -> list[Row]:
+    """Whether processes of its own use the cores of a suite whose scoring is work for the processor."""
+    found = run_workers(folder)
+    plain, apart = (median(cost.wall_s for cost in costs) for costs in (found.without, found.with_workers))
+    cpu_s = median(cost.cpu_s for cost in found.with_workers) - median(cost.cpu_s for cost in found.without)
+    return [
+        Row(f"--workers 2, {ENVIRONMENTS} × {ROLLOUTS} rollouts of {SECONDS * 1000:g} ms CPU",
+            f"{apart:.1f} s over {plain:.1f} s: {found.ratio:.2f}; CPU +{cpu_s:.1f} s", "", "≤ 0.60",
+            found.ratio <= 0.6, found.is_quiet)
+    ]  # fmt: skip
+
+
+def load(folder: Path, *, rollouts: int, in_flight: int, as_json: bool) -> list[Row]:
+    """Everything at once: see `benchmarks.load`."""
+    found = run_load(folder, rollouts, in_flight)
+    if as_json:
+        print(json.dumps(asdict(found), indent=2))
+    return load_rows(found)
+
+
+def load_rows(found: Load) -> list[Row]:
+    """The promises about a load test, and whether it kept them."""
+    what = f"{found.rollouts:,} rollouts, 8 environments, {found.in_flight} in flight"
+    grown = found.peak_mb - found.tenth_peak_mb
+    gates = ", ".join(f"{gate.peak} of {gate.bound}" for gate in found.gates)
+    tasks = TASKS_A_SLOT * 8 * found.in_flight + SPARE_TASKS
+    states = STATES_A_SLOT * 8 * found.in_flight
+    wrong = f"; {'; '.join(found.wrong)}" if found.wrong else ""
+    return [
+        Row(f"{what}: lost, doubled, wrong", f"{found.lost}, {found.doubled}, {len(found.wrong)}{wrong}",
+            "", "none", not (found.lost or found.doubled or found.wrong)),
+        Row("  in flight, as the servers saw it", gates, "", "all of them, and no more",
+            all(gate.peak == gate.bound for gate in found.gates)),
+        Row("  peak memory, over that of a tenth", f"{found.peak_mb:.0f} MB over {found.tenth_peak_mb:.0f} MB", "",
+            f"≤ +{LOAD_GROWTH_MB} MB", grown <= LOAD_GROWTH_MB),
+        Row("  tasks at once", f"{found.most_tasks:,}", "", f"≤ {tasks:,}", found.most_tasks <= tasks),
+        Row("  rollouts in memory at once", f"{found.most_states:,}", "", f"≤ {states:,}",
+            found.most_states <= states),
+        Row("  first request of a resume", f"{found.resume_s:.1f} s, CPU {found.resume_first_cpu_s:.1f} s", "",
+            "≤ 5.0 s", found.resume_s <= 5.0, found.resume_s <= 1.3 * found.resume_first_cpu_s + 1),
+        Row("  wall, CPU of the run; CPU of the resume",
+            f"{found.wall_s:.0f} s, {found.cpu_s:.0f} s; {found.resume_cpu_s:.0f} s", "", "", True),
+    ]  # fmt: skip
+
+
+TASKS_A_SLOT = 2
+"""Workers of a run for each slot of its gate: one generates, one scores."""
+
+SPARE_TASKS = 64
+"""Tasks that are no workers."""
+
+STATES_A_SLOT = 3
+"""Rollouts of a run that are in memory for each slot of its gate: generating, waiting to be scored, being scored."""
+
+LOAD_GROWTH_MB = 60
+"""For nine tenths of 100,000 rollouts: what is kept of one is some 300 bytes, and its allocator rounds up."""
+
 MEASUREMENTS: dict[str, Callable[[Path], list[Row]]] = {
     "cpu": cpu,
     "wall": wall,
@@ -212,8 +292,31 @@ MEASUREMENTS: dict[str, Callable[[Path], list[Row]]] = {
     "help": help_page,
     "first": first_request,
     "list": list_of_runs,
+    "turns": turns,
+    "workers": workers,
     "memory": memory,
 }
+
+BY_HAND = ("load", "sampling")
+"""Measurements that are made only when they are named."""
+
+
+def sampling(folder: Path) -> list[Row]:
+    """How often `--until-ci` is wrong, and what it saves, simulated; beside an ordinary interval that is watched."""
+    rows: list[Row] = []
+    for case in CASES:
+        found = simulate(case)
+        bound = 0.05 + 2.33 * (0.05 * 0.95 / REPEATS) ** 0.5  # what 5 % may look like in so many repeats
+        rows.append(
+            Row(
+                case.what,
+                f"wrong {found.missed:.1%}, made {found.used:.0%}",
+                f"t interval: wrong {found.watched_missed:.1%}, made {found.watched_used:.0%}",
+                "wrong ≤ 5 %",
+                found.missed <= bound,
+            )
+        )
+    return rows
 
 
 def show(rows: list[Row]) -> None:
@@ -229,16 +332,25 @@ def show(rows: list[Row]) -> None:
 
 def main() -> int:
     """Measure what was asked for, or everything."""
-    unknown = [name for name in sys.argv[1:] if name not in MEASUREMENTS]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join((*MEASUREMENTS, *BY_HAND))}")
+    parser.add_argument("--rollouts", type=int, default=100_000, help="of load")
+    parser.add_argument("--in-flight", type=int, default=512, help="of load")
+    parser.add_argument("--json", action="store_true", help="print the figures of load in place of a table")
+    asked = parser.parse_args()
+    by_hand = {"load": partial(load, rollouts=asked.rollouts, in_flight=asked.in_flight, as_json=asked.json)}
+    measurements = {**MEASUREMENTS, **by_hand, "sampling": sampling}
+    unknown = [name for name in asked.names if name not in measurements]
     if unknown:
-        print(f"no measurement {unknown[0]!r}; there are {', '.join(MEASUREMENTS)}", file=sys.stderr)
+        print(f"no measurement {unknown[0]!r}; there are {', '.join(measurements)}", file=sys.stderr)
         return 2
     rows: list[Row] = []
-    for name in sys.argv[1:] or list(MEASUREMENTS):
+    for name in asked.names or list(MEASUREMENTS):
         print(f"measuring {name} …", file=sys.stderr)
         with tempfile.TemporaryDirectory() as folder:
-            rows += MEASUREMENTS[name](Path(folder))
-    show(rows)
+            rows += measurements[name](Path(folder))
+    if not asked.json:
+        show(rows)
     return 1 if any(not row.is_met and row.is_valid for row in rows) else 0
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,13 @@ def environment() -> dict[str, str]:
     return {**inherited, "PYTHONPATH": path, "NO_COLOR": "1"}
 
 
-def measure(command: Sequence[str], cwd: Path) -> Cost:
+def measure(command: Sequence[str], cwd: Path, meanwhile: Callable[[int], None] = lambda _: None) -> Cost:
     """Run `command` to its end.
+
+    Args:
+        command: What to run.
+        cwd: Where.
+        meanwhile: Called once it has started, with its process id.
 
     Raises:
         RuntimeError: it failed; holds what it said.
@@ -46,6 +52,7 @@ def measure(command: Sequence[str], cwd: Path) -> Cost:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = time.monotonic()
         child = subprocess.Popen(command, cwd=cwd, env=environment(), stdout=out, stderr=err)
+        meanwhile(child.pid)
         _, status, usage = os.wait4(child.pid, 0)
         wall = time.monotonic() - started
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -56,6 +63,15 @@ def measure(command: Sequence[str], cwd: Path) -> Cost:
             raise RuntimeError(f"{' '.join(command)} ended with {child.returncode}:\n{words}")
         scale = 1024 if sys.platform == "linux" else 1024 * 1024
         return Cost(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / scale, out.read())
+
+
+def cpu_so_far(pid: int) -> float:
+    """CPU seconds of a child that goes on; NaN where the system does not tell."""
+    try:
+        numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return math.nan
+    return (int(numbers[11]) + int(numbers[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def bench(*arguments: str) -> list[str]:
