@@ -1,45 +1,39 @@
-"""Two measurements of the same things, compared pair by pair: mean difference with its interval, a p-value without an
-assumption about the shape of the scores, and wins, losses and ties. Owns these estimators; what is paired with what,
-and what a missing value means, is the caller's.
+"""Two measurements of the same things, compared pair by pair: mean difference with its interval, p-values, wins, losses
+and ties. Owns these estimators; what is paired with what, and what a missing value means, is the caller's.
 
 The pair is the sampling unit: reduce rollouts to one value an example before calling anything here. Where both sides
 agree in which examples are hard, the differences spread less than either side's scores, and the interval is narrower
-than that of two independent samples."""
+than that of two independent samples. Where examples come in clusters, the cluster is the unit: its differences keep or
+turn their signs together."""
 
 from __future__ import annotations
 
 import math
-import random
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from itertools import pairwise
-from typing import Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from harness.stats.intervals import SAME, Estimate, mean_interval, same
+from harness.stats.hypotheses import McNemar, mcnemar, t_of_estimate
+from harness.stats.intervals import LEVEL, SAME, Estimate, mean_interval, same, sample_std
+from harness.stats.quantiles import normal_quantile
+from harness.stats.signflip import DRAWS, SEED, Test, sign_flip
 from harness.stats.summary import number
 from harness.types import JsonDict
 
-Test: TypeAlias = Literal["exact", "monte_carlo", "normal"]
-"""How the distribution over all sign patterns was taken: counted, sampled, or approximated."""
+if TYPE_CHECKING:
+    from harness.stats.arrays import Labels
 
-DRAWS = 9_999
-"""Of sign patterns, where they cannot be counted; with the observed one they make 10,000."""
-
-SEED = 20_240_901
-"""Of these draws: the same numbers give the same p-value, on every machine."""
-
-COUNTED_PAIRS = 30
-"""Pairs that differ up to which every pattern is counted: two halves of 2¹⁵ sums each."""
-
-LATTICE_WORK = 4_000_000
-"""Additions that counting on a lattice may take: about a quarter of a second."""
-
-LARGEST_DENOMINATOR = 10_000
-"""Of differences that are taken for exact fractions: scores in hundredths, means of up to a hundred rollouts."""
-
-NORMAL_FROM = 2_000
-"""Effective number of differing pairs from which the normal approximation errs less than sampling does."""
+__all__ = [
+    "DRAWS",
+    "METHODS",
+    "SEED",
+    "Paired",
+    "Test",
+    "paired_by_key",
+    "paired_difference",
+    "sign_flip",
+]
 
 METHODS: dict[str, str] = {
     "difference": "mean over pairs of first minus second; each value is one example's mean over its rollouts",
@@ -59,7 +53,8 @@ class Paired:
     """First minus second, over the pairs. What is undefined is None."""
 
     estimate: Estimate
-    """The mean difference; without an interval for one pair, and where all differences are equal."""
+    """The mean difference; without an interval for one pair, and where all differences are equal, unless
+    limits are known."""
     p_value: float | None
     """Two-sided; None without a pair, 1 if no pair differs."""
     test: Test | None
@@ -76,6 +71,15 @@ class Paired:
     only_first: int = 0
     """Left out, because the second has no value for it."""
     only_second: int = 0
+    t_p_value: float | None = None
+    """Two-sided, of Student's t on the differences (with clusters: on CR1): the one that belongs to the interval."""
+    effect: float | None = None
+    """Mean difference in units of the spread of the differences."""
+    mcnemar: McNemar | None = None
+    """Where every value on both sides is 0 or 1: the exact test of passes and failures."""
+    variance_saved: float | None = None
+    """Part of the variance that pairing removed: 1 − SE²/(SE_A² + SE_B²), where SE² = SE_A² + SE_B² − 2·SE_A·SE_B·ρ
+    (Miller 2024, § 4); below 0 where the sides are negatively correlated."""
 
     @property
     def pairs(self) -> int:
@@ -88,7 +92,7 @@ class Paired:
         return {
             "difference": number(e.mean),
             "stderr": number(e.stderr),
-            "ci95": None if e.low is None or e.high is None else [number(e.low), number(e.high)],
+            "ci95": e.ends,
             "p_value": number(self.p_value),
             "test": self.test,
             "pairs": self.pairs,
@@ -101,20 +105,61 @@ class Paired:
             "only_second": self.only_second,
         }
 
+    def full_json(self) -> JsonDict:
+        """`to_json` and what the documented results of evaluations do not have."""
+        exact = self.mcnemar
+        return {
+            **self.to_json(),
+            "level": self.estimate.level,
+            "method": self.estimate.method,
+            "clusters": self.estimate.clusters,
+            "t_p_value": number(self.t_p_value),
+            "effect": number(self.effect),
+            "mcnemar": None if exact is None else {"p_value": exact.p_value, "mid_p": exact.mid_p},
+            "variance_saved": number(self.variance_saved),
+        }
 
-def paired_by_key(first: Mapping[Key, float], second: Mapping[Key, float]) -> Paired:
+
+def paired_by_key(
+    first: Mapping[Key, float],
+    second: Mapping[Key, float],
+    *,
+    clusters: Mapping[Key, Hashable] | None = None,
+    limits: tuple[float, float] | None = None,
+    passes: bool = False,
+    level: float = LEVEL,
+) -> Paired:
     """Compare the two on the keys that both have; the others are counted and left out.
 
     Args:
         first: One finite value an example, by anything that names the example.
         second: The same of the other side.
+        clusters: What each example's cluster is; every common key has one.
+        limits: As for `paired_difference`.
+        passes: As for `paired_difference`.
+        level: Of confidence.
     """
     common = [key for key in first if key in second]
-    paired = paired_difference([first[key] for key in common], [second[key] for key in common])
+    paired = paired_difference(
+        [first[key] for key in common],
+        [second[key] for key in common],
+        clusters=None if clusters is None else [clusters[key] for key in common],
+        limits=limits,
+        passes=passes,
+        level=level,
+    )
     return replace(paired, only_first=len(first) - len(common), only_second=len(second) - len(common))
 
 
-def paired_difference(first: Sequence[float], second: Sequence[float]) -> Paired:
+def paired_difference(
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    clusters: Labels | None = None,
+    limits: tuple[float, float] | None = None,
+    passes: bool = False,
+    level: float = LEVEL,
+) -> Paired:
     """Compare `first[i]` with `second[i]`.
 
     Values that differ by no more than rounding are a tie and their difference is 0. Swapping the sides changes signs
@@ -123,22 +168,26 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Paired
     Args:
         first: One finite value a pair.
         second: As many.
+        clusters: Label of each pair's cluster, if pairs of one cluster resemble each other.
+        limits: The least and the greatest score possible, where they are known. Then sides that agree everywhere have
+            an interval as well, and passes and failures that of Bonett and Price; else equal differences have none.
+        passes: Whether every single score is at a limit, where values are means of several: these have it too.
+        level: Of confidence.
 
     Raises:
-        ValueError: the lengths differ, or a value is not finite.
+        ValueError: the lengths differ, a value is not finite, or one lies outside the limits.
 
     Source: Miller 2024, arXiv 2411.00640, § 4 (paired standard error); Fisher 1935 (randomisation test).
     """
-    if len(first) != len(second):
-        raise ValueError(f"paired_difference: {len(first)} values against {len(second)}")
-    if not all(map(math.isfinite, (*first, *second))):
-        raise ValueError("paired_difference: a value is not finite")
+    first, second = _checked(first, second, limits)
     differences = [0.0 if same(min(a, b), max(a, b)) else a - b for a, b in zip(first, second, strict=True)]
-    wins = sum(d > 0 for d in differences)
-    losses = sum(d < 0 for d in differences)
-    p_value, test = sign_flip(differences) if differences else (None, None)
+    wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    p_value, test = sign_flip(_flipped(differences, clusters)) if differences else (None, None)
+    seen, estimate = {*first, *second}, _estimate(differences, clusters, level)
+    if limits is not None and differences:
+        estimate = _within_limits(estimate, differences, limits, passes=passes or seen <= {*limits})
     return Paired(
-        estimate=_estimate(differences),
+        estimate=estimate,
         p_value=p_value,
         test=test,
         wins=wins,
@@ -147,48 +196,113 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Paired
         first=_mean(first),
         second=_mean(second),
         correlation=_correlation(first, second),
+        t_p_value=t_of_estimate(estimate),
+        effect=_effect(estimate, differences),
+        mcnemar=mcnemar(wins, losses) if seen and seen <= {0.0, 1.0} else None,
+        variance_saved=_saved(first, second, differences),
     )
 
 
-def sign_flip(differences: Sequence[float]) -> tuple[float, Test]:
-    """Two-sided p-value of the hypothesis that each difference is as likely to have the other sign.
-
-    The part of all 2ⁿ sign patterns whose sum is at least as far from 0 as the observed one. Pairs without a difference
-    have no part in it; if none differs it is 1, and so it is for a single pair. Patterns are counted where that is
-    possible in a fraction of a second: up to 30 differing pairs, and any number whose differences are multiples of one
-    unit, as those of 0/1 scores are. Else 9,999 are drawn with a fixed seed; the observed one counts as one more, so
-    that the value is never 0. Thousands of pairs of similar weight are left to the central limit theorem.
-
-    Args:
-        differences: Finite, one a pair, in any order.
-
-    Source: Fisher 1935, The Design of Experiments, § 21; Phipson & Smyth 2010 (p-values of sampled patterns).
-    """
-    sizes = sorted(abs(d) for d in differences if d)
-    observed = abs(math.fsum(differences))
-    # Sums of equal terms in another order differ by rounding; they are no less extreme.
-    least = observed - SAME * math.fsum(sizes)
-    if least <= 0:
-        return 1.0, "exact"  # so it is, too, if no pair differs
-    lattice = _lattice(sizes)
-    if lattice is not None:
-        unit, steps = lattice
-        return _tail_on_lattice(steps, round(observed / unit)), "exact"
-    if len(sizes) <= COUNTED_PAIRS:
-        return _tail_counted(sizes, least), "exact"
-    # Both sums in units of the greatest difference: squares of tiny ones would vanish.
-    squares = [(size / sizes[-1]) ** 2 for size in sizes]
-    spread = math.fsum(squares)
-    if spread**2 / math.fsum(square**2 for square in squares) >= NORMAL_FROM:
-        return math.erfc(observed / sizes[-1] / math.sqrt(2 * spread)), "normal"
-    return _tail_drawn(sizes, least), "monte_carlo"
-
-
-def _estimate(differences: Sequence[float]) -> Estimate:
+def _estimate(differences: Sequence[float], clusters: Labels | None, level: float) -> Estimate:
     if differences and same(min(differences), max(differences)):
         # Nothing is known about the spread. (The Wilson interval of equal scores is one of proportions.)
-        return Estimate(mean=_mean(differences), examples=len(differences))
-    return mean_interval(differences, single_rollout=False)
+        mean = math.fsum(differences) / len(differences)
+        count = None if clusters is None else len(set(clusters))
+        return Estimate(mean=mean, examples=len(differences), level=level, clusters=count)
+    if clusters is not None:
+        from harness.stats.clusters import clustered_mean
+
+        return clustered_mean(differences, clusters, level)
+    return mean_interval(differences, single_rollout=False, level=level)
+
+
+def _within_limits(
+    estimate: Estimate, differences: Sequence[float], limits: tuple[float, float], *, passes: bool
+) -> Estimate:
+    """The interval that knowing the range of the scores allows."""
+    width = float(limits[1] - limits[0])
+    # Of differences that are all 0, as of passes and failures, it is known how rare others must be.
+    if not any(differences) or (passes and estimate.clusters is None):
+        units = len(differences) if estimate.clusters is None else estimate.clusters
+        low, high = _bonett_price(differences, width, units, estimate.level)
+        return replace(estimate, low=low, high=high, method="bonett_price", df=None)
+    if estimate.low is None or estimate.high is None:
+        return estimate
+    return replace(estimate, low=max(estimate.low, -width), high=min(estimate.high, width))
+
+
+def _bonett_price(differences: Sequence[float], width: float, n: int, level: float) -> tuple[float, float]:
+    """Adjusted Wald interval for the difference of two paired proportions (Bonett & Price 2012): as if one more pair
+    were won, and one more lost.
+
+    Of shares of passes, each is won or lost by the largest difference seen, and the interval is never narrower than if
+    the sides agreed everywhere: that an example differs is no evidence that others do not. Where one side passes nearly
+    always, Student's interval lies on the wrong side of the truth in one case of ten.
+
+    Args:
+        differences: Of the pairs, at least one.
+        width: The greatest possible.
+        n: Pairs, or their clusters.
+        level: Of confidence.
+    """
+    z = normal_quantile(0.5 + level / 2)
+    mean, largest = math.fsum(differences) / len(differences), max(map(abs, differences)) or width
+    middle = math.fsum(d / largest for d in differences) / (n + 2)
+    squares = math.fsum((d / largest) ** 2 for d in differences) + 2
+    half = z * math.sqrt((squares / (n + 2) - middle**2) / (n + 2))
+    least = z * math.sqrt(2) / (n + 2) * width if largest < width else 0.0
+    low, high = min((middle - half) * largest, mean - least), max((middle + half) * largest, mean + least)
+    return max(-width, low), min(width, high)
+
+
+def _checked(
+    first: Sequence[float], second: Sequence[float], limits: tuple[float, float] | None
+) -> tuple[list[float], list[float]]:
+    first, second = list(first), list(second)
+    if len(first) != len(second):
+        raise ValueError(f"paired_difference: {len(first)} values against {len(second)}")
+    if not all(map(math.isfinite, first)) or not all(map(math.isfinite, second)):
+        raise ValueError("paired_difference: a value is not finite")
+    if limits is not None:
+        low, high = limits
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(f"paired_difference: limits {low} and {high} are no range")
+        slack = SAME * max(abs(low), abs(high))
+        if not all(low - slack <= value <= high + slack for side in (first, second) for value in side):
+            raise ValueError(f"paired_difference: a value lies outside the limits {low} and {high}")
+        # The mean of equal scores may differ from them by rounding.
+        first, second = ([min(high, max(low, value)) for value in side] for side in (first, second))
+    return first, second
+
+
+def _flipped(differences: Sequence[float], clusters: Labels | None) -> Sequence[float]:
+    """What keeps or turns its sign: the differences, or the sums of each cluster's."""
+    if clusters is None:
+        return differences
+    sums: defaultdict[Hashable, list[float]] = defaultdict(list)
+    for difference, cluster in zip(differences, clusters, strict=True):
+        sums[cluster].append(difference)
+    return [math.fsum(values) for values in sums.values()]
+
+
+def _spread(differences: Sequence[float]) -> float | None:
+    """Standard deviation of the differences; None where it is unknown or 0."""
+    if len(differences) < 2 or same(min(differences), max(differences)):
+        return None
+    # Squares of the tiniest differences vanish.
+    return sample_std(differences, math.fsum(differences) / len(differences)) or None
+
+
+def _effect(estimate: Estimate, differences: Sequence[float]) -> float | None:
+    spread = _spread(differences)
+    return None if estimate.mean is None or spread is None else estimate.mean / spread
+
+
+def _saved(first: Sequence[float], second: Sequence[float], differences: Sequence[float]) -> float | None:
+    spread = _spread(differences)
+    sides = [_spread(side) or 0.0 for side in (first, second)]
+    alone = math.hypot(*sides)
+    return None if spread is None or alone == 0.0 else 1.0 - (spread / alone) ** 2
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -210,64 +324,3 @@ def _deviations(values: Sequence[float]) -> list[float]:
     mean = math.fsum(values) / len(values)
     largest = max(abs(value - mean) for value in values)
     return [(value - mean) / largest for value in values]
-
-
-def _lattice(sizes: Sequence[float]) -> tuple[float, list[int]] | None:
-    """The sizes as multiples of a unit; None if they have none, or too fine a one."""
-    largest, denominator = sizes[-1], 1
-    fractions: dict[float, Fraction] = {}
-    for size in sizes:
-        if size not in fractions:
-            fraction = Fraction(size).limit_denominator(LARGEST_DENOMINATOR)
-            denominator = math.lcm(denominator, fraction.denominator)
-            if abs(fraction - Fraction(size)) > SAME * largest or denominator > LATTICE_WORK:
-                return None
-            fractions[size] = fraction
-    steps = [int(fractions[size] * denominator) for size in sizes]
-    divisor = math.gcd(*steps)
-    steps = [step // divisor for step in steps]
-    if sum(steps) * len(steps) > LATTICE_WORK:
-        return None
-    return divisor / denominator, steps
-
-
-def _tail_on_lattice(steps: Sequence[int], observed: int) -> float:
-    """Probability that the signed sum of `steps` is at least `observed` away from 0."""
-    chances = [1.0]
-    for step in steps:
-        gap = [0.0] * step
-        chances = [(a + b) / 2 for a, b in zip(chances + gap, gap + chances, strict=True)]
-    total = sum(steps)
-    # Position p is the sum of the positive steps: the signed sum is p − (total − p).
-    return min(1.0, math.fsum(c for p, c in enumerate(chances) if abs(2 * p - total) >= observed))
-
-
-def _tail_counted(sizes: Sequence[float], least: float) -> float:
-    """The same for any sizes, by two halves whose sums are matched in order."""
-    middle = len(sizes) // 2
-    low, high = sorted(_signed_sums(sizes[:middle])), sorted(_signed_sums(sizes[middle:]))
-    found, j = 0, len(high)
-    for total in low:
-        while j > 0 and total + high[j - 1] >= least:
-            j -= 1
-        found += len(high) - j
-    # As many sums lie below −least.
-    return min(1.0, 2 * found / 2 ** len(sizes))
-
-
-def _tail_drawn(sizes: Sequence[float], least: float) -> float:
-    generator = random.Random(SEED)
-    totals = [0.0] * DRAWS
-    bounds = [*range(0, len(sizes), 8), len(sizes)]
-    for start, stop in pairwise(bounds):
-        # A byte a draw stands for the signs of eight pairs.
-        sums = _signed_sums([*sizes[start:stop], *[0.0] * (8 - stop + start)])
-        totals = [total + sums[byte] for total, byte in zip(totals, generator.randbytes(DRAWS), strict=True)]
-    return (1 + sum(abs(total) >= least for total in totals)) / (1 + DRAWS)
-
-
-def _signed_sums(sizes: Sequence[float]) -> list[float]:
-    sums = [0.0]
-    for size in sizes:
-        sums = [total + signed for total in sums for signed in (size, -size)]
-    return sums

@@ -1,11 +1,27 @@
-"""pass@k and pass^k: how likely at least one, or every one, of k attempts passes. Owns the two estimators and their
-mean over examples; what counts as passing is the caller's."""
+"""k attempts instead of one: how likely at least one, every one or a given part of them passes (pass@k, pass^k,
+G-Pass@k), what the best, the worst or the majority of them is worth, and their means over examples. Owns these
+estimators; what counts as passing is the caller's.
+
+All are unbiased: each is the average over every way to choose k of the attempts that were made. With fewer than k
+attempts there is no estimate."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeAlias
+
+from harness.stats.intervals import Estimate, mean_interval, rate_interval
+
+Estimator: TypeAlias = Callable[[int, int, int], float]
+"""(attempts, passed, k) → chance; NaN where there are fewer than k attempts."""
+
+THRESHOLD_SLACK = 1e-9
+"""A reward this little below the threshold passes: 0.7 + 0.2 + 0.1 is 0.9999999999999999."""
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -46,6 +62,106 @@ def pass_hat_k(n: int, c: int, k: int) -> float:
     return math.comb(c, k) / math.comb(n, k)
 
 
+def g_pass_at_k(n: int, c: int, k: int, tau: float | Fraction) -> float:
+    """Unbiased estimate of the probability that at least the part `tau` of `k` attempts passes (G-Pass@k).
+
+    Σ C(c, j) · C(n−c, k−j) / C(n, k) over j from max(1, ⌈τk⌉). With τ near 0 it is pass@k, with τ = 1 pass^k.
+
+    Args:
+        n: Scored attempts at the example.
+        c: How many of them passed.
+        k: Attempts allowed.
+        tau: 0 to 1; what lies less than 1e-9 of an attempt above a whole number of attempts is that number.
+
+    Returns:
+        The estimate; NaN if n < k.
+
+    Raises:
+        ValueError: c is not in 0..n, k < 1, or tau is not in 0..1.
+
+    Source: Liu et al. 2024, arXiv 2412.13147, § 3.
+    """
+    _check(n, c, k)
+    if not 0 <= tau <= 1:
+        raise ValueError(f"tau={tau}: needs 0 <= tau <= 1")
+    if n < k:
+        return math.nan
+    least = tau * k if isinstance(tau, Fraction) else tau * k - 1e-9
+    return _tail(n, c, k, max(1, math.ceil(least)))
+
+
+def mg_pass_at_k(n: int, c: int, k: int) -> float:
+    """The mean of G-Pass@k over the upper half of thresholds (mG-Pass@k): 2/k · Σ G-Pass@k at i/k, i from ⌈k/2⌉+1 to k.
+
+    Arguments, NaN and errors as for `pass_at_k`; NaN for k = 1, too, where there is no upper half.
+
+    Source: Liu et al. 2024, arXiv 2412.13147, § 3.
+    """
+    _check(n, c, k)
+    if n < k or k < 2:
+        return math.nan
+    return 2 / k * math.fsum(_tail(n, c, k, i) for i in range((k + 1) // 2 + 1, k + 1))
+
+
+def best_of_k(values: Sequence[float], k: int) -> float:
+    """Unbiased estimate of the expected best of `k` attempts: Σ x₍ᵢ₎ · C(i−1, k−1) / C(n, k), ascending.
+
+    Args:
+        values: Scores of all attempts at the example.
+        k: Attempts allowed.
+
+    Returns:
+        The estimate; NaN with fewer than k values.
+
+    Raises:
+        ValueError: k < 1.
+    """
+    n = len(values)
+    _check(n, 0, k)
+    if n < k:
+        return math.nan
+    return math.fsum(weight * value for weight, value in zip(_best_weights(n, k), sorted(values), strict=True))
+
+
+def worst_of_k(values: Sequence[float], k: int) -> float:
+    """The same for the worst of `k` attempts."""
+    return -best_of_k([-value for value in values], k) + 0.0
+
+
+def majority_at_k(votes: Sequence[Hashable], correct: Collection[Hashable], k: int) -> float:
+    """The probability that the commonest of the answers of `k` attempts is correct, ties split evenly (maj@k).
+
+    Exact: over all ways to choose k of the attempts, counted answer by answer.
+
+    Args:
+        votes: The answer of each attempt at the example.
+        correct: Answers that are right.
+        k: Attempts allowed.
+
+    Returns:
+        The probability; NaN with fewer than k votes.
+
+    Raises:
+        ValueError: k < 1.
+
+    Source: Wang et al. 2022, arXiv 2203.11171 (self-consistency).
+    """
+    n = len(votes)
+    _check(n, 0, k)
+    if n < k:
+        return math.nan
+    counts = Counter(votes)
+    found = Fraction(0)
+    for answer in counts:
+        if answer in correct:
+            others = [count for other, count in counts.items() if other != answer]
+            found += sum(
+                (math.comb(counts[answer], top) * share for top, share in _when_beaten(others, k, counts[answer])),
+                Fraction(0),
+            )
+    return float(found / math.comb(n, k))
+
+
 def powers_of_two(limit: int) -> tuple[int, ...]:
     """1, 2, 4, … up to `limit`: the k that a run with `limit` rollouts per example reports."""
     return tuple(1 << i for i in range(limit.bit_length()) if 1 << i <= limit)
@@ -61,26 +177,91 @@ class PassRate:
     """Examples in the mean."""
     excluded: int
     """Examples with fewer than k scored rollouts: they say nothing about k attempts."""
+    estimate: Estimate = field(default_factory=Estimate, compare=False)
+    """The same mean with its interval."""
 
 
-def pass_rate(counts: Mapping[tuple[int, int], int], k: int, estimator: Callable[[int, int, int], float]) -> PassRate:
+def pass_counts(groups: Iterable[Sequence[float]], threshold: float) -> Counter[tuple[int, int]]:
+    """(scored rollouts, passed) → examples with these counts: what the rates need to know of a run.
+
+    Args:
+        groups: The rewards of each example.
+        threshold: A rollout passes if its reward reaches this.
+    """
+    least = threshold - THRESHOLD_SLACK
+    return Counter((len(group), sum(reward >= least for reward in group)) for group in groups)
+
+
+def pass_rate(counts: Mapping[tuple[int, int], int], k: int, estimator: Estimator) -> PassRate:
     """The mean of `estimator` over examples.
 
     Args:
         counts: (scored rollouts n, passed c) → examples with these counts. Few pairs occur, however many examples.
         k: Attempts allowed.
-        estimator: `pass_at_k` or `pass_hat_k`.
+        estimator: `pass_at_k`, `pass_hat_k` or another of these arguments.
     """
-    terms: list[float] = []
-    used = excluded = 0
+    rates: list[tuple[float, int]] = []
+    excluded = 0
     for (n, c), examples in counts.items():
         value = estimator(n, c, k)
         if math.isnan(value):
             excluded += examples
         else:
-            used += examples
-            terms.append(value * examples)
-    return PassRate(math.fsum(terms) / used if used else None, used, excluded)
+            rates.append((value, examples))
+    # Passes and failures, if there is one rollout of each.
+    estimate = rate_interval(rates, single_rollout=k == 1 and all(n <= 1 for n, _ in counts))
+    return PassRate(estimate.mean, estimate.examples, excluded, estimate)
+
+
+def pass_curve(counts: Mapping[tuple[int, int], int], ks: Iterable[int], estimator: Estimator) -> dict[int, PassRate]:
+    """`pass_rate` for each k."""
+    return {k: pass_rate(counts, k, estimator) for k in ks}
+
+
+def reward_curve(
+    groups: Iterable[Sequence[float]], ks: Iterable[int], estimator: Callable[[Sequence[float], int], float]
+) -> dict[int, PassRate]:
+    """The mean over examples of `best_of_k` or `worst_of_k`, for each k.
+
+    Args:
+        groups: The scores of each example; one without any counts as excluded.
+        ks: Attempts allowed.
+        estimator: Of one example's scores.
+    """
+    ascending = [sorted(group) for group in groups]
+    curve: dict[int, PassRate] = {}
+    for k in ks:
+        values = [estimator(group, k) for group in ascending if len(group) >= k]
+        estimate = mean_interval(values, single_rollout=k == 1 and all(len(group) <= 1 for group in ascending))
+        curve[k] = PassRate(estimate.mean, len(values), len(ascending) - len(values), estimate)
+    return curve
+
+
+@lru_cache(maxsize=256)
+def _best_weights(n: int, k: int) -> tuple[float, ...]:
+    ways = math.comb(n, k)
+    return tuple(math.comb(i, k - 1) / ways for i in range(n))
+
+
+def _tail(n: int, c: int, k: int, least: int) -> float:
+    """The chance that at least `least` of k attempts pass."""
+    found = sum(math.comb(c, j) * math.comb(n - c, k - j) for j in range(least, min(c, k) + 1))
+    return found / math.comb(n, k)
+
+
+def _when_beaten(others: Sequence[int], k: int, most: int) -> Iterable[tuple[int, Fraction]]:
+    """For each number of votes `top` of one answer: in how many ways the others fill the rest with no more than `top`
+    each, a tie of m answers counting 1/m."""
+    for top in range(1, min(k, most) + 1):
+        # (votes given, answers that tie) → ways
+        ways: dict[tuple[int, int], int] = {(0, 0): 1}
+        for count in others:
+            grown: Counter[tuple[int, int]] = Counter()
+            for (given, tied), number in ways.items():
+                for votes in range(min(count, top, k - top - given) + 1):
+                    grown[given + votes, tied + (votes == top)] += number * math.comb(count, votes)
+            ways = grown
+        yield top, sum((Fraction(n, tied + 1) for (given, tied), n in ways.items() if given == k - top), Fraction(0))
 
 
 def _check(n: int, c: int, k: int) -> None:

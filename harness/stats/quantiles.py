@@ -21,6 +21,11 @@ def normal_quantile(probability: float) -> float:
     return NormalDist().inv_cdf(probability)
 
 
+def normal_cdf(z: float) -> float:
+    """P(Z ≤ z)."""
+    return 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, df: int) -> float:
     """The t with P(T ≤ t) = `probability` for Student's t with `df` degrees of freedom.

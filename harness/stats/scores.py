@@ -166,6 +166,11 @@ class ScoreTable:
         """Rollouts of each example that has any outcome, in the order of the plan."""
         return (len(rows) for rows in self._groups())
 
+    def examples(self) -> Iterator[int]:
+        """The position of each of those examples."""
+        width, grid = self._width, self._grid
+        return (start // width for start in range(0, len(grid), width) if max(grid[start : start + width]) >= 0)
+
     def rewards(self) -> Iterator[list[float]]:
         """The rewards of each of those examples; an empty list for one without a score. Made one by one: as a list
         they would take more memory than the table."""
@@ -176,10 +181,12 @@ class ScoreTable:
         return self._values(self._metrics[name])
 
     def unscored(self) -> Counter[str]:
-        """Reason → rollouts, the commonest first."""
+        """Reason → rollouts, the commonest first; of equally common ones by name, whichever came first: the order in
+        which rollouts end is chance."""
         names = list(self._reasons)
         codes = Counter(code for code in self._reason if code >= 0)
-        return Counter({names[code]: number for code, number in codes.most_common()})
+        found = ((names[code], number) for code, number in codes.items())
+        return Counter(dict(sorted(found, key=lambda each: (-each[1], each[0]))))
 
     def marked(self, flag: int) -> int:
         """Scored rollouts with a flag: TRUNCATED, EMPTY or REFUSED."""

@@ -253,6 +253,7 @@ def standings(models: Sequence[tuple[str, Sequence[Attempt], int]]) -> Standings
 def _standing(name: str, attempts: Sequence[Attempt], planned: int) -> Standing:
     scores = _by_task((each.task, each.score) for each in attempts if each.score is not None)
     single = len(scores) == sum(each.score is not None for each in attempts)
+    binary = all(each.score in (0.0, 1.0) for each in attempts if each.score is not None)
     seconds = sorted(each.seconds for each in attempts if each.seconds is not None)
     checked = [each.schema_valid for each in attempts if each.schema_valid is not None]
     failures = Counter(each.reason or "unknown" for each in attempts if each.score is None)
@@ -261,7 +262,7 @@ def _standing(name: str, attempts: Sequence[Attempt], planned: int) -> Standing:
         attempts=tuple(attempts),
         planned=planned,
         mean=_mean([MISSING if each.score is None else each.score for each in attempts]),
-        scored=mean_interval(list(scores.values()), single_rollout=single),
+        scored=mean_interval(list(scores.values()), single_rollout=single, binary=binary),
         scores=scores,
         success=_mean([float(each.is_valid) for each in attempts]),
         schema_valid=sum(checked),

@@ -5,26 +5,30 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
-from harness.stats.passk import PassRate, pass_at_k, pass_hat_k, pass_rate, powers_of_two
+from harness.stats.passk import THRESHOLD_SLACK, PassRate, pass_at_k, pass_counts, pass_hat_k, pass_rate, powers_of_two
 from harness.stats.quantiles import nearest_rank
 from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
+from harness.stats.target import Aim, Target
 from harness.types import JsonDict, Usage
 
-__all__ = ["METHODS", "Distribution", "ScoreTable", "Spread", "Summary", "summarize"]
-
-THRESHOLD_SLACK = 1e-9
-"""A reward this little below the threshold passes: 0.7 + 0.2 + 0.1 is 0.9999999999999999."""
+__all__ = ["METHODS", "THRESHOLD_SLACK", "Distribution", "ScoreTable", "Spread", "Summary", "summarize"]
 
 METHODS: dict[str, str] = {
     "mean": "mean over examples of each example's mean over its scored rollouts",
     "stderr": "standard error of the per-example means (Miller 2024, arXiv 2411.00640)",
     "t": "95 % Student t interval on per-example means, n-1 degrees of freedom",
-    "wilson": "95 % Wilson score interval (binary scores, one rollout each, fewer than 300; or all 0, or all 1)",
+    "wilson": "95 % Wilson score interval (binary scores, one rollout each: fewer than 300 of them, fewer than 20 of "
+    "either kind, or where t would leave 0 to 1; or all 0, or all 1)",
+    "wilson_effective": "95 % Wilson score interval with the effective sample size p(1-p)/stderr^2 and Student's t "
+    "(binary scores, several rollouts each: of that size fewer than 20 of either kind, or where t would leave 0 to 1; "
+    "after Korn & Graubard 1998)",
+    "betting": "95 % confidence sequence for the mean of the whole run, of which this is a random part: valid however "
+    "one stops (Waudby-Smith & Ramdas 2024, arXiv 2010.09686)",
+    "asymptotic": "95 % asymptotic confidence sequence, valid for late stops (Waudby-Smith et al., arXiv 2103.06476)",
     "std": "sample standard deviation over scored rollouts (ddof 1)",
     "pass_at_k": "unbiased, 1 - C(n-c,k)/C(n,k) (Chen et al. 2021, arXiv 2107.03374), mean over examples with n >= k",
     "pass_hat_k": "unbiased, C(c,k)/C(n,k) (tau-bench, arXiv 2406.12045), mean over examples with n >= k",
@@ -48,11 +52,10 @@ class Spread:
     def to_json(self) -> JsonDict:
         """As in `summary.json`."""
         e = self.estimate
-        interval = None if e.low is None or e.high is None else [number(e.low), number(e.high)]
         return {
             "mean": number(e.mean),
             "stderr": number(e.stderr),
-            "ci95": interval,
+            "ci95": e.ends,
             "std": number(self.std),
             "min": number(self.min),
             "max": number(self.max),
@@ -111,6 +114,8 @@ class Summary:
     """Generation time of a rollout."""
     judge_usage: Usage | None = None
     """What judges used, which is in no other number; None if none was asked."""
+    target: Target | None = None
+    """Of a run that was to end once its mean was known, and did; the interval of `reward` is then its."""
     judge_unpriced: int = 0
     """Replies of judges whose cost is unknown, so that the cost of `judge_usage`, if there is any, is a lower bound."""
 
@@ -157,6 +162,7 @@ class Summary:
             "resumed": self.resumed,
             "rollouts_per_s": number(self.rollouts_per_s),
             "rollout_seconds": None if self.rollout_seconds is None else self.rollout_seconds.to_json(),
+            "until_ci": None if self.target is None else self.target.to_json(),
             "methods": dict(METHODS),
         }
 
@@ -185,7 +191,7 @@ def usage_json(usage: Usage) -> JsonDict:
     }
 
 
-def summarize(
+def summarize(  # noqa: PLR0913 - what a summary is of
     table: ScoreTable,
     *,
     pass_threshold: float,
@@ -194,6 +200,7 @@ def summarize(
     reward_range: tuple[float, float],
     wall_s: float | None,
     resumed: int = 0,
+    aim: Aim | None = None,
 ) -> Summary:
     """All numbers of a run.
 
@@ -205,22 +212,23 @@ def summarize(
         reward_range: Worst and best reward that the rubric can give; infinite where unknown. Rewards outside widen it.
         wall_s: Wall time in seconds; None if unknown.
         resumed: Outcomes that were there before that time began (0 if it is that of all attempts at the run).
+        aim: When the run was to end, if not with its plan.
     """
-    reward = spread(table.rewards())
+    reward, target = _reward(table, aim)
     unscored = table.unscored()
-    passes = Counter((len(group), _passed(group, pass_threshold)) for group in table.rewards())
+    passes = pass_counts(table.rewards(), pass_threshold)
     powers = powers_of_two(rollouts_per_example)
     return Summary(
         num_examples=passes.total(),
         num_rollouts=len(table),
-        planned=planned,
+        planned=planned if target is None else len(table) + target.lacking,
         scored=reward.count,
         unscored=dict(unscored),
         reward=reward,
-        metrics={name: _metric(table.metric(name)) for name in table.metric_names},
+        metrics={name: _unwatched(metric_spread(table.metric(name)), target) for name in table.metric_names},
         pass_threshold=pass_threshold,
-        pass_at_k={k: pass_rate(passes, k, pass_at_k) for k in powers},
-        pass_hat_k={k: pass_rate(passes, k, pass_hat_k) for k in powers},
+        pass_at_k={k: _unwatched_rate(pass_rate(passes, k, pass_at_k), target) for k in powers},
+        pass_hat_k={k: _unwatched_rate(pass_rate(passes, k, pass_hat_k), target) for k in powers},
         bounds=_bounds(table, reward, reward_range) if unscored else _no_bounds(reward),
         truncated=table.marked(TRUNCATED),
         empty=table.marked(EMPTY),
@@ -231,7 +239,24 @@ def summarize(
         rollout_seconds=_distribution(table.seconds()),
         judge_usage=table.judged(),
         judge_unpriced=table.judged_unpriced(),
+        target=target,
     )
+
+
+def _reward(table: ScoreTable, aim: Aim | None) -> tuple[Spread, Target | None]:
+    """The reward, and what made the run end early."""
+    reward = spread(table.rewards())
+    target = None if aim is None else _ended_early(table, aim)
+    return (reward if target is None else replace(reward, estimate=target.estimate)), target
+
+
+def _ended_early(table: ScoreTable, aim: Aim) -> Target | None:
+    """What made the run end before its plan did; None if nothing did: then the interval is the ordinary one."""
+    target = Target(aim)
+    for index, rewards, total in zip(table.examples(), table.rewards(), table.outcomes(), strict=True):
+        for value in [*rewards, *[None] * (total - len(rewards))]:
+            target.count(index, value)
+    return target if target.ended_early else None
 
 
 def spread(groups: Iterable[list[float]]) -> Spread:
@@ -249,8 +274,9 @@ def spread(groups: Iterable[list[float]]) -> Spread:
             single = single and len(group) == 1
     if not values:
         return Spread(Estimate())
-    estimate = mean_interval(means, single_rollout=single)
     low, high = min(values), max(values)
+    binary = low in (0.0, 1.0) and high in (0.0, 1.0) and all(value in (0.0, 1.0) for value in values)
+    estimate = mean_interval(means, single_rollout=single, binary=binary)
     if len(values) < 2:
         std = None
     elif same(low, high):
@@ -262,7 +288,7 @@ def spread(groups: Iterable[list[float]]) -> Spread:
     return Spread(estimate, std, low, high, len(values))
 
 
-def _metric(groups: Iterable[list[float]]) -> Spread:
+def metric_spread(groups: Iterable[list[float]]) -> Spread:
     """As `spread`; but a metric that is always 0, or always 1, may be a count: Wilson's interval says nothing of it."""
     metric = spread(groups)
     if metric.estimate.method == "wilson" and metric.min == metric.max:
@@ -270,13 +296,22 @@ def _metric(groups: Iterable[list[float]]) -> Spread:
     return metric
 
 
+def _unwatched(metric: Spread, target: Target | None) -> Spread:
+    """The same without an interval if the run ended early: the ordinary one is of runs that nobody watched."""
+    return metric if target is None else replace(metric, estimate=_without_interval(metric.estimate))
+
+
+def _unwatched_rate(rate: PassRate, target: Target | None) -> PassRate:
+    return rate if target is None else replace(rate, estimate=_without_interval(rate.estimate))
+
+
+def _without_interval(e: Estimate) -> Estimate:
+    return Estimate(e.mean, e.stderr, examples=e.examples, level=e.level)
+
+
 def number(value: float | None) -> float | None:
     """`value` for JSON: None if it is not finite."""
     return value if value is not None and math.isfinite(value) else None
-
-
-def _passed(group: list[float], threshold: float) -> int:
-    return sum(reward >= threshold - THRESHOLD_SLACK for reward in group)
 
 
 def _no_bounds(reward: Spread) -> tuple[float, float] | None:

@@ -5,13 +5,27 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from collections import Counter
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import stdtrit
+from scipy.stats import beta, binomtest
 
-from harness.stats.intervals import WILSON_BELOW, Estimate, mean_interval, missing_bounds, sample_std, wilson
+from harness.stats.intervals import (
+    WILSON_BELOW,
+    Estimate,
+    beta_interval,
+    clopper_pearson,
+    mean_interval,
+    missing_bounds,
+    rate_interval,
+    sample_std,
+    wilson,
+)
+from harness.stats.methods import INTERVALS, Method, describe
 
 FINITE = st.floats(-1e6, 1e6)
 
@@ -189,3 +203,86 @@ def test_wilson_covers_on_average_as_it_says() -> None:
         samples.append(([float(rnd.random() < p) for _ in range(n)], p))
     hits = sum(covered([means], p, single=True) for means, p in samples)
     assert hits / len(samples) == pytest.approx(0.95, abs=0.01)
+
+
+@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_clopper_pearson_and_the_beta_interval_are_scipys(case: tuple[int, int]) -> None:
+    c, n = case
+    reference = binomtest(c, n).proportion_ci(method="exact")
+    assert clopper_pearson(c, n) == pytest.approx((float(reference.low), float(reference.high)), abs=1e-9)
+    expected = tuple(float(beta.ppf(part, 1 + c, 1 + n - c)) for part in (0.025, 0.975))
+    assert beta_interval(c, n) == pytest.approx(expected, abs=1e-9)
+
+
+def test_other_proportion_intervals_refuse_impossible_counts() -> None:
+    with pytest.raises(ValueError, match="clopper_pearson"):
+        clopper_pearson(3, 2)
+    with pytest.raises(ValueError, match="beta_interval"):
+        beta_interval(-1, 2)
+    assert beta_interval(0, 0) == pytest.approx((0.025, 0.975))
+
+
+def test_a_t_interval_of_shares_that_leaves_them_gives_way() -> None:
+    means = [1.0, 0.75, 1.0, 1.0, 0.5]
+    plain, shares = mean_interval(means, single_rollout=False), mean_interval(means, single_rollout=False, binary=True)
+    assert plain.method == "t" and plain.high is not None and plain.high > 1
+    assert shares.method == "wilson_effective" and shares.stderr == plain.stderr and shares.mean == plain.mean
+    assert shares.low is not None and shares.high is not None and shares.mean is not None and shares.stderr is not None
+    assert 0 < shares.low < shares.mean < shares.high < 1
+    # Each end is as many standard errors of its own away from the mean as Student's t says.
+    t = float(stdtrit(4, 0.975))
+    for end in (shares.low, shares.high):
+        own = shares.stderr * math.sqrt(end * (1 - end) / (shares.mean * (1 - shares.mean)))
+        assert abs(shares.mean - end) == pytest.approx(t * own, rel=1e-9)
+    inside = [0.25, 0.5, 0.75, 0.5, 0.25, 0.75, 0.5, 0.5]
+    assert mean_interval(inside, single_rollout=False, binary=True) == mean_interval(inside, single_rollout=False)
+
+
+def test_few_failures_of_many_attempts_are_too_few_for_t() -> None:
+    """Eight of 400: t would stay within 0 and 1, and yet hold the truth in 92 % of cases only."""
+    one_each = mean_interval([1.0] * 392 + [0.0] * 8, single_rollout=True)
+    assert (one_each.method, one_each.low, one_each.high) == ("wilson", *wilson(392, 400))
+    four_each = mean_interval([1.0] * 92 + [0.75] * 8, single_rollout=False, binary=True)
+    assert four_each.mean == 0.98 and four_each.stderr is not None
+    assert (four_each.mean or 0) + 2 * (four_each.stderr or 9) < 1 and four_each.method == "wilson_effective"
+    assert mean_interval([1.0] * 380 + [0.0] * 20, single_rollout=True).method == "t"
+    assert mean_interval([1.0] * 60 + [0.75] * 40, single_rollout=False, binary=True).method == "t"
+    assert mean_interval([1.0] * 92 + [0.75] * 8, single_rollout=False, binary=False).method == "t"
+
+
+def test_one_right_of_many_is_wilsons_at_any_size() -> None:
+    one = [1.0] + [0.0] * 999
+    assert mean_interval(one, single_rollout=True).method == "wilson"
+    assert (mean_interval(one, single_rollout=True).low or 0) > 0
+
+
+def test_equal_means_of_other_scores_are_no_shares() -> None:
+    assert mean_interval([1.0, 1.0], single_rollout=False, binary=False) == Estimate(mean=1.0, examples=2)
+    assert mean_interval([1.0, 1.0], single_rollout=False, binary=True).method == "wilson"
+
+
+def test_another_level_is_wider_and_travels_with_it() -> None:
+    for means, single in (([0.2, 0.5, 0.9], False), ([1.0] * 5 + [0.0] * 5, True)):
+        usual, strict = (mean_interval(means, single_rollout=single, level=level) for level in (0.95, 0.99))
+        assert (strict.half_width or 0) > (usual.half_width or 9) and (usual.level, strict.level) == (0.95, 0.99)
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=30))
+def test_rates_that_repeat_have_the_interval_of_their_list(rates: list[float]) -> None:
+    counted = rate_interval(sorted(Counter(rates).items()), single_rollout=False)
+    listed = mean_interval(rates, single_rollout=False, binary=True)
+    assert (counted.method, counted.examples) == (listed.method, listed.examples)
+    assert counted.mean == pytest.approx(listed.mean)
+    assert (counted.stderr, counted.low, counted.high) == pytest.approx((listed.stderr, listed.low, listed.high))
+
+
+def test_every_method_is_described() -> None:
+    assert set(INTERVALS) == set(get_args(Method))
+    assert describe("wilson") == "Wilson score interval for a proportion (Wilson 1927)"
+    assert describe(None) == "no interval"
+
+
+def test_the_ends_for_json_are_numbers_or_null() -> None:
+    assert Estimate(mean=0.5, low=0.25, high=0.75).ends == [0.25, 0.75]
+    assert Estimate(mean=0.5, low=0.25, high=math.inf).ends == [0.25, None]
+    assert Estimate(mean=0.5).ends is None

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from harness.stats import paired
+from harness.stats.clusters import clustered_mean
 from harness.stats.intervals import Estimate
 from harness.stats.paired import Paired, paired_by_key, paired_difference, sign_flip
 
@@ -229,6 +230,13 @@ def test_a_drawn_p_value_is_never_zero() -> None:
     assert sign_flip([a - b + 9 for a, b in zip(first, second, strict=True)]) == (1 / (1 + paired.DRAWS), "monte_carlo")
 
 
+@pytest.mark.parametrize("differences", [[1.0] * 1100, [n / 7 + 1 for n in range(5000)]])
+def test_nor_is_one_that_is_too_small_for_a_number(differences: list[float]) -> None:
+    found = paired_difference(differences, [0.0] * len(differences))
+    assert found.p_value is not None and 0 < found.p_value < 1e-300
+    assert found.mcnemar is None or 0 < found.mcnemar.mid_p <= found.mcnemar.p_value < 1e-300
+
+
 def test_thousands_of_pairs_have_the_normal_limit() -> None:
     first, second = skewed(9000)
     differences = [a - b - 0.18 for a, b in zip(first, second, strict=True)]
@@ -305,3 +313,137 @@ def test_json_has_null_for_what_is_undefined() -> None:
     whole = paired_difference([1.0, 0.0], [0.0, 0.0]).to_json()
     assert (whole["difference"], whole["p_value"], whole["test"]) == (0.5, 1.0, "exact")
     assert whole["ci95"] == pytest.approx([0.5 - 12.706204736 / 2, 0.5 + 12.706204736 / 2])
+
+
+def test_sides_that_agree_everywhere_have_an_interval_within_limits() -> None:
+    scores = [1.0, 0.0, 0.5] * 200
+    paired = paired_difference(scores, scores, limits=(0, 1))
+    e = paired.estimate
+    assert (e.mean, e.method, paired.p_value) == (0.0, "bonett_price", 1.0)
+    half = 1.959963984540054 * math.sqrt(2 / 602 / 602)
+    assert (e.low, e.high) == pytest.approx((-half, half))
+    wide = paired_difference([4 * s for s in scores], [4 * s for s in scores], limits=(0, 4)).estimate
+    assert (wide.low, wide.high) == pytest.approx((-4 * half, 4 * half))
+
+
+def test_passes_and_failures_have_the_interval_of_bonett_and_price() -> None:
+    first, second = [1.0] * 12 + [0.0] * 8, [1.0] * 5 + [0.0] * 7 + [1.0] * 2 + [0.0] * 6
+    e = paired_difference(first, second, limits=(0, 1)).estimate
+    a, b = 8 / 22, 3 / 22
+    half = 1.959963984540054 * math.sqrt((a + b - (a - b) ** 2) / 22)
+    assert (e.mean, e.method) == (0.25, "bonett_price")
+    assert (e.low, e.high) == pytest.approx((a - b - half, a - b + half))
+    assert paired_difference(first, second).estimate.method == "t"
+    always = paired_difference([1.0] * 8, [0.0] * 8, limits=(0, 1)).estimate
+    assert always.mean == always.high == 1.0 and always.low is not None and 0 < always.low < 1
+
+
+def test_a_t_interval_is_cut_at_the_greatest_difference_possible() -> None:
+    first, second = [1.0, 0.9], [0.1, 0.6]
+    assert (paired_difference(first, second).estimate.high or 0) > 1
+    e = paired_difference(first, second, limits=(0, 1)).estimate
+    assert (e.low, e.high, e.method) == (-1.0, 1.0, "t")
+
+
+def test_shares_of_passes_have_a_pair_more_on_either_side() -> None:
+    first, second = [1.0, 0.5, 0.75, 0.25, 1.0, 1.0, 0.5, 0.75] * 5, [0.5, 0.75, 0.75, 0.0, 0.5, 1.0, 0.75, 0.0] * 5
+    plain = paired_difference(first, second, limits=(0, 1)).estimate
+    e = paired_difference(first, second, limits=(0, 1), passes=True).estimate
+    added = [a - b for a, b in zip(first, second, strict=True)] + [0.75, -0.75]
+    half = 1.959963984540054 * statistics.pstdev(added) / math.sqrt(42)
+    assert (plain.method, e.method) == ("t", "bonett_price")
+    assert (e.mean, e.stderr) == (plain.mean, plain.stderr)
+    assert (e.low, e.high) == pytest.approx((sum(added) / 42 - half, sum(added) / 42 + half), rel=1e-9)
+    again = paired_difference(second, first, limits=(0, 1), passes=True).estimate
+    assert (again.low, again.high) == pytest.approx((-(e.high or 9), -(e.low or 9)))
+    wide = paired_difference([4 * s for s in first], [4 * s for s in second], limits=(0, 4), passes=True).estimate
+    assert (wide.low, wide.high) == pytest.approx((4 * (e.low or 9), 4 * (e.high or 9)))
+
+
+def test_one_share_that_differs_says_less_than_none() -> None:
+    agree = paired_difference([1.0] * 100, [1.0] * 100, limits=(0, 1), passes=True).estimate
+    one = paired_difference([1.0] * 99 + [0.75], [1.0] * 100, limits=(0, 1), passes=True).estimate
+    assert agree.high is not None and one.low is not None and one.high is not None
+    assert (one.low, one.high) == pytest.approx((-0.0025 - agree.high, -0.0025 + agree.high))
+    alike = paired_difference([0.75] * 8, [1.0] * 8, limits=(0, 1), passes=True).estimate
+    assert alike.mean == -0.25 and alike.low is not None and alike.low < -0.25 < (alike.high or -1)
+    alone = paired_difference([0.75], [1.0], limits=(0, 1), passes=True).estimate
+    assert (alone.low, alone.high) == pytest.approx((-1.0, 1.96 * 2**0.5 / 3 - 0.25), abs=1e-4)
+    labels = [n // 3 for n in range(8)]
+    clustered = paired_difference([0.75, 0.5] * 4, [1.0, 0.0] * 4, clusters=labels, limits=(0, 1), passes=True)
+    assert clustered.estimate.method == "cluster_t"
+
+
+def test_the_mean_of_scores_at_a_limit_is_at_the_limit() -> None:
+    mean = math.fsum([0.1] * 3) / 3
+    assert mean > 0.1
+    e = paired_difference([mean, 0.0, mean], [0.0, 0.0, 0.1], limits=(0.0, 0.1)).estimate
+    assert (e.mean, e.method) == (pytest.approx(0.1 / 3), "bonett_price")
+
+
+@pytest.mark.parametrize("limits", [(0.0, 0.5), (1.0, 0.0), (0.0, math.inf)])
+def test_limits_that_do_not_hold_are_refused(limits: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="limits"):
+        paired_difference([1.0], [0.0], limits=limits)
+
+
+def test_clusters_turn_their_signs_together() -> None:
+    first, second = [1.0] * 12, [0.0] * 12
+    second[0] = 0.5
+    alone = paired_difference(first, second)
+    clustered = paired_difference(first, second, clusters=["a"] * 4 + ["b"] * 4 + ["c"] * 4)
+    assert alone.p_value == 2 / 2**12
+    assert clustered.p_value == 2 / 2**3
+    assert (clustered.estimate.method, clustered.estimate.clusters, clustered.estimate.df) == ("cluster_t", 3, 2)
+    assert clustered.estimate == clustered_mean([0.5] + [1.0] * 11, ["a"] * 4 + ["b"] * 4 + ["c"] * 4)
+    same_sides = paired_difference(first, first, clusters=["a"] * 6 + ["b"] * 6, limits=(0, 1))
+    assert (same_sides.estimate.method, same_sides.estimate.clusters) == ("bonett_price", 2)
+    assert (same_sides.estimate.high or 0) > 0.5  # two clusters know little
+    by_key = paired_by_key(
+        {1: 1.0, 2: 0.0, 3: 1.0}, {1: 0.0, 2: 0.5, 9: 1.0}, clusters={1: "a", 2: "b", 3: "b"}, level=0.9
+    )
+    assert (by_key.estimate.clusters, by_key.estimate.level, by_key.only_first, by_key.only_second) == (2, 0.9, 1, 1)
+
+
+@given(columns(SIXTEENTHS, 2, 20))
+def test_the_other_figures_are_those_of_scipy_and_miller(pairs: list[tuple[float, float]]) -> None:
+    first, second = split(pairs)
+    found = paired_difference(first, second)
+    differences = [a - b for a, b in pairs]
+    if len({*differences}) == 1:
+        assert (found.t_p_value, found.effect, found.variance_saved) == (None, None, None)
+        return
+    assert found.t_p_value == pytest.approx(p_of(stats.ttest_rel(first, second)), rel=1e-6, abs=1e-12)
+    assert found.effect == pytest.approx(statistics.fmean(differences) / statistics.stdev(differences))
+    if len({*first}) > 1 and len({*second}) > 1:
+        a, b = statistics.stdev(first), statistics.stdev(second)
+        saved = 2 * a * b * (found.correlation or 0) / (a * a + b * b)
+        assert found.variance_saved == pytest.approx(saved, abs=1e-9)
+
+
+def test_passes_and_failures_alone_have_mcnemars_test() -> None:
+    first, second = [1.0] * 2 + [0.0] * 9 + [1.0] * 5, [0.0] * 2 + [1.0] * 9 + [1.0] * 5
+    found = paired_difference(first, second)
+    assert found.mcnemar is not None
+    assert (found.mcnemar.p_value, found.p_value) == pytest.approx((0.065430, 0.065430), abs=5e-7)
+    assert found.mcnemar.mid_p == pytest.approx(0.038574, abs=5e-7)
+    assert paired_difference([0.5, 1.0], [0.0, 1.0]).mcnemar is None
+    document = found.full_json()
+    assert set(document) == {
+        *found.to_json(),
+        "level",
+        "method",
+        "clusters",
+        "t_p_value",
+        "effect",
+        "mcnemar",
+        "variance_saved",
+    }
+    assert document["mcnemar"] == {"p_value": found.mcnemar.p_value, "mid_p": found.mcnemar.mid_p}
+
+
+def test_differences_whose_squares_vanish_have_no_spread() -> None:
+    found = paired_difference([1e-200, 0.0, 3e-200], [0.0, 0.0, 0.0])
+    assert (found.effect, found.variance_saved, found.wins) == (None, None, 2)
+    mixed = paired_difference([1e-200, 1.0, 0.0], [0.0, 1.0, 0.0])
+    assert (mixed.effect, mixed.variance_saved) == (None, None)

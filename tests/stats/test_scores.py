@@ -128,3 +128,15 @@ def test_a_hundred_thousand_rollouts_take_less_than_15_mb(examples: int, rollout
         tracemalloc.stop()
     assert len(table) == examples * rollouts
     assert peak < 150 * len(table)
+
+
+def test_reasons_stand_in_one_order_whichever_rollout_ended_first() -> None:
+    orders = [
+        ["timeout", "judge error", "timeout", "environment error"],
+        ["judge error", "environment error", "timeout", "timeout"],
+    ]
+    for reasons in orders:
+        table = ScoreTable()
+        for example, reason in enumerate(reasons):
+            table.add(example, 0, None, {}, reason, usage=NOTHING)
+        assert [*table.unscored().items()] == [("timeout", 2), ("environment error", 1), ("judge error", 1)]

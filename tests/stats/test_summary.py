@@ -69,11 +69,15 @@ def test_a_run_by_hand() -> None:
     reward = document["reward"]
     assert reward["mean"] == pytest.approx(statistics.fmean(means))
     assert reward["stderr"] == pytest.approx(statistics.stdev(means) / math.sqrt(3))
-    half = 4.302652729911275 * statistics.stdev(means) / math.sqrt(3)  # t with 2 degrees of freedom
-    assert reward["ci95"] == pytest.approx([reward["mean"] - half, reward["mean"] + half])
+    # The t interval, [-0.55, 1.49], is none of a share. As many independent answers as have this standard error:
+    t, p = 4.302652729911275, reward["mean"]  # 2 degrees of freedom
+    size = p * (1 - p) / reward["stderr"] ** 2
+    half = t * math.sqrt(p * (1 - p) / size + t * t / (4 * size * size))
+    ends = [(p + t * t / (2 * size) + sign * half) / (1 + t * t / size) for sign in (-1, 1)]
+    assert reward["ci95"] == pytest.approx(ends)
     assert reward["std"] == pytest.approx(statistics.stdev([1, 0, 1, 1, 0, 0, 0, 0, 1, 0, 1]))
     assert (reward["min"], reward["max"], reward["count"], reward["examples"]) == (0.0, 1.0, 11, 3)
-    assert reward["method"] == "t"
+    assert reward["method"] == "wilson_effective"
     assert document["metrics"] == {"m": reward}
     assert document["bounds"] == pytest.approx([(0.75 + 0 + 0.5) / 3, (0.75 + 0 + 0.75) / 3])
     # pass@4 knows nothing of the example with three scored rollouts.

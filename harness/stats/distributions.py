@@ -1,0 +1,176 @@
+"""The beta distribution and Student's t with any degrees of freedom, written out for the reason that `quantiles` gives.
+Owns these functions and nothing about scores. The tests hold them against scipy."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+
+from harness.stats.quantiles import normal_cdf, normal_quantile, t_quantile
+
+PRECISION = 1e-15
+"""Of a continued fraction, relative; and of a quantile."""
+
+LEAST_P = sys.float_info.min
+"""The least p-value: a smaller one is no number any more, and none is 0."""
+
+LARGEST_DF = 1e8
+"""From here on Student's t is the normal distribution to eight digits."""
+
+
+def beta_cdf(x: float, a: float, b: float) -> float:
+    """P(X ≤ x) for X of the beta distribution: the regularised incomplete beta function.
+
+    Args:
+        x: Anything; 0 below 0, 1 above 1.
+        a: Above 0.
+        b: Above 0.
+
+    Raises:
+        ValueError: a or b is not above 0.
+
+    Source: Abramowitz & Stegun 26.5.8 (continued fraction), evaluated by Lentz's method.
+    """
+    if not (a > 0 and b > 0):
+        raise ValueError(f"beta_cdf({x}, {a}, {b}): needs a > 0 and b > 0")
+    if x <= 0.0:
+        return 0.0
+    if x >= 1.0:
+        return 1.0
+    if x > (a + 1) / (a + b + 2):  # there the fraction of the other side converges faster
+        return 1.0 - _beta_tail(1.0 - x, b, a)
+    return _beta_tail(x, a, b)
+
+
+@lru_cache(maxsize=1024)
+def beta_quantile(probability: float, a: float, b: float) -> float:
+    """The x with P(X ≤ x) = `probability` for X of the beta distribution.
+
+    Raises:
+        ValueError: the probability is not strictly between 0 and 1, or a or b is not above 0.
+    """
+    if not 0.0 < probability < 1.0:
+        raise ValueError(f"beta_quantile({probability}, {a}, {b}): needs a probability between 0 and 1")
+    return _root(lambda x: beta_cdf(x, a, b) - probability, 0.0, 1.0)
+
+
+def t_two_sided(t: float, df: float) -> float:
+    """P(|T| ≥ |t|) for Student's t: the two-sided p-value; never 0.
+
+    Args:
+        t: The statistic; may be infinite.
+        df: Degrees of freedom, above 0, not necessarily whole.
+    """
+    if not df > 0:
+        raise ValueError(f"t_two_sided({t}, {df}): needs df > 0")
+    if df >= LARGEST_DF:
+        return max(LEAST_P, math.erfc(abs(t) / math.sqrt(2.0)))
+    square = t * t
+    if math.isinf(square):
+        return LEAST_P
+    if square < df:
+        return 1.0 - beta_cdf(square / (df + square), 0.5, df / 2)
+    return max(LEAST_P, beta_cdf(df / (df + square), df / 2, 0.5))
+
+
+@lru_cache(maxsize=1024)
+def t_quantile_real(probability: float, df: float) -> float:
+    """As `t_quantile`, for degrees of freedom that need not be whole (Welch's, Satterthwaite's).
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    if not df > 0 or not 0.0 < probability < 1.0:
+        raise ValueError(f"t_quantile_real({probability}, {df}): needs df > 0 and a probability between 0 and 1")
+    if probability < 0.5:
+        return -t_quantile_real(1.0 - probability, df)
+    if df >= LARGEST_DF:
+        return normal_quantile(probability)
+    if df >= 1 and df == int(df):
+        return t_quantile(probability, int(df))
+    tail = 2.0 * (1.0 - probability)
+    high = 1.0
+    while t_two_sided(high, df) > tail:
+        high *= 2.0
+        if math.isinf(high):
+            return high
+    return _root(lambda t: tail - t_two_sided(t, df), 0.0, high)
+
+
+@lru_cache(maxsize=4096)
+def t_shift(tail: float, power: float, df: int) -> float:
+    """How far, in standard errors, a true mean must be from 0 so that t exceeds its quantile at 1 − `tail` with the
+    chance `power`: the noncentrality of the noncentral t distribution.
+
+    Args:
+        tail: Of the test, to one side; strictly between 0 and 1, as `power`.
+        power: Chance to find it.
+        df: Degrees of freedom, at least 1.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    critical = t_quantile(1.0 - tail, df)
+    places = _spreads(df)
+    shift = critical + normal_quantile(power)
+    # The chance grows with the shift, and the steps of Newton's method from here are short.
+    for _ in range(50):
+        chance = math.fsum(weight * normal_cdf(shift - critical * s) for s, weight in places)
+        slope = math.fsum(weight * math.exp(-((shift - critical * s) ** 2) / 2) for s, weight in places)
+        step = (power - chance) * math.sqrt(2.0 * math.pi) / slope
+        shift += max(-1.0, min(1.0, step))
+        if abs(step) <= 1e-12 * max(1.0, abs(shift)):
+            break
+    return shift
+
+
+def _spreads(df: int) -> list[tuple[float, float]]:
+    """What a standard deviation of so many degrees of freedom comes to where 1 is true, with the chance of each."""
+    reach = 9.0 / math.sqrt(2.0 * df)
+    low, high, steps = max(0.0, 1.0 - reach), 1.0 + reach, 400
+    places = [low + (high - low) * i / steps for i in range(steps + 1)]
+    density = [
+        math.exp((df - 1) * math.log(s) + df * (1.0 - s * s) / 2) if s else (df == 1) * math.exp(0.5) for s in places
+    ]
+    weights = [d * (1 if i in (0, steps) else 4 if i % 2 else 2) for i, d in enumerate(density)]  # Simpson's rule
+    total = math.fsum(weights)
+    return [(s, weight / total) for s, weight in zip(places, weights, strict=True)]
+
+
+def _beta_tail(x: float, a: float, b: float) -> float:
+    """The continued fraction, where it converges fast."""
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )  # fmt: skip
+    tiny = 1e-300
+    c, d = 1.0, 1.0 - (a + b) * x / (a + 1)
+    d = 1.0 / (d if abs(d) > tiny else tiny)
+    value = d
+    for m in range(1, 100_000):
+        for factor in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1.0 + factor * d
+            c = 1.0 + factor / c
+            d = 1.0 / (d if abs(d) > tiny else tiny)
+            c = c if abs(c) > tiny else tiny
+            value *= c * d
+        if abs(c * d - 1.0) < PRECISION:
+            break
+    return min(1.0, front * value / a)
+
+
+def _root(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Where a rising function is 0, by halving: it cannot miss, and a hundred halvings are a millisecond."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high) or high - low <= PRECISION * abs(middle):
+            break
+        if rising(middle) < 0.0:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

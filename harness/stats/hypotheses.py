@@ -1,0 +1,238 @@
+"""Tests and what follows from them: McNemar's for paired passes and failures, Student's and Welch's, p-values of
+several comparisons at once, and the verdict of a gate. Owns these; the sign-flip test is in `signflip`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from harness.stats.distributions import LEAST_P, beta_cdf, t_quantile_real, t_two_sided
+from harness.stats.intervals import LEVEL, Estimate, same, sample_std
+from harness.stats.summary import number
+from harness.types import JsonDict
+
+if TYPE_CHECKING:
+    from harness.stats.arrays import Labels
+
+Verdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
+
+COUNTED = 1_000
+"""Discordant pairs up to which McNemar's p-value is made of whole numbers; beyond, of the beta distribution."""
+
+ROUNDING = 1e-12
+"""How far an end of an interval may be from a margin and still be upon it."""
+
+
+@dataclass(frozen=True, slots=True)
+class McNemar:
+    """The exact test of paired passes and failures, one attempt each."""
+
+    first_only: int
+    """Pairs in which only the first passed."""
+    second_only: int
+    p_value: float
+    """Two-sided, exact: at most the level wherever nothing differs."""
+    mid_p: float
+    """The same with half the probability of what was seen: closer to the level, and on rare occasions above it."""
+
+
+def mcnemar(first_only: int, second_only: int) -> McNemar:
+    """Test whether the first passes as often as the second. Pairs that agree have no part in it.
+
+    Only for one attempt at each question: attempts at one question resemble each other, and counting them one by one
+    finds differences that are not there.
+
+    Raises:
+        ValueError: a count is below 0.
+
+    Source: McNemar 1947; Fagerland, Lydersen & Laake 2013 (mid-p).
+    """
+    if first_only < 0 or second_only < 0:
+        raise ValueError(f"mcnemar({first_only}, {second_only}): a count is below 0")
+    n, least = first_only + second_only, min(first_only, second_only)
+    if n <= COUNTED:
+        ways = sum(math.comb(n, i) for i in range(least + 1))
+        twice = 2 * ways / 2**n
+        seen = math.comb(n, least) / 2**n
+    else:
+        twice = 2.0 * beta_cdf(0.5, n - least, least + 1)
+        seen = math.exp(
+            math.lgamma(n + 1) - math.lgamma(least + 1) - math.lgamma(n - least + 1) - n * math.log(2.0)
+        )  # fmt: skip
+    twice, mid_p = (min(1.0, max(LEAST_P, p)) for p in (twice, twice - seen))
+    return McNemar(first_only, second_only, twice, mid_p)
+
+
+def t_test(values: Sequence[float], null: float = 0.0) -> float:
+    """Two-sided p-value of Student's t test that the mean of `values` is `null`.
+
+    Returns:
+        The p-value; NaN for fewer than two values, and where all are equal.
+    """
+    n = len(values)
+    if n < 2 or same(min(values), max(values)):
+        return math.nan
+    mean = math.fsum(values) / n
+    stderr = sample_std(values, mean) / math.sqrt(n)
+    # Squares of the tiniest differences vanish.
+    return t_two_sided((mean - null) / stderr, n - 1) if stderr else math.nan
+
+
+def t_of_estimate(estimate: Estimate) -> float | None:
+    """Two-sided p-value of the t test that a mean is 0, from its standard error; None where that is unknown."""
+    if estimate.mean is None or not estimate.stderr:
+        return None
+    df = estimate.examples - 1 if estimate.df is None else estimate.df
+    return t_two_sided(estimate.mean / estimate.stderr, df)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """First minus second, of two independent samples. What is undefined is None."""
+
+    estimate: Estimate
+    """The difference of the means; `examples` counts both samples."""
+    p_value: float | None
+    """Two-sided, Welch's t test."""
+    first: float | None
+    """Mean of the first."""
+    second: float | None
+    n_first: int
+    n_second: int
+
+    def to_json(self) -> JsonDict:
+        """No NaN, no infinity; what is undefined is null."""
+        e = self.estimate
+        return {
+            "difference": number(e.mean),
+            "stderr": number(e.stderr),
+            "ci95": e.ends,
+            "level": e.level,
+            "method": e.method,
+            "df": number(e.df),
+            "p_value": number(self.p_value),
+            "means": [number(self.first), number(self.second)],
+            "examples": [self.n_first, self.n_second],
+        }
+
+
+def welch(
+    first: Sequence[float],
+    second: Sequence[float],
+    level: float = LEVEL,
+    clusters: tuple[Labels, Labels] | None = None,
+) -> Unpaired:
+    """Compare two samples that share no examples.
+
+    Where they do share them, `paired.paired_difference` is narrower.
+
+    Args:
+        first: One value an example, finite.
+        second: The same of the other.
+        level: Of confidence.
+        clusters: Label of each value's cluster, of either sample, if the values of one cluster resemble each other:
+            then each side's standard error is CR1, with clusters−1 degrees of freedom.
+
+    Source: Welch 1947.
+    """
+    n, m = len(first), len(second)
+    x = math.fsum(first) / n if n else None
+    y = math.fsum(second) / m if m else None
+    difference = x - y if x is not None and y is not None else None
+    unknown = Unpaired(Estimate(mean=difference, examples=n + m, level=level), None, x, y, n, m)
+    if x is None or y is None or difference is None or n < 2 or m < 2:
+        return unknown
+    if clusters is None:
+        units, count = (n, m), None
+        a, b = (
+            0.0 if same(min(side), max(side)) else sample_std(side, mean) ** 2 / len(side)
+            for side, mean in ((first, x), (second, y))
+        )
+    else:
+        from harness.stats.clusters import clustered_mean
+
+        sides = [clustered_mean(side, labels, level) for side, labels in zip((first, second), clusters, strict=True)]
+        units = sides[0].clusters or 0, sides[1].clusters or 0
+        count = sum(units)
+        a, b = ((side.stderr or 0.0) ** 2 for side in sides)
+    total = a + b
+    if total == 0.0 or min(units) < 2:
+        return unknown
+    # Of the parts of the sum, whose squares neither vanish nor overflow.
+    df = 1 / ((a / total) ** 2 / (units[0] - 1) + (b / total) ** 2 / (units[1] - 1))
+    stderr = math.sqrt(total)
+    half = t_quantile_real(0.5 + level / 2, df) * stderr
+    ends = difference - half, difference + half
+    estimate = Estimate(difference, stderr, *ends, "welch", n + m, level, clusters=count, df=df)
+    return Unpaired(estimate, t_two_sided(difference / stderr, df), x, y, n, m)
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Adjust p-values of several comparisons so that the chance of even one false alarm stays below the level.
+
+    Args:
+        p_values: Of each comparison; None where there is none: it stays None and is not counted.
+
+    Returns:
+        Adjusted p-values in the same order: compare them with the level itself.
+
+    Source: Holm 1979.
+    """
+    order = _ascending(p_values)
+    adjusted: list[float | None] = [None] * len(p_values)
+    highest = 0.0
+    for rank, (p, index) in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p))
+        adjusted[index] = highest
+    return adjusted
+
+
+def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
+    """Adjust p-values so that among the findings the expected part of false ones stays below the level: for looking
+    around, not for a headline.
+
+    Arguments and result as for `holm`.
+
+    Source: Benjamini & Hochberg 1995.
+    """
+    order = _ascending(p_values)
+    adjusted: list[float | None] = [None] * len(p_values)
+    lowest = 1.0
+    for rank in range(len(order), 0, -1):
+        p, index = order[rank - 1]
+        lowest = min(lowest, p * len(order) / rank)
+        adjusted[index] = lowest
+    return adjusted
+
+
+def non_inferiority(estimate: Estimate, margin: float) -> Verdict:
+    """Whether a candidate is worse than its baseline by less than `margin`.
+
+    `pass` if the whole interval of candidate − baseline lies above −margin, `fail` if it lies below, `inconclusive` if
+    it holds −margin, or if there is no interval. With a 95 % interval at most 2.5 % of candidates that are worse by
+    `margin` or more pass, and 2.5 % of the others fail.
+
+    Args:
+        estimate: Candidate minus baseline.
+        margin: The loss that would not matter; 0 or more.
+
+    Raises:
+        ValueError: the margin is below 0 or not finite.
+    """
+    if not 0 <= margin < math.inf:
+        raise ValueError(f"non_inferiority: the margin is {margin}; it is a loss that would not matter, 0 or more")
+    if estimate.low is None or estimate.high is None:
+        return "inconclusive"
+    if estimate.low > -margin + ROUNDING:
+        return "pass"
+    return "fail" if estimate.high < -margin - ROUNDING else "inconclusive"
+
+
+def _ascending(p_values: Sequence[float | None]) -> list[tuple[float, int]]:
+    known = [(p, index) for index, p in enumerate(p_values) if p is not None]
+    for p, _ in known:
+        if not 0 <= p <= 1:
+            raise ValueError(f"{p} is no p-value: it lies from 0 to 1")
+    return sorted(known)

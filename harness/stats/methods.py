@@ -1,0 +1,57 @@
+"""How intervals are made, in words: what `Estimate.method` names, for whoever shows or writes it. Owns the words; the
+methods are made where they are named."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Method: TypeAlias = Literal[
+    "t",
+    "wilson",
+    "wilson_effective",
+    "bonett_price",
+    "cluster_t",
+    "welch",
+    "satterthwaite",
+    "mover",
+    "bootstrap_percentile",
+    "bootstrap_bca",
+    "delta",
+    "rogan_gladen",
+    "ppi",
+    "betting",
+    "empirical_bernstein",
+    "asymptotic",
+]
+
+INTERVALS: dict[Method, str] = {
+    "t": "Student t on per-example means, n-1 degrees of freedom (Miller 2024, arXiv 2411.00640)",
+    "wilson": "Wilson score interval for a proportion (Wilson 1927)",
+    "wilson_effective": "Wilson score interval with the effective sample size p(1-p)/SE^2 and Student's t (after "
+    "Korn & Graubard 1998)",
+    "bonett_price": "adjusted Wald interval for a difference of paired proportions, or of shares of passes (after "
+    "Bonett & Price 2012)",
+    "cluster_t": "cluster-robust (CR1) standard error, Student t with clusters-1 degrees of freedom (Miller 2024, "
+    "arXiv 2411.00640, App. A)",
+    "welch": "two independent samples, Student t with Welch's degrees of freedom (Welch 1947)",
+    "satterthwaite": "weighted mean of independent means, Student t with Satterthwaite's degrees of freedom (1946)",
+    "mover": "weighted mean of independent means, combined from their own intervals (Zou & Donner 2008)",
+    "bootstrap_percentile": "percentile bootstrap over examples (or clusters), fixed seed (Efron 1979)",
+    "bootstrap_bca": "bias-corrected and accelerated bootstrap over examples (or clusters), fixed seed (Efron 1987)",
+    "delta": "linearised ratio, Student t (delta method)",
+    "rogan_gladen": "share judged positive, corrected for the judge's errors (Rogan & Gladen 1978), interval of Lang & "
+    "Reiczigel 2014",
+    "ppi": "prediction-powered inference with tuned weight (Angelopoulos, Duchi & Zrnic 2023, arXiv 2311.01453)",
+    "betting": "confidence sequence by betting, valid whenever sampling stops (Waudby-Smith & Ramdas 2024, arXiv "
+    "2010.09686)",
+    "empirical_bernstein": "predictable plug-in empirical-Bernstein confidence sequence, valid whenever sampling stops "
+    "(Waudby-Smith & Ramdas 2024, arXiv 2010.09686)",
+    "asymptotic": "asymptotic confidence sequence, valid for late stops only (Waudby-Smith et al. 2024, arXiv "
+    "2103.06476)",
+}
+"""One line each, with its source."""
+
+
+def describe(method: Method | None) -> str:
+    """What a method is; `no interval` for None."""
+    return "no interval" if method is None else INTERVALS[method]

@@ -1,0 +1,88 @@
+"""Places in a table of models, and how sure they are. Owns rank intervals and the group that cannot be told from the
+best; the models' numbers and their pairwise differences are in `standings` and `paired`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.stats.arrays import column
+from harness.stats.bootstrap import CHUNK, DRAWS, SEED, resampled
+from harness.stats.hypotheses import holm
+from harness.stats.intervals import LEVEL
+from harness.stats.paired import paired_difference
+
+if TYPE_CHECKING:
+    from harness.stats.arrays import Floats, Integers, Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A model's place; 1 is best, equal means share the better place."""
+
+    rank: int
+    low: int
+    """The best place that is plausible."""
+    high: int
+
+
+def rank_intervals(
+    scores: Sequence[Numbers], *, seed: int = SEED, draws: int = DRAWS, level: float = LEVEL
+) -> list[Rank]:
+    """The place of each model by its mean, with a percentile bootstrap interval over the examples.
+
+    Args:
+        scores: One row a model, one value an example: the same examples in the same order, at least one.
+        seed: Of the draws.
+        draws: Resamples of the examples, all models' alike.
+        level: Of confidence.
+
+    Raises:
+        ValueError: rows of different length, none, or a value that is not finite.
+    """
+    import numpy as np
+
+    table = np.stack([column(row, "rank_intervals") for row in _rows(scores)], axis=1)
+    examples, models = table.shape
+    rows = max(1, CHUNK // max(examples, models * models))
+    ordered = np.sort(resampled(lambda drawn: _places(drawn @ table / examples), examples, rows, draws, seed), axis=0)
+    cut = max(0, math.ceil((0.5 - level / 2) * draws) - 1)
+    seen = _places(table.mean(axis=0)[None, :])[0]
+    return [
+        Rank(int(seen[m]), min(int(seen[m]), int(ordered[cut, m])), max(int(seen[m]), int(ordered[draws - 1 - cut, m])))
+        for m in range(models)
+    ]
+
+
+def tied_with_best(scores: Sequence[Numbers], alpha: float = 0.05) -> list[bool]:
+    """Which models cannot be told from the one with the highest mean (the first of equal ones), itself included.
+
+    Paired sign-flip tests against it, Holm over all of them. Being chosen as the best makes it look better than it is,
+    so that a model outside the group is not always worse; being inside never says that two models are equal.
+
+    Args:
+        scores: As for `rank_intervals`.
+        alpha: Chance of excluding any model wrongly, were the best named beforehand.
+
+    Raises:
+        ValueError: rows of different length, none, or a value that is not finite.
+    """
+    rows = [column(row, "tied_with_best").tolist() for row in _rows(scores)]
+    means = [math.fsum(row) / len(row) for row in rows]
+    best = means.index(max(means))
+    p_values = [None if m == best else paired_difference(rows[best], row).p_value for m, row in enumerate(rows)]
+    return [p is None or p > alpha for p in holm(p_values)]
+
+
+def _rows(scores: Sequence[Numbers]) -> Sequence[Numbers]:
+    if not scores or len({len(row) for row in scores}) > 1 or not len(scores[0]):
+        raise ValueError("ranks need at least one model, and one value of each on the same examples, at least one")
+    return scores
+
+
+def _places(means: Floats) -> Integers:
+    """Of each model in each row: 1 + how many are better."""
+    better = means[:, None, :] > means[:, :, None] + 1e-12
+    return (1 + better.sum(axis=2)).astype("int64")

@@ -1,0 +1,108 @@
+"""Two sources of noise told apart: which questions were asked, and how each answer happened to turn out. Owns their
+estimates and what they say about asking more questions or asking again; needs at least two rollouts of some examples.
+
+Only the model's temperature makes re-run noise; lowering it to get narrower intervals measures another model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.stats.arrays import Reduced, reduce_groups
+from harness.stats.summary import number
+from harness.types import JsonDict
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Where the uncertainty of a mean comes from. What is undefined is None."""
+
+    examples: int
+    rollouts: int
+    """Values of all examples together."""
+    repeated: int
+    """Examples with at least two: re-run noise is estimated from them."""
+    question_std: float | None
+    """Spread of what the examples would score on average over endless rollouts: how different the questions are."""
+    rerun_std: float | None
+    """Spread of single answers about their example's average (root of the mean variance)."""
+    stderr: float | None
+    """Of the mean, for new questions from the same source: both sources together. What the headline uses."""
+    rerun_stderr: float | None
+    """Of the mean, if these very questions were asked again; None unless every example has two values."""
+
+    @property
+    def rerun_share(self) -> float | None:
+        """Part of the squared standard error that more rollouts could remove; at most 1."""
+        if self.stderr is None or self.rerun_stderr is None:
+            return None
+        return min(1.0, (self.rerun_stderr / self.stderr) ** 2)
+
+    def to_json(self) -> JsonDict:
+        """No NaN, no infinity; what is undefined is null."""
+        return {
+            "examples": self.examples,
+            "rollouts": self.rollouts,
+            "repeated": self.repeated,
+            "question_std": number(self.question_std),
+            "rerun_std": number(self.rerun_std),
+            "stderr": number(self.stderr),
+            "rerun_stderr": number(self.rerun_stderr),
+            "rerun_share": number(self.rerun_share),
+        }
+
+
+def noise(groups: Iterable[Sequence[float]]) -> Noise:
+    """Tell the two sources apart.
+
+    Args:
+        groups: The scores of each example; examples without any are left out.
+
+    Source: Miller 2024, arXiv 2411.00640, § 3.
+    """
+    return noise_of(reduce_groups(groups))
+
+
+def noise_of(reduced: Reduced) -> Noise:
+    """The same, of what `arrays.reduce_rollouts` gives.
+
+    With s²ᵢ the variance of the Kᵢ scores of example i: re-run variance σ² = mean of s²ᵢ; question variance
+    = max(0, variance of s̄ᵢ − mean of σ²ᵢ/Kᵢ), where σ² stands in for the examples that have one score only.
+    """
+    n = len(reduced.means)
+    has_many = reduced.counts > 1
+    repeated = int(has_many.sum())
+    between = float(reduced.means.var(ddof=1)) if n > 1 else math.nan
+    within = float(reduced.variances[has_many].mean()) if repeated else math.nan
+    question = math.nan
+    if n > 1 and repeated:
+        own = reduced.variances.copy()
+        own[~has_many] = within
+        question = max(0.0, between - float((own / reduced.counts).mean()))
+    rerun = math.nan
+    if n and repeated == n:
+        rerun = math.sqrt(float((reduced.variances / reduced.counts).sum())) / n
+    return Noise(
+        examples=n,
+        rollouts=int(reduced.counts.sum()),
+        repeated=repeated,
+        question_std=_known(math.sqrt(question) if question == question else math.nan),
+        rerun_std=_known(math.sqrt(within) if within == within else math.nan),
+        stderr=_known(math.sqrt(between / n) if between > 0 else math.nan),
+        rerun_stderr=_known(rerun),
+    )
+
+
+def stderr_with(parts: Noise, examples: int, rollouts: int) -> float | None:
+    """The standard error that `examples` examples with `rollouts` rollouts each would give; None where unknown.
+
+    Source: Miller 2024, arXiv 2411.00640, § 3: Var(μ̂) = (question variance + re-run variance / K) / n.
+    """
+    if parts.question_std is None or parts.rerun_std is None or examples < 1 or rollouts < 1:
+        return None
+    return math.sqrt((parts.question_std**2 + parts.rerun_std**2 / rollouts) / examples)
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

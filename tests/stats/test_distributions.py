@@ -1,0 +1,60 @@
+"""Our distributions against scipy's."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from harness.stats.distributions import beta_cdf, beta_quantile, t_quantile_real, t_two_sided
+from harness.stats.quantiles import normal_cdf, t_quantile
+
+SHAPE = st.floats(0.05, 5_000)
+
+
+@given(st.floats(0.0, 1.0), SHAPE, SHAPE)
+def test_the_beta_distribution_is_scipys(x: float, a: float, b: float) -> None:
+    assert beta_cdf(x, a, b) == pytest.approx(float(stats.beta.cdf(x, a, b)), rel=1e-8, abs=1e-12)
+
+
+@given(st.floats(0.001, 0.999), st.floats(0.5, 2_000), st.floats(0.5, 2_000))
+def test_its_quantile_inverts_it(part: float, a: float, b: float) -> None:
+    assert beta_quantile(part, a, b) == pytest.approx(float(stats.beta.ppf(part, a, b)), rel=1e-8, abs=1e-12)
+
+
+@given(st.floats(-60, 60), st.floats(0.5, 1e6))
+def test_the_two_sided_p_value_is_scipys(t: float, df: float) -> None:
+    assert t_two_sided(t, df) == pytest.approx(2 * float(stats.t.sf(abs(t), df)), rel=1e-6, abs=1e-14)
+
+
+def test_far_tails_do_not_vanish() -> None:
+    assert t_two_sided(40.0, 30.0) == pytest.approx(2 * float(stats.t.sf(40, 30)), rel=1e-8)
+    assert 0.0 < t_two_sided(math.inf, 3) < 1e-300
+    assert 0.0 < t_two_sided(50.0, 1e9) < 1e-300  # of a p-value that is too small for a number nobody says 0
+    assert t_two_sided(2.0, 1e9) == pytest.approx(2 * float(stats.norm.sf(2)))
+
+
+@given(st.floats(0.5, 0.9999), st.floats(0.7, 1e5))
+def test_quantiles_of_fractional_degrees_of_freedom_are_scipys(part: float, df: float) -> None:
+    assert t_quantile_real(part, df) == pytest.approx(float(stats.t.ppf(part, df)), rel=1e-7, abs=1e-7)
+    assert t_quantile_real(1 - part, df) == pytest.approx(float(stats.t.ppf(1 - part, df)), rel=1e-7, abs=1e-7)
+
+
+def test_whole_degrees_of_freedom_have_one_quantile_and_endless_ones_the_normal() -> None:
+    assert t_quantile_real(0.975, 7.0) == t_quantile(0.975, 7)
+    assert t_quantile_real(0.975, 1e9) == pytest.approx(1.959963984540054)
+    assert normal_cdf(1.959963984540054) == pytest.approx(0.975)
+
+
+def test_arguments_out_of_range_are_refused() -> None:
+    for wrong in (
+        lambda: beta_cdf(0.5, 0.0, 1.0),
+        lambda: beta_quantile(1.0, 1.0, 1.0),
+        lambda: t_two_sided(1.0, 0.0),
+        lambda: t_quantile_real(0.0, 3.0),
+    ):
+        with pytest.raises(ValueError, match="needs"):
+            wrong()

@@ -1,0 +1,162 @@
+"""Plans: Miller's reference values, and that a planned comparison finds what it was planned for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.stats.distributions import t_shift
+from harness.stats.paired import paired_difference
+from harness.stats.power import (
+    Components,
+    components,
+    components_of_one,
+    detectable,
+    examples_for_half_width,
+    miller_examples,
+    required_examples,
+    settling_examples,
+    splits,
+)
+from harness.stats.quantiles import t_quantile
+from harness.stats.variance import noise
+
+MILLER = Components(1 / 9, 1 / 6, 1 / 6)
+
+
+def test_the_reference_values() -> None:
+    assert miller_examples(MILLER, 0.03) == 3876
+    assert miller_examples(MILLER, 0.03, rollouts=10) == 1260
+    assert (miller_examples(MILLER, 0.13275), miller_examples(MILLER, 0.13265)) == (198, 199)
+    assert (miller_examples(MILLER, 0.08355), miller_examples(MILLER, 0.08345)) == (500, 501)
+
+
+def test_not_knowing_the_variance_takes_two_more_and_a_third_of_very_few() -> None:
+    """Student's t instead of the normal distribution: statsmodels 0.15, TTestPower, two-sided, rounded up."""
+    assert required_examples(MILLER, 0.03) == 3878
+    assert required_examples(MILLER, 0.03, rollouts=10) == 1262
+    few = Components(0.25, 0.0, 0.0)
+    assert [required_examples(few, delta) for delta in (0.1, 0.3, 0.6)] == [199, 24, 8]
+    assert [miller_examples(few, delta) for delta in (0.1, 0.3, 0.6)] == [197, 22, 6]
+    assert [required_examples(few, 0.3, power=power) for power in (0.9, 0.99)] == [32, 54]
+    assert required_examples(few, 0.3, alpha=0.05 / 7) == 39
+    assert detectable(MILLER, 198) == pytest.approx(0.133385, abs=5e-7)
+
+
+@pytest.mark.parametrize("df", [1, 2, 5, 19, 200, 10**6])
+def test_the_shift_has_the_power_of_the_noncentral_t_distribution(df: int) -> None:
+    for tail, power in ((0.025, 0.8), (0.025, 0.5), (0.05, 0.99), (0.005, 0.2)):
+        shift = t_shift(tail, power, df)
+        assert float(stats.nct.sf(stats.t.ppf(1 - tail, df), df, shift)) == pytest.approx(power, abs=2e-4)
+        if df > 1:
+            assert float(stats.nct.sf(stats.t.ppf(1 - tail, df), df, shift)) == pytest.approx(power, abs=1e-7)
+
+
+def test_ten_examples_find_what_they_were_planned_to_find() -> None:
+    """By Miller's formula ten of them find it in less than 74 % of cases instead of 80."""
+    generator, size = np.random.default_rng(3), 0.9
+    planned, known = (plan(Components(1.0, 0.0, 0.0), size) for plan in (required_examples, miller_examples))
+
+    def found(n: int) -> float:
+        values = generator.normal(size, 1.0, (20_000, n))
+        t = values.mean(axis=1) / (values.std(axis=1, ddof=1) / math.sqrt(n))
+        return float((np.abs(t) > t_quantile(0.975, n - 1)).mean())
+
+    assert (planned, known) == (12, 10)
+    assert 0.79 < found(planned) < 0.84 and found(known) < 0.74
+
+
+def test_a_plan_and_its_detectable_difference_agree() -> None:
+    for rollouts, second in ((1, None), (4, None), (3, 1)):
+        n = required_examples(MILLER, -0.05, rollouts=rollouts, second_rollouts=second)
+        assert detectable(MILLER, n, rollouts=rollouts, second_rollouts=second) <= 0.05
+        assert detectable(MILLER, n - 1, rollouts=rollouts, second_rollouts=second) > 0.05
+    assert math.isnan(detectable(MILLER, 1))
+    assert required_examples(Components(0.0, 0.0, 0.0), 0.5) == 6
+
+
+def test_a_pilot_finds_the_components_again() -> None:
+    generator = np.random.default_rng(2)
+    first, second = (np.clip(generator.beta(4, 2, 20_000) + shift, 0, 1) for shift in (0.0, -0.02))
+    scores = [(generator.random((20_000, 3)) < side[:, None]).astype(float) for side in (first, second)]
+    found = components(scores[0].tolist(), scores[1].tolist())
+    assert found is not None
+    assert found.omega2 == pytest.approx(float((first - second).var()), rel=0.05)
+    assert found.first2 == pytest.approx(float((first * (1 - first)).mean()), rel=0.02)
+    assert found.second2 == pytest.approx(float((second * (1 - second)).mean()), rel=0.02)
+    assert (found.pairs, found.assumed) == (20_000, "")
+
+
+def test_one_rollout_leaves_rerun_noise_in_omega() -> None:
+    found = components([[1.0], [0.0], [1.0], []], [[0.0], [0.0], [1.0], [1.0]])
+    assert found is not None
+    assert (found.omega2, found.first2, found.second2, found.pairs) == (pytest.approx(1 / 3), 0.0, 0.0, 3)
+    assert found.assumed == "re-run noise of the first and the second is unknown: one rollout an example"
+    assert components([[1.0]], [[0.0]]) is None
+    with pytest.raises(ValueError, match="2 examples against 1"):
+        components([[1.0], [0.0]], [[1.0]])
+
+
+def test_one_run_assumes_a_second_like_it() -> None:
+    groups = [[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
+    parts = noise(groups)
+    apart, alike = components_of_one(groups), components_of_one(groups, correlation=0.5)
+    assert apart is not None and alike is not None and parts.question_std is not None
+    assert apart.omega2 == pytest.approx(2 * parts.question_std**2)
+    assert alike.omega2 == pytest.approx(parts.question_std**2)
+    assert apart.first2 == apart.second2 == pytest.approx(0.125)
+    assert "correlate by 0.5" in alike.assumed
+    single = components_of_one([[1.0], [0.0]])
+    assert single is not None and single.omega2 == pytest.approx(1.0) and "re-run noise is unknown" in single.assumed
+    assert components_of_one([[1.0]]) is None
+    with pytest.raises(ValueError, match="correlation"):
+        components_of_one(groups, correlation=2.0)
+
+
+def test_the_cheapest_split_is_the_cheapest() -> None:
+    plans = splits(MILLER, 0.03, example_cost=5.0, rollout_cost=1.0)
+    costs = [required_examples(MILLER, 0.03, rollouts=k) * (5 + k) for k in range(1, 65)]
+    assert plans[0].cost == min(costs) and [p.cost for p in plans] == sorted(costs)
+    assert plans[0].rollouts == costs.index(min(costs)) + 1 > 1
+    assert plans[0].detectable <= 0.03
+    # Where only rollouts cost, one of each of more examples is never dearer.
+    assert splits(MILLER, 0.03)[0].rollouts == 1
+    few = splits(MILLER, 0.03, most_examples=1262)
+    assert min(plan.rollouts for plan in few) == 10
+    assert splits(MILLER, 0.03, most_examples=100) == []
+
+
+def test_examples_that_settle_a_tie() -> None:
+    first, second = [1.0, 0.0, 1.0, 1.0] * 10, [1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0] * 5
+    paired = paired_difference(first, second)
+    estimate = paired.estimate
+    assert estimate.mean is not None and estimate.stderr is not None
+    variance = estimate.stderr**2 * 40
+    seen = settling_examples(paired)
+    assert seen == math.ceil((1.959963984540054 + 0.8416212335729143) ** 2 * variance / estimate.mean**2) + 2
+    assert settling_examples(paired, 0.01) == required_examples(Components(variance, 0, 0), 0.01)
+    assert settling_examples(paired_difference(first, first)) is None
+    assert settling_examples(paired_difference([1.0], [0.0])) is None
+
+
+def test_examples_for_a_half_width_reach_it() -> None:
+    parts = noise([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
+    assert parts.question_std is not None and parts.rerun_std is not None
+    for rollouts in (1, 4):
+        variance = parts.question_std**2 + parts.rerun_std**2 / rollouts
+        n = examples_for_half_width(parts, 0.05, rollouts)
+        assert n is not None
+        assert t_quantile(0.975, n - 1) * math.sqrt(variance / n) <= 0.05 * (1 + 1e-8)
+        assert t_quantile(0.975, n - 2) * math.sqrt(variance / (n - 1)) > 0.05
+    assert examples_for_half_width(noise([[1.0]]), 0.05) is None
+
+
+@pytest.mark.parametrize("wrong", [{"alpha": 0.0}, {"power": 1.0}, {"rollouts": 0}])
+def test_arguments_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError):
+        required_examples(MILLER, 0.03, **wrong)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="plan for"):
+        required_examples(MILLER, 0.0)
