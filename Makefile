@@ -4,30 +4,40 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ENVIRONMENTS := $(wildcard environments/*/pyproject.toml)
-EDITABLE := -e '.[dev]' $(foreach file,$(ENVIRONMENTS),-e $(dir $(file)))
+OURS := $(foreach file,$(ENVIRONMENTS),-e $(dir $(file)))
 STAMP := $(VENV)/.installed
 # Neighbours stay on one worker, so that what a module's tests share is made once; who is done early takes from others.
 SPREAD := -n auto --dist worksteal
+# Of `make chaos`: what its random rounds are drawn from, and how many there are.
+SEED ?= 1
+ROUNDS ?= 12
 CHECK_VERSION = $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	echo "bench needs Python 3.11 or newer, and $(PYTHON) is older; say which: make setup PYTHON=python3.12" >&2; \
 	rm -rf $(VENV); exit 1; }
 
-.PHONY: help setup quickstart test test-all check format bench docs clean
+PIP = $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
+# What pip does on one core, on all, but for tests of packages, which nobody imports; templates in packages that are no
+# Python are nothing to speak of.
+COMPILE = { $(BIN)/python -m compileall -qq -j 0 -x '/tests/' $(VENV)/lib || true; }
+
+.PHONY: help setup quickstart test test-all check format bench chaos docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
+# Pip installs what builds a package anew for each, which takes longer than all else, unless it is told that it is there.
 setup: $(STAMP) ## Make the virtual environment and install bench with its environments
 
 $(STAMP): pyproject.toml constraints.txt $(ENVIRONMENTS)
+	@echo 'Installing bench and its environments into $(VENV), which takes a minute or two' >&2
 	@if command -v uv >/dev/null 2>&1; then \
 		test -x $(BIN)/python || uv venv -q --python $(PYTHON) $(VENV) || exit 1; \
 		$(CHECK_VERSION); \
-		uv pip install -q --compile-bytecode --python $(BIN)/python -c constraints.txt $(EDITABLE); \
+		uv pip install -q --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[dev]' $(OURS); \
 	else \
 		test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || exit 1; \
 		$(CHECK_VERSION); \
-		$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(EDITABLE); \
+		$(PIP) -e '.[dev]' editables && $(PIP) --no-build-isolation $(OURS) && $(COMPILE); \
 	fi
 	@$(BIN)/python -m compileall -q harness environments # the first command should not pay for compiling
 	@touch $@
@@ -53,6 +63,9 @@ format: setup ## Rewrite the code as the formatter wants it
 
 bench: setup ## Measure speed and memory against a bare loop; exits 1 on a miss
 	$(BIN)/python -m benchmarks
+
+chaos: setup ## Kill, fill the disk, damage, resume, and report what was lost: SEED=7 ROUNDS=200 for more
+	PYTHONPATH=tests/support $(BIN)/python tests/chaos --seed $(SEED) --rounds $(ROUNDS)
 
 docs: setup ## Rewrite the pages that are generated from the code
 	$(BIN)/python -m harness.config.reference > docs/reference/settings.md.new

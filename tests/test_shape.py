@@ -14,8 +14,9 @@ HOUSE = ROOT / "harness"
 MODULES = sorted(HOUSE.rglob("*.py"))
 
 RANKS = {
-    "types": 0.0, "deadline": 0.0, "loopback": 0.0, "errors": 0.05,
-    "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1, "keys": 0.2, "state": 0.2, "replies": 0.3,
+    "types": 0.0, "deadline": 0.0, "loopback": 0.0, "caps": 0.0, "syntax": 0.0, "harmless": 0.0, "errors": 0.05,
+    "boundary": 0.07, "guarded": 0.08, "loops": 0.08, "keyindex": 0.1, "redact": 0.1, "records": 0.1, "offload": 0.1,
+    "keys": 0.2, "state": 0.2, "replies": 0.3,
     "config": 1, "stats": 1, "tools": 1,
     "parsers": 2, "rubrics": 2, "envs": 2, "clients": 2, "reference": 2, "sandbox": 2, "store": 2,
     "agents": 2.2, "tasks": 2.3,
@@ -51,7 +52,14 @@ LONG_SIGNATURES = {
     "harness/cli/replay.py:replay",
     "harness/cli/rescore.py:rescore",
     "harness/cli/resume.py:resume",
+    "harness/cli/report.py:report",
+    "harness/cli/compare.py:compare",
+    "harness/cli/gate.py:gate",
+    "harness/cli/power.py:power",
+    "harness/cli/push.py:push",
     "harness/cli/runs_list.py:list_runs",
+    # All that the numbers of a run depend on.
+    "harness/stats/summary.py:summarize",
     # The parameters of an environment are the keys of its table.
     "harness/agents/environment.py:load_environment",
     "harness/tasks/environment.py:load_environment",
@@ -80,6 +88,7 @@ HEAVY = {
     "jsonschema",
     "polars",
     "referencing",
+    "matplotlib",
 }
 
 DOORS = {
@@ -181,6 +190,45 @@ def test_nothing_unsafe_or_untidy(path: Path) -> None:
         if called == "load":
             owner = node.func.value if isinstance(node.func, ast.Attribute) else None
             assert not (isinstance(owner, ast.Name) and owner.id == "yaml"), where
+
+
+OF_STRANGERS = {
+    "mktemp": "a name that another process may take first",
+    "system": "a shell",
+    "popen": "a shell",
+    "getoutput": "a shell",
+    "getstatusoutput": "a shell",
+    "create_subprocess_shell": "a shell",
+    "extractall": "an archive that may write anywhere",
+    "unpack_archive": "an archive that may write anywhere",
+    "read_pickle": "a pickle",
+    "unsafe_load": "YAML that makes objects",
+    "full_load": "YAML that makes objects",
+    "load_all": "YAML that makes objects",
+    "literal_eval": "a literal: only of a registry in Python, which is read and not run",
+}
+"""Calls that give what others wrote more than a reader's power, and why."""
+
+READS_LITERALS = {"harness/config/endpoints.py"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_what_strangers_wrote_is_only_read(path: Path) -> None:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for target in imported(node):
+                assert target.split(".")[0] not in {"cloudpickle", "joblib", "jsonpickle", "tarfile"}, name_of(path)
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        where = f"{name_of(path)}:{node.lineno} calls {called}"
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        asks_platform = isinstance(owner, ast.Name) and owner.id == "platform"
+        if not (asks_platform or (called == "literal_eval" and name_of(path) in READS_LITERALS)):
+            assert called not in OF_STRANGERS, f"{where}: {OF_STRANGERS.get(called)}"
+        for given in node.keywords:
+            if given.arg in {"shell", "allow_pickle"}:
+                assert isinstance(given.value, ast.Constant) and given.value.value is False, where
 
 
 def test_no_room_is_a_drawer() -> None:
