@@ -118,7 +118,7 @@ def test_every_command_is_run_or_excused() -> None:
 def test_excuses_and_recipes_are_not_older_than_what_they_stand_for() -> None:
     assert {step.text for step in commands()} >= {*EXCUSED, *RECIPES}
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert all(f"\nmake {target}\n" in ci for target in ("setup", "quickstart", "check", "test-all"))
+    assert all(f"\nmake {target}\n" in ci for target in ("setup", "quickstart", "check", "test-all || again"))
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target, recipe in RECIPES.items():
         assert re.search(
