@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pace import pace
+
 from harness.authoring.catalogue import catalogue
 from harness.authoring.describe import describe
 from harness.config.packages import find_environment
@@ -99,7 +101,7 @@ def test_fifty_environments_are_listed_in_less_than_half_a_second_of_processor_t
         assert all(entry["defaults"] for entry in listed if entry["name"].startswith("many-"))
         if fastest < 0.5:
             break
-    assert fastest < 0.5
+    assert fastest < 0.5 * pace()
     assert heavy == ""
 
 

@@ -25,6 +25,7 @@ def test_a_run_from_its_first_rollout_to_its_removal(shop: Workshop) -> None:
         running = shop.start("run", "sums", "-n", "24", "-r", "1", "-c", "2", "-m", "m", "-b", server.url, "-q")
         running.until(lambda: [r for r in shop.run_dirs() if count(r.parent, "scored") > 3], "it has made some")
         run = shop.run_dir()
+        running.send(signal.SIGSTOP)  # it stays as it is while it is looked at, however long that takes
 
         [entry] = listed(shop)
         assert (entry["id"], entry["state"], entry["planned"], entry["summary"]) == (run.name, "running", 24, None)

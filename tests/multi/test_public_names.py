@@ -44,17 +44,14 @@ def test_what_type_checkers_see_is_what_there_is() -> None:
 
 def test_importing_it_costs_nothing_and_using_it_no_heavy_package() -> None:
     program = """
-import json, sys, time
+import json, sys
 before = set(sys.modules)
-started = time.perf_counter()
 import harness.multi
-seconds = time.perf_counter() - started
 new = sorted(name for name in set(sys.modules) - before if name.startswith("harness"))
 from harness.multi import evaluate, list_runs, load_run, replay_run, Task, Model
 heavy = {"aiohttp", "datasets", "openai", "litellm", "numpy", "pyarrow", "pandas", "scipy", "rich", "jsonschema"}
-print(json.dumps([seconds, new, sorted(heavy & set(sys.modules))]))
+print(json.dumps([new, sorted(heavy & set(sys.modules))]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    seconds, new, heavy = json.loads(done.stdout)
-    assert seconds < 0.15
+    new, heavy = json.loads(done.stdout)
     assert (new, heavy) == (["harness", "harness.multi"], [])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pace import pace
 
 from harness.stats.arrays import column, number_groups, reduce_groups, reduce_rollouts
 from harness.stats.bootstrap import bootstrap_median
@@ -79,11 +80,11 @@ def test_a_million_scores_take_less_than_a_second() -> None:
     ]
     parts = noise_of(reduced)
     curve = pass_curve(pass_counts(scores.reshape(-1, 4).tolist(), 1.0), (1, 2, 4), pass_at_k)
-    assert time.process_time() - started < 2.0  # 0.6 s where nothing else runs
+    assert time.process_time() - started < 2.0 * pace()  # 0.6 s where nothing else runs
     started = time.process_time()
     paired = paired_difference(reduced.means.tolist(), other.means.tolist())
     gc.unfreeze()
-    assert time.process_time() - started < 2.0  # 0.7 s where nothing else runs
+    assert time.process_time() - started < 2.0 * pace()  # 0.7 s where nothing else runs
     assert estimates[0].mean == pytest.approx(0.7, abs=0.002)
     assert estimates[0].stderr == pytest.approx(estimates[1].stderr, rel=1e-3)  # rollouts in clusters of an example
     assert parts.question_std == pytest.approx(0.0, abs=0.03) and parts.rerun_std == pytest.approx(0.4583, abs=0.002)

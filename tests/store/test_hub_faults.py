@@ -214,8 +214,8 @@ def test_the_time_of_a_push_is_bounded(server: HubServer, run: Path) -> None:
     server.fail("commit", 503, times=None)
     begun = time.monotonic()
     with pytest.raises(PublishError):
-        push(server, run, patience=Patience(total=0.5, bytes_per_second=1e9, first_wait=10))
-    assert time.monotonic() - begun < 5
+        push(server, run, patience=Patience(total=0.5, bytes_per_second=1e9, first_wait=60))
+    assert time.monotonic() - begun < 30
 
 
 def test_what_the_hub_says_is_cut_and_holds_no_secret(server: HubServer, run: Path) -> None:

@@ -32,10 +32,10 @@ def test_thoughts_are_left_out(text: str, left: str) -> None:
 
 
 def test_a_model_that_repeats_itself_holds_up_nothing() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     text = "<think>" * 200_000
     assert without_thoughts(text) == text
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 5  # quadratic would take minutes
 
 
 @pytest.mark.parametrize(
