@@ -84,7 +84,8 @@ def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, clus
         UsageError: a name means nothing, or there is nothing to compare.
         StoreError: a run cannot be read.
     """
-    from harness.report.compare.matching import adjust, match
+    from harness.report.compare.difference import adjust
+    from harness.report.compare.matching import match
     from harness.report.compare.pairing import pairs_of
     from harness.report.compare.screen import Compared, averages_of
     from harness.report.compare.sides import REWARD, Side, read_side

@@ -75,7 +75,11 @@ class DerivedDoor(Door):
         reports = [replace(report, next_steps=tuple(self._steps(report))) for report in reports]
         changes = None
         if self._after is not None:
-            changes = compare(marks_of(self._from.recorded), self._after, paired=self._from.asks_model)
+            manifests = self._from.parent.read_manifest(), *(run.manifest for run in runs if isinstance(run, Prepared))
+            before, after = (manifest.reward_range for manifest in manifests)
+            changes = compare(
+                marks_of(self._from.recorded), self._after, paired=self._from.asks_model, ranges=(before, after)
+            )
         if options.json:
             whole: JsonDict = json.loads(result_json(reports, self.budget_json()))
             whole["parent"] = self._parent_json()

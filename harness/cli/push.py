@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -91,14 +91,14 @@ def push(  # noqa: PLR0913 - a command's options are its parameters
     With --eval-results, a pull request puts the result where the Hub's leaderboards look for it, with the pushed
     dataset as its source.
     """
+    from harness.store.eval_results import Claim
     from harness.store.hub_names import check_repo
     from harness.store.suites import choose
 
     if repo is not None:
         check_repo(repo)
-    given: dict[str, str | bool | None] = {"--benchmark": benchmark, "--task": task, "--revision": revision}
-    given |= {"--notes": notes, "--fraction": fraction, "--subset": subset, "--print": print_only}
-    claim = _claim(model_repo, given)
+    given = Claim(model_repo or "", benchmark or "", task, revision, fraction=fraction, subset=subset, notes=notes)
+    claim = _claim(given, is_asked=model_repo is not None, print_only=print_only)
     chosen = choose(output_dir, runs)
     _check(chosen.paths, chosen.gone, claim, allow_private=allow_private)
     where = _Where(repo, public)
@@ -110,26 +110,21 @@ def push(  # noqa: PLR0913 - a command's options are its parameters
         _propose(chosen.paths[0], where, claim, as_json=as_json)
 
 
-def _claim(model_repo: str | None, given: Mapping[str, str | bool | None]) -> Claim | None:
+def _claim(given: Claim, *, is_asked: bool, print_only: bool) -> Claim | None:
     """What is claimed; None if no result is to be proposed."""
-    from harness.store.eval_results import Claim, check_claim
+    from harness.store.eval_results import check_claim
 
-    if model_repo is None:
-        if lonely := next((flag for flag, value in given.items() if value), None):
-            raise UsageError(f"{lonely} is about a result: name the model's repository with --eval-results")
+    if not is_asked:
+        if lonely := [*_about(given), *["--print"] * print_only]:
+            raise UsageError(f"{lonely[0]} is about a result: name the model's repository with --eval-results")
         return None
-    benchmark, task, revision = (cast("str | None", given[f"--{name}"]) for name in ("benchmark", "task", "revision"))
-    if benchmark is None:
+    if not given.benchmark:
         raise UsageError(
             "--eval-results: say which benchmark the run is a result of, as the Hub calls its dataset: --benchmark "
             "openai/gsm8k"
         )
-    claim = Claim(
-        model_repo, benchmark, task, revision,
-        fraction=bool(given["--fraction"]), subset=bool(given["--subset"]), notes=str(given["--notes"]),
-    )  # fmt: skip
-    check_claim(claim)
-    return claim
+    check_claim(given)
+    return given
 
 
 def _check(folders: Sequence[Path], gone: Sequence[str], claim: Claim | None, *, allow_private: bool) -> None:
@@ -236,11 +231,15 @@ def _look(folder: Path, claim: Claim) -> Proposal:
 
 def _words(claim: Claim) -> str:
     """The options that say it again."""
-    words = ["--eval-results", claim.model, "--benchmark", claim.benchmark]
-    for flag, value in (("--task", claim.task), ("--revision", claim.revision), ("--notes", claim.notes)):
-        words += [flag, value] if value else []
-    words += ["--fraction"] * claim.fraction + ["--subset"] * claim.subset
-    return shlex.join(words)
+    return shlex.join(["--eval-results", claim.model, *_about(claim)])
+
+
+def _about(claim: Claim) -> list[str]:
+    """Those beside the model's name."""
+    told = [("--benchmark", claim.benchmark), ("--task", claim.task), ("--revision", claim.revision)]
+    told.append(("--notes", claim.notes))
+    words = [word for flag, value in told if value for word in (flag, value)]
+    return words + ["--fraction"] * claim.fraction + ["--subset"] * claim.subset
 
 
 def _tell(result: PushResult, where: _Where) -> None:

@@ -1,5 +1,5 @@
 """A run beside the one that it was made from: what has become of each reward. Owns the comparison and its layout; the
-numbers are those of `stats`."""
+difference of the means is `compare.difference`'s."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import TypeAlias
 from rich.console import Console
 
 from harness.report import numerals
+from harness.report.compare.difference import UNKNOWN, Range, paired_scores, scores_of
 from harness.report.text import clean
 from harness.stats.intervals import same
-from harness.stats.paired import Paired, paired_by_key
+from harness.stats.paired import Paired
 from harness.stats.summary import number, spread
 from harness.store.outcomes import outcomes
 from harness.store.recorded import Recorded
@@ -111,7 +112,7 @@ class Changes:
         }
 
 
-def compare(before: Marks, after: Marks, *, paired: bool) -> Changes:
+def compare(before: Marks, after: Marks, *, paired: bool, ranges: tuple[Range, Range] = (UNKNOWN, UNKNOWN)) -> Changes:
     """What has become of the parent's rewards.
 
     Args:
@@ -119,6 +120,7 @@ def compare(before: Marks, after: Marks, *, paired: bool) -> Changes:
         after: The run's.
         paired: Whether to estimate the difference: with another model it is one of two samples, with the same replies
             it is what it is.
+        ranges: Of the parent's rewards, and of the run's.
     """
     kinds: Counter[str] = Counter()
     changed: dict[str, Change] = {}
@@ -143,7 +145,7 @@ def compare(before: Marks, after: Marks, *, paired: bool) -> Changes:
         only_after=len(after.keys() - before.keys()),
         examples=len(changed),
         first=tuple(islice(changed.values(), FIRST)),
-        paired=paired_by_key(_means(new), _means(old)) if paired else None,
+        paired=paired_scores(scores_of(new, ranges[1]), scores_of(old, ranges[0])) if paired else None,
     )
 
 
@@ -235,8 +237,3 @@ def _by_example(marks: Marks) -> dict[str, list[float]]:
     for (key, _), mark in marks.items():
         found.setdefault(key, []).extend([] if mark.reward is None else [mark.reward])
     return found
-
-
-def _means(rewards: dict[str, list[float]]) -> dict[str, float]:
-    means = {key: spread([values]).estimate.mean for key, values in rewards.items()}
-    return {key: mean for key, mean in means.items() if mean is not None}

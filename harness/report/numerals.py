@@ -9,6 +9,8 @@ from decimal import Decimal
 
 from harness.report.text import clean
 from harness.stats.intervals import Estimate
+from harness.stats.passk import PassRate
+from harness.stats.summary import Summary
 from harness.types import Usage
 
 NONE = "–"
@@ -81,6 +83,17 @@ def p_value(value: float | None, bound: float = 0.05) -> str:
 def count(value: int) -> str:
     """A whole number with separators."""
     return f"{value:,}"
+
+
+def coverage(*summaries: Summary) -> str:
+    """`9 of 10`: the scored rollouts of these runs among those that were asked for."""
+    asked = sum(max(each.planned, each.num_rollouts) for each in summaries)
+    return f"{count(sum(each.scored for each in summaries))} of {count(asked)}"
+
+
+def pass_rate(rate: PassRate | None) -> str:
+    """pass@k or pass^k; None where it was not asked for."""
+    return NONE if rate is None else score(rate.value)
 
 
 def short_count(value: int) -> str:

@@ -23,6 +23,7 @@ from harness.store.manifest import Manifest
 from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir
 from harness.store.tally import tally
+from harness.store.values import table
 from harness.types import JsonDict, Usage
 
 BUILT_IN = "builtin"
@@ -70,12 +71,15 @@ def facts_of(path: Path, name: str) -> RunFacts:
 
 
 def _changes(entry: Entry, parent: Entry) -> Changes | None:
-    derived = entry.manifest.derived if entry.manifest else {}
+    ours, theirs = entry.manifest, parent.manifest
+    assert ours is not None and theirs is not None, "one was read, the other was found by its id"
     try:
         before, after = (marks_of(read_journal(run)) for run in (parent.run, entry.run))
     except StoreError:
         return None
-    return compare(before, after, paired=bool(derived.get("model")))
+    return compare(
+        before, after, paired=bool(ours.derived.get("model")), ranges=(theirs.reward_range, ours.reward_range)
+    )
 
 
 def _relatives(entry: Entry) -> tuple[Entry | None, list[Entry], list[Entry]]:
@@ -147,8 +151,7 @@ def settings_of(manifest: Manifest) -> list[tuple[str, str, str, str]]:
     for path, value in settings.items():
         if path in above and isinstance(value, dict) and value:
             continue
-        told: object = manifest.origins.get(path)
-        origin = cast(JsonDict, told) if isinstance(told, dict) else {}
+        origin = table(manifest.origins.get(path))
         shown = "none" if value is None else value if isinstance(value, str) else to_text(cast(object, value))
         rows.append((path, shown or "–", str(origin.get("origin", "")), str(origin.get("source", "unknown"))))
     return rows
@@ -163,8 +166,7 @@ def settings_json(manifest: Manifest) -> JsonDict:
     """`{path: {value, origin, source}}`: every setting, and where it came from."""
     rows: JsonDict = {}
     for path, value in manifest.settings.items():
-        told: object = manifest.origins.get(path)
-        origin = cast(JsonDict, told) if isinstance(told, dict) else {}
+        origin = table(manifest.origins.get(path))
         rows[path] = {"value": value, "origin": origin.get("origin"), "source": origin.get("source")}
     return rows
 

@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
 
 from rich.cells import cell_len
 
@@ -19,6 +18,7 @@ from harness.report.text import clean, fit
 from harness.stats.intervals import Estimate
 from harness.store.catalogue import Entry, reward_of
 from harness.store.manifest import Manifest
+from harness.store.values import ends, number, table
 from harness.types import JsonDict
 
 GAP = "  "
@@ -103,7 +103,7 @@ def has_rows(manifest: Manifest) -> bool:
     """Whether its settings alone can make the run again."""
     ours = BUILT_INS.get(str(manifest.settings.get("env.env_id")))
     args: object = manifest.settings.get("env.env_args")
-    return ours is None or ours.has_rows(cast(JsonDict, args) if isinstance(args, dict) else {})
+    return ours is None or ours.has_rows(table(args))
 
 
 def origin_words(derived: Mapping[str, object], parent: str) -> str:
@@ -113,25 +113,17 @@ def origin_words(derived: Mapping[str, object], parent: str) -> str:
     return f"{how} from {clean(parent, 100)}" + (f" ({clean(only, 60)} only)" if only else "")
 
 
-def figure(table: Mapping[str, object], key: str) -> float | None:
-    """A number of a summary; None if it is none. Files can be edited, and damaged."""
-    value = table.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def recorded_estimate(summary: JsonDict | None) -> Estimate:
     """The mean reward of a `summary.json`, with its interval."""
     reward = reward_of(summary)
-    ends: object = reward.get("ci95")
-    pair = cast("list[object]", ends) if isinstance(ends, list) else []
-    low, high = (figure({"end": end}, "end") for end in (pair if len(pair) == 2 else (None, None)))
-    return Estimate(figure(reward, "mean"), figure(reward, "stderr"), low, high)
+    low, high = ends(reward.get("ci95")) or (None, None)
+    return Estimate(number(reward.get("mean")), number(reward.get("stderr")), low, high)
 
 
 def recorded_coverage(summary: JsonDict | None, planned: int | None) -> str:
     """`9 of 10`: scored rollouts of a `summary.json` among the planned ones."""
     known = summary or {}
-    scored, asked, made = (figure(known, key) for key in ("scored", "planned", "num_rollouts"))
+    scored, asked, made = (number(known.get(key)) for key in ("scored", "planned", "num_rollouts"))
     total = max((int(number) for number in (asked, made, planned) if number is not None), default=None)
     parts = (numerals.NONE if scored is None else numerals.count(int(scored)),
              "?" if total is None else numerals.count(total))  # fmt: skip
@@ -155,7 +147,7 @@ def _columns(entries: Sequence[Entry]) -> list[_Column]:
         _Column("95 % interval", [numerals.interval(estimate) for estimate in estimates], True),
         _Column("scored", [recorded_coverage(entry.final, entry.planned) for entry in entries], True),
     ]
-    costs = [figure(_usage(entry.final), "cost") for entry in entries]
+    costs = [number(table((entry.final or {}).get("usage")).get("cost")) for entry in entries]
     if any(cost is not None for cost in costs):
         columns.append(_Column("cost", [numerals.dollars(cost) for cost in costs], True))
     return columns
@@ -171,11 +163,6 @@ def _brackets(entries: Sequence[Entry]) -> list[str]:
         above, below = (suite is not None and suite == other for other in (before, after))
         marks.append(_BRACKETS[above, below])
     return marks
-
-
-def _usage(summary: JsonDict | None) -> JsonDict:
-    usage = (summary or {}).get("usage")
-    return cast(JsonDict, usage) if isinstance(usage, dict) else {}
 
 
 def _fitted(columns: list[_Column], width: int) -> list[_Column]:

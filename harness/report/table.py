@@ -16,7 +16,6 @@ from harness.report import numerals
 from harness.report.advice import GO_ON, Step
 from harness.report.text import clean, fit
 from harness.stats.intervals import WILSONS
-from harness.stats.passk import PassRate
 from harness.stats.summary import Summary
 
 MOST_NAME = 36
@@ -109,7 +108,7 @@ def _groups(results: Sequence[RunReport]) -> list[list[_Column]]:
         column("mean", lambda s: numerals.score(s.reward.estimate.mean)),
         column("95 % interval", lambda s: numerals.interval(s.reward.estimate)),
         column("std", lambda s: numerals.score(s.reward.std)),
-        column("scored", _coverage, lambda r: r.state),
+        column("scored", numerals.coverage, lambda r: r.state),
     ]
     cost = [
         column("tokens in", lambda s: numerals.tokens(s.usage, s.usage.input_tokens)),
@@ -121,23 +120,15 @@ def _groups(results: Sequence[RunReport]) -> list[list[_Column]]:
     if any(summary.usage.cost is not None for summary in summaries):
         cost.insert(2, column("cost", lambda s: numerals.dollars(s.usage.cost)))
     powers = sorted({k for summary in summaries for k in summary.pass_at_k})
-    at_k = [column(f"pass@{k}", lambda s, k=k: _pass(s.pass_at_k.get(k))) for k in powers]
+    at_k = [column(f"pass@{k}", lambda s, k=k: numerals.pass_rate(s.pass_at_k.get(k))) for k in powers]
     # pass^1 is pass@1.
-    hat_k = [column(f"pass^{k}", lambda s, k=k: _pass(s.pass_hat_k.get(k))) for k in powers if k > 1]
+    hat_k = [column(f"pass^{k}", lambda s, k=k: numerals.pass_rate(s.pass_hat_k.get(k))) for k in powers if k > 1]
     groups = [score, at_k, hat_k, cost] if len(powers) > 3 else [score, [*at_k, *hat_k], cost]
     return [group for group in groups if group]
 
 
 def _absent(_: RunReport) -> str:
     return numerals.NONE
-
-
-def _pass(rate: PassRate | None) -> str:
-    return numerals.NONE if rate is None else numerals.score(rate.value)
-
-
-def _coverage(summary: Summary) -> str:
-    return f"{numerals.count(summary.scored)} of {numerals.count(max(summary.planned, summary.num_rollouts))}"
 
 
 def _pack(groups: list[list[_Column]], names: _Column, width: int) -> list[list[_Column]]:

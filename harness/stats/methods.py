@@ -1,5 +1,5 @@
-"""How intervals are made, in words: what `Estimate.method` names, for whoever shows or writes it. Owns the words; the
-methods are made where they are named."""
+"""How figures and intervals are made, in words, for whoever shows or writes them: what `Estimate.method` names, and
+what a run's summary has. Owns the words; the methods are made where they are named."""
 
 from __future__ import annotations
 
@@ -50,6 +50,29 @@ INTERVALS: dict[Method, str] = {
     "2103.06476)",
 }
 """One line each, with its source."""
+
+
+_WHEN: dict[Method, str] = {
+    "t": "scores of any kind, where no other is named",
+    "wilson": "binary scores, one rollout each: fewer than 300 of them, fewer than 20 of either kind, or where t would "
+    "leave 0 to 1; or all 0, or all 1",
+    "wilson_effective": "binary scores, several rollouts each: of that size fewer than 20 of either kind, or where t "
+    "would leave 0 to 1",
+    "betting": "the run ended early as asked; for the mean of the whole run, of which this is a random part",
+    "asymptotic": "the run ended early as asked, and its rewards have no range",
+}
+"""Of which runs it is the interval."""
+
+SUMMARY: dict[str, str] = {
+    "mean": "mean over examples of each example's mean over its scored rollouts",
+    "stderr": "standard error of the per-example means (Miller 2024, arXiv 2411.00640)",
+    **{name: f"95 % interval: {INTERVALS[name]}; {when}" for name, when in _WHEN.items()},
+    "std": "sample standard deviation over scored rollouts (ddof 1)",
+    "pass_at_k": "unbiased, 1 - C(n-c,k)/C(n,k) (Chen et al. 2021, arXiv 2107.03374), mean over examples with n >= k",
+    "pass_hat_k": "unbiased, C(c,k)/C(n,k) (tau-bench, arXiv 2406.12045), mean over examples with n >= k",
+    "bounds": "the mean if every unscored rollout had the worst, or the best, reward",
+}
+"""Of a run's figures; travels with them, so that a summary explains itself."""
 
 
 def describe(method: Method | None) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
+from harness.stats.methods import SUMMARY as METHODS
 from harness.stats.passk import THRESHOLD_SLACK, PassRate, pass_at_k, pass_counts, pass_hat_k, pass_rate, powers_of_two
 from harness.stats.quantiles import nearest_rank
 from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
@@ -16,25 +17,6 @@ from harness.stats.target import Aim, Target
 from harness.types import JsonDict, Usage
 
 __all__ = ["METHODS", "THRESHOLD_SLACK", "Distribution", "ScoreTable", "Spread", "Summary", "summarize"]
-
-METHODS: dict[str, str] = {
-    "mean": "mean over examples of each example's mean over its scored rollouts",
-    "stderr": "standard error of the per-example means (Miller 2024, arXiv 2411.00640)",
-    "t": "95 % Student t interval on per-example means, n-1 degrees of freedom",
-    "wilson": "95 % Wilson score interval (binary scores, one rollout each: fewer than 300 of them, fewer than 20 of "
-    "either kind, or where t would leave 0 to 1; or all 0, or all 1)",
-    "wilson_effective": "95 % Wilson score interval with the effective sample size p(1-p)/stderr^2 and Student's t "
-    "(binary scores, several rollouts each: of that size fewer than 20 of either kind, or where t would leave 0 to 1; "
-    "after Korn & Graubard 1998)",
-    "betting": "95 % confidence sequence for the mean of the whole run, of which this is a random part: valid however "
-    "one stops (Waudby-Smith & Ramdas 2024, arXiv 2010.09686)",
-    "asymptotic": "95 % asymptotic confidence sequence, valid for late stops (Waudby-Smith et al., arXiv 2103.06476)",
-    "std": "sample standard deviation over scored rollouts (ddof 1)",
-    "pass_at_k": "unbiased, 1 - C(n-c,k)/C(n,k) (Chen et al. 2021, arXiv 2107.03374), mean over examples with n >= k",
-    "pass_hat_k": "unbiased, C(c,k)/C(n,k) (tau-bench, arXiv 2406.12045), mean over examples with n >= k",
-    "bounds": "the mean if every unscored rollout had the worst, or the best, reward",
-}
-"""Travels with the numbers, so that a summary explains itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import cast
 
 from harness.store.card_text import escape
 from harness.store.manifest import Manifest
+from harness.store.values import count, ends, number, table
 from harness.types import JsonDict
 
 NONE = "–"
@@ -33,7 +33,7 @@ _TAIL = ("tokens in", "tokens out", "cost", "without a score")
 def leaderboard_row(manifest: Manifest, summary: JsonDict | None) -> str:
     """One run as a line of the leaderboard: the same figures as in a report."""
     summary = summary or {}
-    reward, usage = _table(summary.get("reward")), _table(summary.get("usage"))
+    reward, usage = table(summary.get("reward")), table(summary.get("usage"))
     k, at, hat = _largest_k(summary)
     cells = [
         escape(manifest.id),
@@ -66,7 +66,7 @@ def with_row(body: str, row: str, run_id: str) -> str:
     former = [line for line in body[start:stop].splitlines() if line.startswith("| ")][1:] if there else []
     rows = [line for line in former if _cells(line)[0] != escape(run_id)]
     rows = sorted([row, *rows], key=_place)
-    rule = [":---" if number < 3 or name == _TAIL[-1] else "---:" for number, name in enumerate((*_HEAD, *_TAIL))]
+    rule = [":---" if place < 3 or name == _TAIL[-1] else "---:" for place, name in enumerate((*_HEAD, *_TAIL))]
     lines = [_BEGIN, f"| {' | '.join((*_HEAD, *_TAIL))} |", f"|{'|'.join(rule)}|", *rows]
     block = "\n".join([*lines, "", _READING, _END])
     if there:
@@ -79,10 +79,10 @@ def with_row(body: str, row: str, run_id: str) -> str:
 
 def unscored_table(summary: JsonDict | None) -> list[str]:
     """Why rollouts have no score; nothing if all have one. Ends in an empty line."""
-    unscored = _table((summary or {}).get("unscored"))
+    unscored = table((summary or {}).get("unscored"))
     if not unscored:
         return []
-    rows = [f"| {escape(str(reason))} | {number} |" for reason, number in unscored.items()]
+    rows = [f"| {escape(str(reason))} | {times} |" for reason, times in unscored.items()]
     return ["| without a score because | rollouts |", "|:---|---:|", *rows, ""]
 
 
@@ -109,24 +109,23 @@ def _place(line: str) -> tuple[str, float, str]:
 
 def _largest_k(summary: Mapping[str, object]) -> tuple[int, object, object]:
     """The largest k of pass@k with its two rates; 0 if there is none."""
-    at, hat = _table(summary.get("pass_at_k")), _table(summary.get("pass_hat_k"))
+    at, hat = table(summary.get("pass_at_k")), table(summary.get("pass_hat_k"))
     k = max((int(name) for name in at if name.isdecimal()), default=0)
     return k, at.get(str(k)), hat.get(str(k))
 
 
 def _score(value: object, digits: int = 3) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    known = number(value)
+    if known is None:
         return NONE
-    if value and (abs(value) >= 1e6 or abs(value) < 1e-5):
-        return f"{value:.3g}"
-    return f"{value + 0.0:.{digits}f}"
+    if known and (abs(known) >= 1e6 or abs(known) < 1e-5):
+        return f"{known:.3g}"
+    return f"{known + 0.0:.{digits}f}"
 
 
 def _span(reward: Mapping[str, object]) -> str:
-    bounds = reward.get("ci95")
-    ends = cast("Sequence[object]", bounds) if isinstance(bounds, list | tuple) else ()
-    known = [float(end) for end in ends if isinstance(end, int | float) and not isinstance(end, bool)]
-    if len(known) != 2:
+    known = ends(reward.get("ci95"))
+    if known is None:
         return NONE
     low, high = known
     digits = 3
@@ -136,17 +135,18 @@ def _span(reward: Mapping[str, object]) -> str:
 
 
 def _tokens(usage: Mapping[str, object], key: str) -> str:
-    number = usage.get(key)
-    if not isinstance(number, int):
+    used = usage.get(key)
+    if not isinstance(used, int):
         return "unknown"
-    return f"≥ {number:,}" if usage.get("unreported") else f"{number:,}"
+    return f"≥ {used:,}" if usage.get("unreported") else f"{used:,}"
 
 
 def _dollars(cost: object) -> str:
-    if not isinstance(cost, int | float):
+    known = number(cost)
+    if known is None:
         return NONE
     # Two dollar signs in a line are not to become a formula.
-    return f"\\${cost:,.2f}" if cost >= 0.1 or cost == 0 else f"\\${Decimal(f'{cost:.2g}'):f}"
+    return f"\\${known:,.2f}" if known >= 0.1 or known == 0 else f"\\${Decimal(f'{known:.2g}'):f}"
 
 
 def _total(summary: Mapping[str, object]) -> int:
@@ -154,30 +154,28 @@ def _total(summary: Mapping[str, object]) -> int:
 
 
 def _reasons(summary: Mapping[str, object]) -> str:
-    return ", ".join(f"{reason} {number}" for reason, number in _table(summary.get("unscored")).items())
+    return ", ".join(f"{reason} {times}" for reason, times in table(summary.get("unscored")).items())
 
 
 def results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str]]:
     """All numbers of a run, each with its name."""
     if summary is None:
         return [("scored", "no summary yet")]
-    reward = _table(summary.get("reward"))
+    reward = table(summary.get("reward"))
     results = [("mean reward", _number(reward.get("mean"))), ("95 % interval", _interval(reward))]
-    if early := _table(summary.get("until_ci")):
+    if early := table(summary.get("until_ci")):
         made = f"after {early.get('examples')} of {early.get('of_examples')} examples, as --until-ci asked"
         results.append(("ended early", f"{made}; the interval is a confidence sequence for the mean of all of them"))
     results += [("standard deviation", _number(reward.get("std"))), ("scored", _coverage(summary))]
     for label, key in (("pass@{}", "pass_at_k"), ("pass^{}", "pass_hat_k")):
         results += [
-            (label.format(k), _number(v))
-            for k, v in _table(summary.get(key)).items()
-            if (k, key) != ("1", "pass_hat_k")
+            (label.format(k), _number(v)) for k, v in table(summary.get(key)).items() if (k, key) != ("1", "pass_hat_k")
         ]
     results += _doubts(summary)
-    for name, metric in _table(summary.get("metrics")).items():
+    for name, metric in table(summary.get("metrics")).items():
         if name in manifest.metric_names:
-            results.append((escape(f"mean {name}"), _number(_table(metric).get("mean"))))
-    usage = _table(summary.get("usage"))
+            results.append((escape(f"mean {name}"), _number(table(metric).get("mean"))))
+    usage = table(summary.get("usage"))
     told, said = usage.get("input_tokens"), usage.get("output_tokens")
     results.append(("tokens", "not reported" if told is None or said is None else f"{told} in, {said} out"))
     return results
@@ -185,7 +183,7 @@ def results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str
 
 def _coverage(summary: Mapping[str, object]) -> str:
     text = f"{_count(summary, 'scored')} of {_total(summary)}"
-    reasons = ", ".join(f"{count} {reason}" for reason, count in _table(summary.get("unscored")).items())
+    reasons = ", ".join(f"{times} {reason}" for reason, times in table(summary.get("unscored")).items())
     text = f"{text}, unscored: {reasons}" if reasons else text
     return f"{text}, not run: {missing}" if (missing := _count(summary, "not_run")) else text
 
@@ -193,33 +191,24 @@ def _coverage(summary: Mapping[str, object]) -> str:
 def _doubts(summary: JsonDict) -> list[tuple[str, str]]:
     """What the mean alone would hide."""
     results: list[tuple[str, str]] = []
-    bounds = summary.get("bounds")
-    if summary.get("unscored") and isinstance(bounds, list | tuple):
-        low, high = (_number(bound) for bound in cast("list[object]", bounds))
-        results.append(("mean if the unscored were worst, or best", f"{low}, or {high}"))
+    bounds = ends(summary.get("bounds"))
+    if summary.get("unscored") and bounds is not None:
+        results.append(("mean if the unscored were worst, or best", ", or ".join(map(_number, bounds))))
     for key, label in (("truncated", "answers cut short"), ("empty", "empty answers"), ("refused", "refusals")):
-        if number := _count(summary, key):
-            results.append((label, f"{number} of {_count(summary, 'scored')}"))
+        if times := _count(summary, key):
+            results.append((label, f"{times} of {_count(summary, 'scored')}"))
     return results
 
 
 def _count(summary: Mapping[str, object], key: str) -> int:
-    value = summary.get(key)
-    return value if isinstance(value, int) else 0
+    return count(summary.get(key))
 
 
 def _interval(reward: Mapping[str, object]) -> str:
-    bounds = reward.get("ci95")
-    if isinstance(bounds, list | tuple):
-        return " to ".join(_number(bound) for bound in cast("list[object]", bounds))
-    return f"± {_number(bounds)}" if isinstance(bounds, int | float) else "–"
+    known = ends(reward.get("ci95"))
+    return NONE if known is None else " to ".join(_number(end) for end in known)
 
 
 def _number(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "–"
-    return f"{value:.4g}"
-
-
-def _table(value: object) -> JsonDict:
-    return cast(JsonDict, value) if isinstance(value, dict) else {}
+    known = number(value)
+    return NONE if known is None else f"{known:.4g}"

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from harness.config.wording import suggestion
 from harness.errors import ConfigError, StoreError
 from harness.store.finding import all_runs
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir
+from harness.store.values import table
 from harness.types import JsonDict
 
 State: TypeAlias = Literal["running", "done", "stopped", "interrupted", "failed", "died", "damaged"]
@@ -147,7 +148,7 @@ def read_entry(path: Path) -> Entry:
     except StoreError as error:
         problems.append(str(error))
     try:
-        summary = _checked(run)
+        summary = run.read_summary()
     except StoreError as error:
         problems.append(str(error))
     return Entry(run, state, manifest if state != "damaged" else None, summary, tuple(problems))
@@ -164,13 +165,6 @@ def _state(manifest: Manifest, run: RunDir) -> State:
     if manifest.status not in STATES:
         raise StoreError(f"cannot read {run.manifest_path}: the status {manifest.status!r} is not known; update bench")
     return manifest.status
-
-
-def _checked(run: RunDir) -> JsonDict | None:
-    summary = cast(object, run.read_summary())
-    if summary is None or isinstance(summary, dict):
-        return cast("JsonDict | None", summary)
-    raise StoreError(f"cannot read {run.summary_path}: not a JSON object")
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,5 +280,4 @@ class Catalogue:
 
 def reward_of(summary: Mapping[str, Any] | None) -> JsonDict:
     """The reward's part of a summary; empty if there is none."""
-    reward = (summary or {}).get("reward")
-    return cast(JsonDict, reward) if isinstance(reward, dict) else {}
+    return table((summary or {}).get("reward"))

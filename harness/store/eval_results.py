@@ -17,6 +17,7 @@ from harness.errors import StoreError, UsageError
 from harness.redact import redactor
 from harness.store.hub_names import check_repo
 from harness.store.manifest import Manifest, without_secrets
+from harness.store.values import count, ends, number, table
 from harness.types import JsonDict
 
 FOLDER = ".eval_results"
@@ -84,7 +85,7 @@ def check_run(manifest: Manifest, summary: JsonDict | None, claim: Claim) -> Non
     Raises:
         UsageError: it has no end, no score, no model, or less than the benchmark.
     """
-    names = [manifest.model, *_names(_table(manifest.identity.get("model")).get("names"))]
+    names = [manifest.model, *_names(table(manifest.identity.get("model")).get("names"))]
     if made_up := [name for name in names if is_reference(name)]:
         raise UsageError(f"{manifest.id}: {made_up[0]} is a stand-in, and its scores are no results of a model")
     if judges := [name for name in _judges(manifest) if is_reference(name)]:
@@ -92,7 +93,7 @@ def check_run(manifest: Manifest, summary: JsonDict | None, claim: Claim) -> Non
     if manifest.status != "done" or summary is None or summary.get("not_run"):
         status = "not finished" if manifest.status == "done" else manifest.status
         raise UsageError(f"{manifest.id} is {status}, and so no result: bench resume {manifest.id} goes on with it")
-    if _number(_table(summary.get("reward")).get("mean")) is None:
+    if number(table(summary.get("reward")).get("mean")) is None:
         raise UsageError(f"{manifest.id} has no score, and so no result")
     if _is_part(manifest, summary) and not claim.subset:
         raise UsageError(
@@ -114,8 +115,8 @@ def tasks_in(text: str, benchmark: str) -> tuple[str, ...]:
         document = cast(object, yaml.safe_load(text))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise StoreError(f"{wrong}: {' '.join(str(error).split())[:200]}") from error
-    listed = _table(document).get("tasks")
-    tasks = [_table(task).get("id") for task in cast("list[object]", listed)] if isinstance(listed, list) else []
+    listed = table(document).get("tasks")
+    tasks = [table(task).get("id") for task in cast("list[object]", listed)] if isinstance(listed, list) else []
     if not tasks or not all(isinstance(task, str) and task and task.isprintable() for task in tasks):
         raise StoreError(f"{wrong}: it has no list `tasks` with an `id` in each")
     return tuple(dict.fromkeys(cast("list[str]", tasks)))
@@ -182,7 +183,7 @@ def document_of(manifest: Manifest, summary: JsonDict, claim: Claim, task: str, 
 def value_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> float:
     """The mean reward: in percent, as leaderboards have it, where rewards lie between 0 and 1; else, and for those that
     count in fractions, as it is."""
-    mean = _number(_table(summary.get("reward")).get("mean"))
+    mean = number(table(summary.get("reward")).get("mean"))
     assert mean is not None, "check_run has seen it"
     return round(100 * mean, 2) if _in_percent(manifest, summary, claim) else round(mean, 4)
 
@@ -204,8 +205,8 @@ def notes_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> str:
 
 
 def _in_percent(manifest: Manifest, summary: JsonDict, claim: Claim) -> bool:
-    reward = _table(summary.get("reward"))
-    seen = [_number(reward.get(key)) for key in ("min", "max")]
+    reward = table(summary.get("reward"))
+    seen = [number(reward.get(key)) for key in ("min", "max")]
     ends = [*manifest.reward_range, *(value for value in seen if value is not None)]
     return not claim.fraction and all(0 <= end <= 1 for end in ends)
 
@@ -214,23 +215,23 @@ def _is_part(manifest: Manifest, summary: JsonDict) -> bool:
     """Whether fewer examples were asked for than there may be. One that ended by `--until-ci` speaks for all it was to
     make; one that was made of another run has what that had recorded, however much that is."""
     asked = manifest.settings.get("env.num_examples")
-    planned = _table(summary.get("until_ci")).get("of_examples") or manifest.planned.get("num_examples")
+    planned = table(summary.get("until_ci")).get("of_examples") or manifest.planned.get("num_examples")
     cut = isinstance(asked, int) and asked > 0 and isinstance(planned, int) and planned >= asked
     return cut or bool(manifest.derived) or _skipped(manifest) > 0
 
 
 def _skipped(manifest: Manifest) -> int:
     """Rows of the file that an agent's run left out at the beginning."""
-    return _count(_table(_table(manifest.identity.get("env")).get("env_args")).get("offset"))
+    return count(table(table(manifest.identity.get("env")).get("env_args")).get("offset"))
 
 
 def _examples(manifest: Manifest, summary: JsonDict) -> str:
-    early = _table(summary.get("until_ci"))
-    planned = _count(manifest.planned.get("num_examples")) or _count(summary.get("num_examples"))
+    early = table(summary.get("until_ci"))
+    planned = count(manifest.planned.get("num_examples")) or count(summary.get("num_examples"))
     part = _is_part(manifest, summary)
     if early:
         among = "" if part else "all "
-        seen, of = _count(early.get("examples")), _count(early.get("of_examples"))
+        seen, of = count(early.get("examples")), count(early.get("of_examples"))
         return f"{seen:,} of {among}{of:,} examples, in random order"
     if not part:
         return f"all {planned:,} examples"
@@ -243,18 +244,18 @@ def _examples(manifest: Manifest, summary: JsonDict) -> str:
 
 
 def _rollouts(manifest: Manifest) -> str:
-    number = manifest.planned.get("rollouts_per_example")
-    return f", {number} rollout{'' if number == 1 else 's'} each" if isinstance(number, int) else ""
+    each = manifest.planned.get("rollouts_per_example")
+    return f", {each} rollout{'' if each == 1 else 's'} each" if isinstance(each, int) else ""
 
 
 def _interval(summary: JsonDict, *, percent: bool) -> str:
-    reward = _table(summary.get("reward"))
-    words = _ends(reward.get("ci95"), percent=percent)
+    reward = table(summary.get("reward"))
+    words = _span(reward.get("ci95"), percent=percent)
     return f"95 % interval {words} ({reward.get('method')})" if words else "no interval"
 
 
 def _early(summary: JsonDict) -> str:
-    early = _table(summary.get("until_ci"))
+    early = table(summary.get("until_ci"))
     if not early:
         return ""
     return (
@@ -264,24 +265,24 @@ def _early(summary: JsonDict) -> str:
 
 
 def _coverage(summary: JsonDict, *, percent: bool) -> str:
-    unscored = _table(summary.get("unscored"))
+    unscored = table(summary.get("unscored"))
     if not unscored:
         return ""
-    total = max(_count(summary.get("planned")), _count(summary.get("num_rollouts")))
-    reasons = ", ".join(f"{reason} {number}" for reason, number in unscored.items())
-    bounds = _ends(summary.get("bounds"), percent=percent)
+    total = max(count(summary.get("planned")), count(summary.get("num_rollouts")))
+    reasons = ", ".join(f"{reason} {times}" for reason, times in unscored.items())
+    bounds = _span(summary.get("bounds"), percent=percent)
     worth = f"; {bounds} if they had been all worst, or all best" if bounds else ""
-    return f"{_count(summary.get('scored')):,} of {total:,} rollouts have a score (without: {reasons}{worth})"
+    return f"{count(summary.get('scored')):,} of {total:,} rollouts have a score (without: {reasons}{worth})"
 
 
 def _sampling(manifest: Manifest) -> str:
-    given = _table(_table(manifest.identity.get("model")).get("sampling_args"))
+    given = table(table(manifest.identity.get("model")).get("sampling_args"))
     return f"sampling: {_arguments(given)}" if given else "sampling: the endpoint's defaults"
 
 
 def _made_with(manifest: Manifest) -> str:
-    env = _table(manifest.identity.get("env"))
-    given = _table(env.get("env_args"))
+    env = table(manifest.identity.get("env"))
+    given = table(env.get("env_args"))
     made = str(env.get("distribution") or manifest.env_id)
     parts = [f"{made} with {_arguments(given)}" if given else made]
     if version := manifest.versions.get("bench-harness"):
@@ -301,18 +302,17 @@ def _arguments(given: JsonDict) -> str:
 
 
 def _judges(manifest: Manifest) -> list[str]:
-    judges = _table(manifest.identity.get("judges")).values()
-    return [name for judge in judges for name in _names(_table(judge).get("model"))]
+    judges = table(manifest.identity.get("judges")).values()
+    return [name for judge in judges for name in _names(table(judge).get("model"))]
 
 
 def _names(value: object) -> list[str]:
     return [str(name) for name in cast("list[object]", value)] if isinstance(value, list) else []
 
 
-def _ends(value: object, *, percent: bool) -> str:
-    ends = [_number(end) for end in cast("list[object]", value)] if isinstance(value, list | tuple) else []
-    known = [end for end in ends if end is not None]
-    if len(known) != 2:
+def _span(value: object, *, percent: bool) -> str:
+    known = ends(value)
+    if known is None:
         return ""
     return " to ".join(f"{100 * end:.2f}" if percent else f"{end:.4g}" for end in known)
 
@@ -324,15 +324,3 @@ def _listed(tasks: Sequence[str]) -> str:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "_", text.lower()).strip("_.") or "task"
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _number(value: object) -> float | None:
-    return None if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
-
-
-def _table(value: object) -> JsonDict:
-    return cast(JsonDict, value) if isinstance(value, dict) else {}

@@ -219,13 +219,20 @@ class RunDir:
         atomic_write(self.summary_path, _pretty(summary), private=self.is_closed)
 
     def read_summary(self) -> JsonDict | None:
-        """Reads `summary.json`; None if the run has none yet."""
+        """Reads `summary.json`; None if the run has none yet.
+
+        Raises:
+            StoreError: it cannot be read, or is no JSON object.
+        """
         try:
-            return cast(JsonDict, _read_json(self.summary_path))
+            summary = _read_json(self.summary_path)
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
+        if not isinstance(summary, dict):
+            raise StoreError(f"cannot read {self.summary_path}: not a JSON object")
+        return cast(JsonDict, summary)
 
     def known_summary(self) -> JsonDict | None:
         """The summary, as far as it can be read: it is made anew from the journal, so one that is damaged is as good as

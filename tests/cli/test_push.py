@@ -300,3 +300,13 @@ def test_a_run_that_cannot_be_pushed_keeps_no_other_from_it(
     assert "1 of 2 runs are on the Hub" in done.stderr
     assert done.stdout.startswith(f"{server.url}/datasets/{REPO} (private, commit ")
     assert f"config_name: {SECOND}" in server.hub.repos[REPO].text("README.md")
+
+
+def test_a_summary_that_is_none_is_one_message(server: HubServer, tmp_path: Path, runs: list[Path]) -> None:
+    RunDir(runs[0]).summary_path.write_text("[]")
+
+    done = bench(server, tmp_path, FIRST)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{FIRST}/summary.json: not a JSON object" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from compared_runs import Scores, scored_run
 from report_suites import Shape, suite
 from run_samples import Bench, finished, run_at
 
@@ -145,3 +148,54 @@ def test_a_name_that_no_file_can_have_is_no_run(bench: Bench, runs: list[RunDir]
 
         assert done.code == 2
         assert "no run" in done.err
+
+
+PASSES: Scores = {n: [float(n % 3 > 0)] for n in range(30)}
+ALL: Scores = {n: [1.0] for n in range(30)}
+SHARES: Scores = {n: [1.0, float(n % 5 > 0), 1.0, float(n % 3 > 0)] for n in range(30)}
+GRADED: Scores = {n: [n % 7 / 10, n % 4 / 10] for n in range(12)}
+BEYOND: Scores = {**SHARES, 3: [2.0, 0.0, -1.0, 0.5]}
+"""Scores that the rubric does not promise, in an example whose mean is one that it does."""
+DOUBLED: Scores = {n: [2 * score for score in scores if score is not None] for n, scores in SHARES.items()}
+LATER: Scores = {n + 29: scores for n, scores in ALL.items()}
+"""One example is in the others, too."""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "changes"),
+    [
+        (ALL, PASSES, {}),
+        ({**ALL, 0: [0.0], 1: [0.0], 3: [0.0]}, PASSES, {}),
+        (ALL, {n: [1.0, 1.0] for n in ALL}, {}),
+        (SHARES, {n: [1.0] * 4 for n in SHARES}, {}),
+        ({**SHARES, 7: [None] * 4, 8: [None, 1.0]}, PASSES, {}),
+        (GRADED, {n: [0.3] for n in GRADED}, {}),
+        (BEYOND, SHARES, {}),
+        (DOUBLED, {n: [2.0] * 4 for n in DOUBLED}, {}),
+        (SHARES, DOUBLED, {"reward_range": (0.0, 2.0)}),
+        (SHARES, DOUBLED, {"reward_range": (0.0, math.inf)}),
+        ({n: [1.0] for n in range(5)}, {n: [0.0] for n in range(5)}, {}),
+        (LATER, PASSES, {}),
+        ({n + 100: scores for n, scores in SHARES.items()}, PASSES, {}),
+        ({7: [1.0]}, {7: [0.0]}, {}),
+        ({0: [1.0]}, {7: [0.0]}, {}),
+    ],
+    ids=["found", "tied", "alike", "shares", "unscored", "graded", "beyond", "doubled", "ranges", "unbounded",
+         "too few", "one in common", "none in common", "one pair", "nothing"],
+)  # fmt: skip
+def test_the_page_says_of_two_runs_what_compare_says(
+    bench: Bench, here: Path, first: Scores, second: Scores, changes: dict[str, Any]
+) -> None:
+    runs = [
+        scored_run(Path("outputs"), scores, minute, model=f"lab/{minute}", **more).id
+        for minute, (scores, more) in enumerate(((first, {}), (second, changes)))
+    ]
+
+    shown = bench("report", *runs, "-f", "json", "-o", "-")
+    [difference] = json.loads(shown.out)["environments"][0]["differences"]
+    better, worse = difference.pop("first"), difference.pop("second")
+    told = bench("compare", worse, better, "--json")  # the first is the baseline
+
+    [comparison] = json.loads(told.out)["comparisons"]
+    assert comparison["settling_examples"] == difference.pop("settled_by")
+    assert {name: comparison[name] for name in difference} == difference

@@ -19,7 +19,8 @@ from store_samples import example, generated, key, scored, write
 from harness.errors import StoreError, UsageError
 from harness.report.changes import compare as changes_between
 from harness.report.changes import marks_of
-from harness.report.compare.matching import Match, adjust, match, match_json
+from harness.report.compare.difference import adjust, limits_of
+from harness.report.compare.matching import Match, match, match_json
 from harness.report.compare.sides import Side, read_side, rollouts_of, side_json
 from harness.store.outcomes import read_journal
 from harness.store.tally import summary_of
@@ -86,11 +87,13 @@ def test_every_number_is_that_of_a_slow_computation(tmp_path: Path) -> None:
     )
 
 
-def test_it_is_the_statistic_that_a_replay_shows(tmp_path: Path) -> None:
-    found = both(tmp_path, GRADED, OTHER, reward_range=(0.0, math.inf))
+@pytest.mark.parametrize("scores", [GRADED, {n: [1.0] for n in range(6)}], ids=["graded", "passes"])
+def test_it_is_the_difference_that_a_replay_shows(tmp_path: Path, scores: Scores) -> None:
+    found = both(tmp_path, scores, {**OTHER, 0: [0.0]} if scores is GRADED else {n: [0.0, 1.0] for n in range(6)})
     marks = [marks_of(each.recorded) for each in (found.baseline, found.candidate)]
+    ranges = found.baseline.manifest.reward_range, found.candidate.manifest.reward_range
 
-    assert changes_between(*marks, paired=True).paired == found.paired
+    assert changes_between(*marks, paired=True, ranges=ranges).paired == found.paired
 
 
 @pytest.mark.parametrize(
@@ -198,7 +201,7 @@ def test_sides_that_agree_everywhere(tmp_path: Path) -> None:
 def test_rewards_outside_the_range_that_was_promised_widen_it(tmp_path: Path) -> None:
     found = both(tmp_path, {0: [-2.0], 1: [1.0], 2: [0.5]}, {0: [3.5], 1: [1.0], 2: [0.5]})
 
-    assert found.candidate.limits == (-2.0, 1.0)
+    assert limits_of(found.candidate.scores) == (-2.0, 1.0)
     assert found.estimate.low == -5.5  # the t interval would reach further
 
 
@@ -280,7 +283,7 @@ def test_a_run_without_a_journal_or_a_plan_has_nothing(tmp_path: Path) -> None:
     one = read_side(run)
 
     assert (one.scored, one.planned, one.coverage, one.examples) == (0, 0, 0.0, 0)
-    assert one.latency(0.5) is None and one.limits == (0.0, 1.0)
+    assert one.latency(0.5) is None and limits_of(one.scores) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("ends", [["a", 1], [0], [0, True], [0, 1, 2], [[0], 1]])

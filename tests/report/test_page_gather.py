@@ -14,12 +14,13 @@ from store_samples import example, failed, generated, scored
 
 from harness.errors import StoreError, UsageError
 from harness.records import Record, Timing
+from harness.report import numerals
 from harness.report.page import content as content_module
 from harness.report.page.columns import Columns, Filling, asked
 from harness.report.page.content import content_of
 from harness.report.page.gather import Page, page_of
 from harness.report.page.markdown import markdown
-from harness.report.page.methods import passing
+from harness.report.page.methods import methods_of, passing
 from harness.report.page.relations import relations_of
 from harness.report.page.sample import samples_of
 from harness.report.page.sections import (
@@ -28,10 +29,9 @@ from harness.report.page.sections import (
     environment_section,
     is_watched,
     leaderboards,
-    settled,
 )
 from harness.stats.averages import macro_mean
-from harness.stats.hypotheses import holm
+from harness.stats.hypotheses import holm, welch
 from harness.stats.intervals import mean_interval
 from harness.stats.paired import paired_by_key
 from harness.store.outcomes import in_order, outcomes, read_journal
@@ -117,7 +117,7 @@ def test_differences_are_those_of_the_statistics(tmp_path: Path) -> None:
     assert [d.adjusted for d in environment.differences] == holm([each.p_value for each in expected])
     assert [d.is_found for d in environment.differences] == [True, True, False]
     assert environment.differences[0].paired.only_first == 1
-    assert environment.differences[0].settled_by is None
+    assert environment.differences[0].settling is None
 
 
 def test_p_values_are_adjusted_for_all_pairs_of_the_page(tmp_path: Path) -> None:
@@ -227,11 +227,11 @@ def test_what_is_said_of_a_difference_that_is_not_found(tmp_path: Path) -> None:
     [alone] = page(*many).environments[0].differences
     both = [each for environment in page(*few, *many).environments for each in environment.differences]
 
-    assert settled(one) == "too few examples to tell; it takes 6 or more"
-    assert [settled(both[0]), both[0].settled_by] == ["too few examples to tell; it takes 7 or more", 7]
-    assert alone.settled_by is not None and both[1].settled_by is not None
-    assert settled(alone) == f"not told apart; about {alone.settled_by} examples would settle it"
-    assert both[1].settled_by > alone.settled_by > 40
+    assert one.outlook == "too few examples to tell; it takes 6 or more"
+    assert [both[0].outlook, both[0].settling] == ["too few examples to tell; it takes 7 or more", 7]
+    assert alone.settling is not None and both[1].settling is not None
+    assert alone.outlook == f"not told apart; about {alone.settling} examples would settle it"
+    assert both[1].settling > alone.settling > 40
 
 
 def test_a_difference_that_is_there_never_looks_like_none(tmp_path: Path) -> None:
@@ -270,13 +270,36 @@ def test_many_runs_are_compared_with_the_best_alone(tmp_path: Path) -> None:
     assert [(each.first, each.second) for each in environment.differences] == [(0, n) for n in range(1, 7)]
 
 
-def test_runs_without_a_common_example_are_not_compared(tmp_path: Path) -> None:
+def test_runs_that_share_too_few_examples_are_compared_as_two_samples(tmp_path: Path) -> None:
+    """As `bench compare` does, and so that nobody takes the one example in common for all that is known."""
+    rewards = {"lab/a": (0, [1.0, 0.5, 1.0, 1.0]), "lab/b": (3, [0.0, 0.25, 0.0])}
+    runs = [
+        finished(tmp_path, chain.from_iterable([example(n), *paid(n, each)] for n, each in enumerate(scores, start)),
+                 model=model, planned={"num_examples": len(scores), "rollouts_per_example": 1})
+        for model, (start, scores) in rewards.items()
+    ]  # fmt: skip
+
+    shown = page(*runs)
+
+    [found] = shown.environments[0].differences
+    samples = welch(rewards["lab/a"][1], rewards["lab/b"][1])
+    assert (found.paired.pairs, found.unpaired, found.adjusted) == (1, samples, samples.p_value)
+    assert found.outlook == "differs, as two samples: too few examples in common"
+    for form in (str(differences(shown)), markdown(shown)):
+        assert numerals.difference(samples.estimate) in form
+        assert "by Welch&#x27;s t test" in form or "by Welch's t test" in form
+    assert [name for name, _ in methods_of(shown) if name in ("p_value", "two samples", "interval: welch")] == [
+        "two samples", "interval: welch",
+    ]  # fmt: skip
+
+
+def test_of_an_example_each_nothing_is_known(tmp_path: Path) -> None:
     first = finished(tmp_path, judged([[1.0]]), model="lab/a")
     second = finished(tmp_path, [example(9), *paid(9, 1.0)], model="lab/b")
 
-    [environment] = page(first, second).environments
+    [found] = page(first, second).environments[0].differences
 
-    assert environment.differences == []
+    assert (found.outlook, found.verdict, found.adjusted) == ("no evidence", "unknown", None)
 
 
 def test_the_mean_over_environments_is_of_models_that_ran_in_all(tmp_path: Path) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 from harness.errors import StoreError
-from harness.report.compare.matching import ALPHA
+from harness.report.compare.difference import ALPHA
 from harness.stats.signflip import fewest_pairs
 from harness.store.finding import runs_in
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir, safe_name
-from harness.types import JsonDict
+from harness.store.values import table
 
 LOOKED_AT = 20
 """Earlier runs of an environment that are read, the newest first: who has thousands waits no longer."""
@@ -60,8 +59,7 @@ def _differs_in_model(ours: Manifest, theirs: Manifest) -> bool:
     """Whether all but the model is the same, as far as it says which examples there are."""
 
     def examples(manifest: Manifest) -> tuple[object, ...]:
-        told = cast("object", manifest.identity.get("env"))
-        env = cast(JsonDict, told) if isinstance(told, dict) else {}
+        env = table(manifest.identity.get("env"))
         return (*(env.get(name) for name in ("env_id", "env_args", "extra_env_kwargs")), manifest.identity.get("order"))
 
     return examples(ours) == examples(theirs) and ours.identity.get("model") != theirs.identity.get("model")

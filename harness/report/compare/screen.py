@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from harness.report import numerals
-from harness.report.compare.matching import ALPHA, Match
+from harness.report.compare.difference import ALPHA
+from harness.report.compare.matching import Match
 from harness.report.compare.sides import Side
 from harness.report.grid import LEAST_NAME, Column, Group, grid, head, prose
 from harness.report.text import clean, fit
@@ -186,7 +187,7 @@ def _differences(group: Sequence[Match]) -> Iterator[Group]:
 def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
     """What the figures mean, in sentences."""
     size = numerals.difference(match.estimate).lstrip("+-")
-    if match.verdict in ("better", "worse"):
+    if match.is_found:
         yield f"{label} is {match.verdict} than {baseline}, by {size}: more than noise.{_beside(match)}"
     elif match.verdict == "unknown":
         yield f"{label}: too little to compare with {baseline}.{_too_few(match)}"
@@ -235,7 +236,7 @@ def _too_few(match: Match) -> str:
     if match.paired.estimate.clusters is not None:
         units = "1 cluster is" if match.units == 1 else f"{numerals.count(match.units)} clusters are"
         return f" {units} too few to tell, whatever they show: it takes {match.least} or more."
-    needed = max(match.least, match.settling or 0)
+    needed = match.settling or match.least
     more = numerals.count(needed) if needed == match.least else f"about {numerals.count(needed)}"
     return f" {_examples(match.units).capitalize()} cannot tell, whatever they show: it takes {more} or more."
 

@@ -12,6 +12,7 @@ from typing import cast
 from harness.config.wording import nearest
 from harness.errors import UsageError
 from harness.records import Example, Generated
+from harness.report.compare.difference import UNKNOWN, Scores, limits_of, scores_of
 from harness.stats.intervals import Estimate
 from harness.stats.quantiles import nearest_rank
 from harness.stats.scores import LARGEST_SCORE
@@ -122,19 +123,11 @@ class Side:
         return nearest_rank(known, part) if known else None
 
     @property
-    def limits(self) -> tuple[float, float] | None:
-        """The least and the greatest value possible, widened to what was seen; None if there is no bound, or it is
-        unknown."""
-        if self.measure != REWARD:
-            return None
-        low, high = self.manifest.reward_range
-        values = [value for cell in self.cells.values() for value in cell.values]
-        low, high = min([low, *values]), max([high, *values])
-        return (low, high) if math.isfinite(low) and math.isfinite(high) and low < high else None
-
-    def is_at(self, limits: tuple[float, float]) -> bool:
-        """Whether every score is at one of the limits, as passes and failures are."""
-        return all(value in limits for cell in self.cells.values() for value in cell.values)
+    def scores(self) -> Scores:
+        """What a comparison looks at."""
+        clusters = {key: cell.cluster for key, cell in self.cells.items() if cell.cluster is not None}
+        promised = self.manifest.reward_range if self.measure == REWARD else UNKNOWN
+        return scores_of({key: cell.values for key, cell in self.cells.items()}, promised, clusters or None)
 
     def check_within_range(self, flag: str, size: float) -> None:
         """See to it that a difference in the measure can be as large as somebody says.
@@ -142,7 +135,7 @@ class Side:
         Raises:
             UsageError: it cannot: whoever writes 5 for 5 % would let everything pass.
         """
-        limits = self.limits
+        limits = limits_of(self.scores)
         if limits is not None and size >= limits[1] - limits[0]:
             low, high = limits
             raise UsageError(

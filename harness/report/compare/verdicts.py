@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 from rich.text import Text
 
 from harness.report import numerals
-from harness.report.compare.matching import LEAST_COMMON, Match, match_json
+from harness.report.compare.difference import LEAST_COMMON
+from harness.report.compare.matching import Match, match_json
 from harness.report.grid import Column, grid, prose
 from harness.report.text import clean
 from harness.stats.hypotheses import non_inferiority

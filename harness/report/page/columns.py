@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 from harness.records import Example
+from harness.report.compare.difference import Range, Scores
 from harness.report.text import clean
 from harness.report.transcript import message_text
 from harness.store.outcomes import Outcome
@@ -64,9 +65,13 @@ class Columns:
         """Example key → mean reward; examples without a score are left out."""
         return {row.key: row.mean for row in self.examples if row.scored}
 
-    def is_at(self, limits: tuple[float, float]) -> bool:
-        """Whether every reward is at one of the limits, as passes and failures are."""
-        return all(value in limits for value in self.reward if value == value)
+    def scores(self, promised: Range) -> Scores:
+        """What a comparison looks at.
+
+        Args:
+            promised: What rewards can be, as the run says.
+        """
+        return Scores(self.means(), frozenset(value for value in self.reward if value == value), promised)
 
     def mean_of(self, measure: str, row: ExampleRow) -> float:
         """What the rollouts of an example took on average; NaN if that is unknown of all."""

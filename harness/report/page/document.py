@@ -79,15 +79,13 @@ def _generator() -> str:
 
 def _header(page: Page, now: datetime) -> Html:
     runs = page.runs
-    scored = sum(run.summary.scored for run in runs)
-    planned = sum(max(run.summary.planned, run.summary.num_rollouts) for run in runs)
     began = sorted(run.entry.created for run in runs if run.entry.created is not None)
     costs = [run.summary.usage.cost for run in runs if run.summary.usage.cost is not None]
     tiles = [
         ("environments", numerals.count(len(page.environments))),
         ("models", numerals.count(len({run.model for run in runs}))),
         ("runs", numerals.count(len(runs))),
-        ("rollouts scored", f"{numerals.count(scored)} of {numerals.count(planned)}"),
+        ("rollouts scored", numerals.coverage(*(run.summary for run in runs))),
         *([("cost", f"{'≥ ' if len(costs) < len(runs) else ''}{numerals.dollars(sum(costs))}")] if costs else []),
         *([("measured", _days(began[0], began[-1]))] if began else []),
     ]

@@ -11,14 +11,13 @@ from pathlib import Path
 
 from harness.errors import StoreError, UsageError
 from harness.report.page.columns import Columns, Filling
-from harness.report.page.differences import Difference, differences_of, pairs_of
+from harness.report.page.differences import Beside, differences_of
 from harness.report.page.relations import Group, relations_of
 from harness.report.run_digest import Digest, digest_of
 from harness.report.table import RunReport, remarks_of
 from harness.report.text import clean
 from harness.stats.averages import macro_mean
 from harness.stats.intervals import Estimate
-from harness.stats.paired import Paired
 from harness.stats.summary import Summary
 from harness.store.catalogue import Entry, read_entry
 from harness.store.manifest import Manifest
@@ -60,7 +59,7 @@ class EnvPart:
 
     name: str
     runs: list[RunPart]
-    differences: list[Difference]
+    differences: list[Beside]
     limits: tuple[float, float]
     """The axis of its rewards."""
 
@@ -191,15 +190,8 @@ def _has_twin(parts: Sequence[RunPart], labels: Sequence[str], position: int) ->
 def _environments(parts: Sequence[RunPart]) -> list[EnvPart]:
     names = dict.fromkeys(_name(part) for part in parts)
     ranked = [sorted((part for part in parts if _name(part) == name), key=_by_mean) for name in names]
-    found = differences_of([_pairs(runs) for runs in ranked])
+    found = differences_of([[run.columns.scores(run.manifest.reward_range) for run in runs] for runs in ranked])
     return [EnvPart(*each, _limits(each[1])) for each in zip(names, ranked, found, strict=True)]
-
-
-def _pairs(runs: Sequence[RunPart]) -> list[tuple[int, int, Paired]]:
-    means = [run.columns.means() for run in runs]
-    ranges = [run.manifest.reward_range for run in runs]
-    passes = [run.columns.is_at(limits) for run, limits in zip(runs, ranges, strict=True)]
-    return pairs_of(means, ranges, passes)
 
 
 def _by_mean(part: RunPart) -> float:

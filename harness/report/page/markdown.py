@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 from harness.redact import redactor
 from harness.report import numerals
-from harness.report.page.gather import EnvPart, Page, RunPart
+from harness.report.page.board import Line, board_of
+from harness.report.page.gather import EnvPart, Page
 from harness.report.page.methods import methods_of, passing
-from harness.report.page.sections import WATCHED, is_watched, settled
+from harness.report.page.sections import SAMPLES, WATCHED, has_samples, is_watched
 from harness.report.runs import has_rows
 from harness.report.text import clean
 from harness.store.card_text import escape
@@ -49,12 +50,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: Collection
 
 
 def _head(page: Page) -> str:
-    scored = sum(run.summary.scored for run in page.runs)
-    planned = sum(max(run.summary.planned, run.summary.num_rollouts) for run in page.runs)
     runs = len(page.runs)
     counted = f"{numerals.count(runs)} {'run' if runs == 1 else 'runs'}"
     return (
-        f"{counted}, {numerals.count(scored)} of {numerals.count(planned)} rollouts scored. "
+        f"{counted}, {numerals.coverage(*(run.summary for run in page.runs))} rollouts scored. "
         "Mean reward over examples, with 95 % intervals."
     )
 
@@ -69,39 +68,29 @@ def _overall(page: Page) -> list[str]:
 
 
 def _leaderboard(environment: EnvPart) -> list[str]:
-    powers = sorted({k for run in environment.runs for k in run.summary.pass_at_k})
-    k = powers[-1] if powers else 1
-    priced = any(run.summary.usage.cost is not None for run in environment.runs)
-    head = ["model", "mean", "95 % interval", "scored", f"pass@{k}", *([f"pass^{k}"] if k > 1 else [])]
-    head += ["tokens in", "tokens out", *(["cost"] if priced else []), "time"]
-    return _table(head, [_line(run, k, priced=priced) for run in environment.runs])
+    board = board_of(environment)
+    head = ["model", "mean", "95 % interval", "scored", *board.rates, "tokens in", "tokens out", *board.cost, "time"]
+    return _table(head, [_line(line) for line in board.lines])
 
 
-def _line(run: RunPart, k: int, *, priced: bool) -> list[str]:
-    summary, usage = run.summary, run.summary.usage
-    total = max(summary.planned, summary.num_rollouts)
-    rates = [summary.pass_at_k.get(k), *([summary.pass_hat_k.get(k)] if k > 1 else [])]
+def _line(line: Line) -> list[str]:
+    usage = line.run.summary.usage
     return [
-        _text(run.label),
-        f"**{numerals.score(run.estimate.mean)}**",
-        _interval(numerals.interval(run.estimate)),
-        f"{numerals.count(summary.scored)} of {numerals.count(total)}",
-        *(numerals.NONE if rate is None else numerals.score(rate.value) for rate in rates),
+        _text(line.run.label),
+        f"**{line.mean}**",
+        _interval(line.interval),
+        line.scored,
+        *line.rates,
         numerals.tokens(usage, usage.input_tokens),
         numerals.tokens(usage, usage.output_tokens),
-        *([_dollars(usage.cost)] if priced else []),
-        numerals.duration(summary.wall_s),
+        *map(escape, line.cost),  # two dollar signs in a line are not to become a formula
+        line.time,
     ]
 
 
 def _interval(words: str) -> str:
     """Two numbers in brackets are not to become a link."""
     return words.replace("[", "\\[").replace("]", "\\]")
-
-
-def _dollars(cost: float | None) -> str:
-    """Two dollar signs in a line are not to become a formula."""
-    return numerals.dollars(cost).replace("$", "\\$")
 
 
 def _remarks(environment: EnvPart) -> Iterator[str]:
@@ -119,18 +108,9 @@ def _differences(environment: EnvPart) -> Iterator[str]:
     head = ["first", "second", "verdict", "difference", "95 % interval", "p (Holm)", "wins / ties / losses"]
     rows: list[list[str]] = []
     for each in environment.differences:
-        paired = each.paired
-        rows.append(
-            [
-                _text(environment.runs[each.first].label),
-                _text(environment.runs[each.second].label),
-                f"**{settled(each)}**" if each.is_found else settled(each),
-                numerals.difference(paired.estimate),
-                _interval(numerals.signed_interval(paired.estimate)),
-                escape(numerals.p_value(each.adjusted)),
-                f"{numerals.count(paired.wins)} / {numerals.count(paired.ties)} / {numerals.count(paired.losses)}",
-            ]
-        )
+        runs = (_text(environment.runs[position].label) for position in (each.first, each.second))
+        verdict = f"**{each.outlook}**" if each.is_found else each.outlook
+        rows.append([*runs, verdict, *map(escape, each.figures)])
     yield from _table(head, rows, words=(0, 1, 2))
     yield ""
 
@@ -175,6 +155,8 @@ def _methods(page: Page) -> Iterator[str]:
     yield "- pass@k: at least one of k rollouts passes; pass^k: all of them do."
     if any(environment.differences for environment in page.environments):
         yield "- p (Holm): of the two-sided sign-flip test, adjusted for all pairs above; each interval is for itself."
+    if has_samples(page):
+        yield f"- {SAMPLES}"
     if is_watched(page):
         yield f"- {WATCHED}"
     for name, words in methods_of(page, in_short=True):

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from harness.report.page.gather import Page
 from harness.report.table import thresholds
 from harness.stats.intervals import Estimate
-from harness.stats.methods import INTERVALS, describe
+from harness.stats.methods import INTERVALS, SUMMARY, describe
 from harness.stats.paired import METHODS as PAIRED
-from harness.stats.summary import METHODS
 
 
 def passing(page: Page) -> str:
@@ -28,11 +27,14 @@ def methods_of(page: Page, *, in_short: bool = False) -> list[tuple[str, str]]:
         page: The page.
         in_short: Whether it has neither metrics nor figures.
     """
-    told = [(name, words) for name, words in METHODS.items() if name not in INTERVALS]
-    if any(environment.differences for environment in page.environments):
-        tests = {each.paired.test for environment in page.environments for each in environment.differences}
-        told += [(name, PAIRED[name]) for name in ("difference", "p_value")]
-        told += [(test, PAIRED[test]) for test in sorted(test for test in tests if test is not None)]
+    told = [(name, words) for name, words in SUMMARY.items() if name not in INTERVALS]
+    differences = [each for environment in page.environments for each in environment.differences]
+    if differences:
+        tests = {each.paired.test for each in differences if each.unpaired is None and each.paired.test is not None}
+        told.append(("difference", PAIRED["difference"]))
+        told += [(name, PAIRED[name]) for name in ("p_value", *sorted(tests)) if tests]
+        if any(each.unpaired is not None for each in differences):
+            told.append(("two samples", "runs with fewer than two examples in common: two-sided t test of the means"))
         told.append(("adjusted", "Holm 1979, over all pairs of the page"))
     used = {estimate.method for estimate in _estimates(page, in_short=in_short) if estimate.method is not None}
     return [*told, *((f"interval: {method}", describe(method)) for method in INTERVALS if method in used)]
@@ -42,7 +44,7 @@ def _estimates(page: Page, *, in_short: bool) -> Iterator[Estimate]:
     """Every mean on the page that may have an interval."""
     yield from (each.estimate for each in page.overall)
     for environment in page.environments:
-        yield from (each.paired.estimate for each in environment.differences)
+        yield from (each.estimate for each in environment.differences)
         for run in environment.runs:
             yield run.estimate
             if in_short:

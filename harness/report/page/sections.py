@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.report import numerals
+from harness.report.compare.difference import ALPHA
+from harness.report.page.board import board_of
 from harness.report.page.columns import MEASURES, SECONDS, TURNS
-from harness.report.page.differences import ALPHA, Difference
 from harness.report.page.gather import EnvPart, Page, RunPart
 from harness.report.page.markup import Child, Html, join, table, tag
 from harness.report.page.plots import AXES, Plots, bars_of, colour, symbol
@@ -22,6 +23,11 @@ MOST_PANELS = 12
 WATCHED = (
     "Runs that ended early as asked (--until-ci) have an interval that allows for it; those of differences, and p, "
     "take their size as set beforehand: near, not exact."
+)
+
+SAMPLES = (
+    "Runs with fewer than two scored examples in common are compared as two independent samples, by Welch's t test. "
+    "The same examples for both would tell more."
 )
 
 _LABELS = {TURNS: "Turns", "tokens": "Tokens", SECONDS: "Latency", "cost": "Cost"}
@@ -86,31 +92,26 @@ def _overall(page: Page) -> Html:
 
 
 def _leaderboard(environment: EnvPart) -> Html:
-    runs = environment.runs
-    powers = sorted({k for run in runs for k in run.summary.pass_at_k})
-    k = powers[-1] if powers else 1
-    several, priced = k > 1, any(run.summary.usage.cost is not None for run in runs)
-    compared = bool(environment.differences)
+    board, compared = board_of(environment), bool(environment.differences)
     head: list[Child] = ["model", "mean", "", "95 % interval", *(["against the best"] if compared else []), "scored"]
-    head += [f"pass@{k}", f"pass^{k}"] if several else ["pass@1"]
-    head += ["tokens in + out", *(["cost"] if priced else []), "time"]
+    head += [*board.rates, "tokens in + out", *board.cost, "time"]
     rows: list[list[Child]] = []
-    for position, run in enumerate(runs):
-        summary = run.summary
+    for position, line in enumerate(board.lines):
+        run, summary = line.run, line.run.summary
         cells: list[Child] = [
             name_of(run),
-            tag("strong", numerals.score(run.estimate.mean)),
+            tag("strong", line.mean),
             strip(run.estimate, environment.limits, run.colour, summary.bounds if summary.unscored else None),
-            numerals.interval(run.estimate),
+            line.interval,
             *([_against_best(environment, position)] if compared else []),
-            _coverage(summary),
-            *_passes(summary, k, several=several),
+            tag("span", line.scored, class_=None if line.is_whole else "warn"),
+            *line.rates,
             _tokens(summary),
-            *([numerals.dollars(summary.usage.cost)] if priced else []),
-            numerals.duration(summary.wall_s),
+            *line.cost,
+            line.time,
         ]
         rows.append(cells)
-    return table(head, rows, label=f"{environment.name}: leaderboard", caption=_planned(runs))
+    return table(head, rows, label=f"{environment.name}: leaderboard", caption=_planned(environment.runs))
 
 
 def _planned(runs: Sequence[RunPart]) -> str:
@@ -120,17 +121,6 @@ def _planned(runs: Sequence[RunPart]) -> str:
     each = " / ".join(map(str, rollouts))
     noun = "example" if examples == [1] else "examples"
     return f"{words} {noun}" + ("" if rollouts == [1] else f", {each} rollouts each")
-
-
-def _coverage(summary: Summary) -> Html:
-    total = max(summary.planned, summary.num_rollouts)
-    words = f"{numerals.count(summary.scored)} of {numerals.count(total)}"
-    return tag("span", words, class_="warn" if summary.scored < total else None)
-
-
-def _passes(summary: Summary, k: int, *, several: bool) -> list[Child]:
-    known = [summary.pass_at_k.get(k), *([summary.pass_hat_k.get(k)] if several else [])]
-    return [numerals.NONE if rate is None else numerals.score(rate.value) for rate in known]
 
 
 def _tokens(summary: Summary) -> str:
@@ -148,17 +138,9 @@ def _against_best(environment: EnvPart, position: int) -> Child:
     found = next((d for d in environment.differences if (d.first, d.second) == (best, position)), None)
     if found is None:
         return numerals.NONE
-    mean = found.paired.estimate.mean
+    mean = found.estimate.mean
     words = numerals.difference(Estimate(None if mean is None else -mean))
-    return join([f"{words} ", tag("span", _verdict(found), class_="found" if found.is_found else "open")])
-
-
-def _verdict(difference: Difference) -> str:
-    if difference.is_found:
-        return "differs"
-    if difference.adjusted is None:
-        return "no evidence"
-    return "too few examples" if difference.is_too_small else "not told apart"
+    return join([f"{words} ", tag("span", found.words, class_="found" if found.is_found else "open")])
 
 
 def _remarks(environment: EnvPart) -> Html | None:
@@ -186,6 +168,8 @@ def differences(page: Page) -> Html | None:
             class_="note",
         ),
     ]
+    if has_samples(page):
+        parts.append(tag("p", SAMPLES, class_="note"))
     if is_watched(page):
         parts.append(tag("p", WATCHED, class_="note"))
     for environment in told:
@@ -193,6 +177,11 @@ def differences(page: Page) -> Html | None:
             parts.append(tag("h3", environment.name))
         parts.append(_differences(environment))
     return tag("section", *parts)
+
+
+def has_samples(page: Page) -> bool:
+    """Whether runs are compared that share too few examples."""
+    return any(each.unpaired is not None for environment in page.environments for each in environment.differences)
 
 
 def is_watched(page: Page) -> bool:
@@ -204,32 +193,10 @@ def _differences(environment: EnvPart) -> Html:
     head = ["first", "second", "verdict", "difference", "95 % interval", "p", "wins / ties / losses", "examples"]
     rows: list[list[Child]] = []
     for each in environment.differences:
-        paired = each.paired
-        rows.append(
-            [
-                name_of(environment.runs[each.first]),
-                name_of(environment.runs[each.second]),
-                tag("span", settled(each), class_="verdict found" if each.is_found else "verdict open"),
-                numerals.difference(paired.estimate),
-                numerals.signed_interval(paired.estimate),
-                numerals.p_value(each.adjusted),
-                f"{numerals.count(paired.wins)} / {numerals.count(paired.ties)} / {numerals.count(paired.losses)}",
-                numerals.count(paired.pairs),
-            ]
-        )
+        runs = (name_of(environment.runs[position]) for position in (each.first, each.second))
+        verdict = tag("span", each.outlook, class_="verdict found" if each.is_found else "verdict open")
+        rows.append([*runs, verdict, *each.figures, numerals.count(each.paired.pairs)])
     return table(head, rows, words=(0, 1, 2), label=f"{environment.name}: differences")
-
-
-def settled(difference: Difference) -> str:
-    """What is known of a difference, in words."""
-    words, needed = _verdict(difference), difference.settled_by
-    if difference.is_too_small:
-        return f"{words} to tell; it takes {numerals.count(max(difference.least, needed or 0))} or more"
-    if difference.is_found or needed is None:
-        return words
-    if needed <= difference.paired.pairs:
-        return f"{words}; a few more examples would settle it"
-    return f"{words}; about {numerals.count(needed)} examples would settle it"
 
 
 def environment_section(environment: EnvPart, number: int, plots: Plots | None) -> Html:
