@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-
-from pace import pace
 
 from harness.authoring.catalogue import catalogue
 from harness.authoring.describe import describe
@@ -77,7 +76,7 @@ def test_an_editable_install_says_so(install: Any, tmp_path: Path) -> None:
     assert entry.status == "editable"
 
 
-def test_fifty_environments_are_listed_in_less_than_half_a_second_of_processor_time(
+def test_fifty_more_environments_do_not_double_the_processor_time_of_a_list_and_load_nothing_heavy(
     install: Any, site: Path, tmp_path: Path
 ) -> None:
     for number in range(50):
@@ -85,24 +84,28 @@ def test_fifty_environments_are_listed_in_less_than_half_a_second_of_processor_t
         files = {f"{module}/__init__.py": LOADER, f"{module}/pyproject.toml": EVAL.format(name=module)}
         install(module, files, entry=f"many-{number} = {module}:load_environment")
     code = (
-        "import sys, time\nsys.path.insert(0, sys.argv[1])\nstarted = time.process_time()\n"
+        "import sys, time\nsys.path[:0] = sys.argv[1:]\nstarted = time.process_time()\n"
         "from harness.cli.main import main\nassert main(['env', 'list', '--json']) == 0\n"
         "print(time.process_time() - started, *{'datasets', 'aiohttp', 'pyarrow', 'numpy'} & set(sys.modules),"
         " file=sys.stderr)"
     )
-    fastest, heavy = 1e9, ""
-    for _ in range(3):  # the machine may be busy; processor time is what is measured, but even that grows then
-        command = [sys.executable, "-c", code, str(site)]
+
+    def listed(*folders: str) -> tuple[list[dict[str, Any]], float, str]:
+        command = [sys.executable, "-c", code, *folders]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
         seconds, _, heavy = done.stderr.strip().partition(" ")
-        fastest = min(fastest, float(seconds))
-        listed = json.loads(done.stdout)["environments"]
-        assert sum(entry["name"].startswith("many-") for entry in listed) == 50
-        assert all(entry["defaults"] for entry in listed if entry["name"].startswith("many-"))
-        if fastest < 0.5:
-            break
-    assert fastest < 0.5 * pace()
-    assert heavy == ""
+        made = [entry for entry in json.loads(done.stdout)["environments"] if entry["name"].startswith("many-")]
+        return made, float(seconds), heavy
+
+    few, many = math.inf, math.inf
+    for _ in range(3):  # in turns: on a busy machine both take longer
+        without, seconds, _ = listed()
+        few = min(few, seconds)
+        made, seconds, heavy = listed(str(site))
+        many = min(many, seconds)
+        assert (len(without), len(made), heavy) == (0, 50, "")
+        assert all(entry["defaults"] for entry in made)
+    assert many < 2 * few
 
 
 def test_an_entry_point_may_name_another_module_and_another_function(install: Any) -> None:
