@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, TypeAlias, cast
 
 import typer
 
 from harness.config.built_in import BUILT_INS
-from harness.config.flags import parse_set
-from harness.config.resolver import Resolution, resolve
+from harness.config.flags import parse_set, typed
+from harness.config.resolver import Origin, Resolution, ResolvedRun, resolve
 from harness.config.wording import shown_path
+from harness.engine.provenance import IN_PLACE
 from harness.errors import EnvironmentNotFound, RunLocked, UsageError
 from harness.store.finding import find_run
 from harness.store.manifest import Manifest
@@ -73,19 +74,25 @@ class Asked:
     budget: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     """The flags that bound what is spent, by their keys."""
 
-    def overrides(self) -> list[str]:
-        """As `--set` takes them: a recorded run has a value for every setting, and only these beat it."""
+    def flags(self) -> dict[str, Origin]:
+        """The flags as `--set` takes them, since a recorded run has a value for every setting, and only these beat it;
+        each with what was typed."""
         named = (
-            ("model.model", self.model),
-            ("model.api_base_url", self.base_url),
-            ("model.api_key_var", self.key_var),
+            ("model.model", "-m", self.model),
+            ("model.api_base_url", "-b", self.base_url),
+            ("model.api_key_var", "-k", self.key_var),
         )
-        texts = [f"{path}={_text(value)}" for path, value in named if value is not None]
+        texts = {
+            f"{path}={_text(value)}": Origin("cli", f"{flag} {typed(value)}")
+            for path, flag, value in named
+            if value is not None
+        }
         if self.max_concurrent is not None:
             if self.max_concurrent == 0:
                 raise UsageError("-c 0: must be 1 or more, or -1 for no bound")
-            texts += [f"model.{bound}={self.max_concurrent}" for bound in _BOUNDS]
-        return [*texts, *self.sets]
+            origin = Origin("cli", f"-c {self.max_concurrent}")
+            texts |= {f"model.{bound}={self.max_concurrent}": origin for bound in _BOUNDS}
+        return texts
 
 
 def check_derived(sets: Sequence[str], *, asks_model: bool) -> None:
@@ -128,23 +135,31 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
     return folder, manifest
 
 
-def settings_of(folder: RunDir, asked: Asked, overrides: Sequence[str] = ()) -> Resolution:
+def settings_of(folder: RunDir, asked: Asked, ours: Mapping[str, Origin]) -> Resolution:
     """The recorded settings of a run, with what was asked for over them.
 
     Args:
         folder: The run's.
         asked: What the command was told.
-        overrides: Further `--set` texts, below those that the user typed.
+        ours: Further `--set` texts, below those that the user typed, each with why it is so.
 
     Raises:
         ConfigError: a setting is wrong.
         EnvironmentNotFound: the environment is gone.
     """
     flags = {"endpoints_path": asked.registry, **asked.budget}
+    texts = {**ours, **asked.flags()}
     try:
-        return resolve(str(folder.config_path), flags, [*overrides, *asked.overrides()])
+        resolution = resolve(str(folder.config_path), flags, [*texts, *asked.sets])
     except EnvironmentNotFound as error:
         raise EnvironmentNotFound(placed(str(error))) from None
+    truly = {f"--set {text}": origin for text, origin in texts.items() if text not in asked.sets}
+    return replace(resolution, runs=tuple(_told(run, truly) for run in resolution.runs))
+
+
+def _told(run: ResolvedRun, truly: Mapping[str, Origin]) -> ResolvedRun:
+    """The run, with nothing said to come from a `--set` that nobody typed."""
+    return replace(run, origins={path: truly.get(each.source, each) for path, each in run.origins.items()})
 
 
 def notices_of(folder: RunDir, resolution: Resolution) -> list[str]:
@@ -164,7 +179,7 @@ def placed(words: str) -> str:
     return f"{words} ({_PATHS})" if "no such file" in words.lower() else words
 
 
-def of_new_run(folder: RunDir, output_dir: str) -> list[str]:
+def of_new_run(folder: RunDir, output_dir: str) -> dict[str, Origin]:
     """What does not hold for a run that is made of a recorded one: it stands beside that, wherever that lies now, it is
     kept, and it is published by nobody who did not say so.
 
@@ -172,12 +187,16 @@ def of_new_run(folder: RunDir, output_dir: str) -> list[str]:
         folder: The recorded run's.
         output_dir: Where it was looked for.
     """
-    return [*in_place(folder, output_dir), "save.save_to_hf_hub=false", "save.save_results=true"]
+    return {
+        **in_place(folder, output_dir),
+        "save.save_to_hf_hub=false": Origin("builtin", "made of a recorded run"),
+        "save.save_results=true": Origin("builtin", "made of a recorded run"),
+    }
 
 
-def in_place(folder: RunDir, output_dir: str) -> list[str]:
+def in_place(folder: RunDir, output_dir: str) -> dict[str, Origin]:
     """What keeps a run where it lies: the recorded output folder began in another working directory, perhaps."""
-    return [f"save.output_dir={_text(home_of(folder, output_dir))}"]
+    return {f"save.output_dir={_text(home_of(folder, output_dir))}": Origin("builtin", IN_PLACE)}
 
 
 def home_of(folder: RunDir, output_dir: str) -> str:

@@ -20,7 +20,7 @@ from harness.engine.loading import Loader
 from harness.engine.plan import Plan, identity_of
 from harness.engine.privacy import stay_private
 from harness.engine.progress import RunProgress
-from harness.engine.provenance import git_state, versions_of
+from harness.engine.provenance import IN_PLACE, git_state, versions_of
 from harness.engine.worklist import check_growth
 from harness.envs.environment import Environment
 from harness.errors import ConfigError, HarnessError, ResumeRefused, UsageError
@@ -336,6 +336,7 @@ def _continued(manifest: Manifest, earlier: Manifest) -> Manifest:
     noted = [path for path, origin in manifest.origins.items() if own in str(origin["source"])]
     if not noted:
         return manifest
+    noted += [path for path, origin in manifest.origins.items() if origin["source"] == IN_PLACE]
     same = [path for path in noted if manifest.settings[path] == earlier.settings.get(path, manifest)]
     kept = {path: earlier.origins[path] for path in same if path in earlier.origins}
     return replace(

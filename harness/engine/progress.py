@@ -53,6 +53,8 @@ class RunProgress:
     model: str
     total: int = 0
     """Rollouts planned; 0 until the environment is loaded."""
+    held: int = 0
+    """Rollouts that earlier attempts had brought to an outcome; the counts below take a while to have all of them."""
     resumed: int = 0
     """Part of the counts below that earlier attempts at this run had done."""
     scored: int = 0

@@ -1,4 +1,5 @@
-"""What a run was made with: versions and the commit of the working directory. Owns how they are found out."""
+"""What a run was made with: versions and the commit of the working directory. Owns how they are found out, and what is
+said of a setting that follows from where a recorded run lies."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ import subprocess
 
 from harness.config.resolver import ResolvedRun
 from harness.types import JsonDict
+
+IN_PLACE = "where the recorded run lies"
+"""Source of the output folder of a run that goes on, or is made of a recorded one."""
 
 
 def versions_of(resolved: ResolvedRun) -> JsonDict:

@@ -34,7 +34,7 @@ from harness.engine.replay import Replaying, ReplayLane
 from harness.engine.scheduler import Bounds, Schedule
 from harness.engine.spending import Till, given_up, spent_in
 from harness.engine.watchdog import Watchdog
-from harness.engine.worklist import Stage, Worklist
+from harness.engine.worklist import Stage, Worklist, outcomes
 from harness.errors import HarnessError, StoreError
 from harness.offload import owner
 from harness.records import Failed, Scored
@@ -196,6 +196,7 @@ class Suite:
             if run.is_saved:
                 run.writer = await asyncio.to_thread(DatasetWriter, run.folder.path, Columns.of(run.manifest))
             pool.open()
+            run.progress.held = outcomes(run.recorded, retry_failed=run.retry_failed)
             run.progress.started = time.monotonic()
             async with Checkpoints(run.writer, run.resolved.settings.save.save_every) as checkpoints:
                 with judged_by(panel):

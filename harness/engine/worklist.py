@@ -199,6 +199,14 @@ def _generated(recorded: Recorded, reader: JournalReader, item: Item) -> Generat
     return cast(Generated, reader.record(offset))
 
 
+def outcomes(recorded: Recorded | None, *, retry_failed: bool) -> int:
+    """How many rollouts have an outcome that a resume leaves as it is; known before any of them is read."""
+    if recorded is None:
+        return 0
+    counts = recorded.counts()
+    return counts["scored"] + (0 if retry_failed else counts["unscored"] + counts["failed"])
+
+
 def check_growth(plan: Plan, recorded: Recorded, planned: dict[str, int]) -> None:
     """Refuse a resume whose plan does not hold everything that the run recorded.
 

@@ -149,7 +149,8 @@ def all_tokens(progress: RunProgress) -> str:
 
 def start_line(progress: RunProgress) -> str:
     """A run begins."""
-    resumed = f", {numerals.count(progress.resumed)} of them done before" if progress.resumed else ""
+    held = max(progress.held, progress.resumed)  # which is still being counted
+    resumed = f", {numerals.count(held)} of them done before" if held else ""
     return f"{title(progress, with_model=True)}: {numerals.count(progress.total)} rollouts{resumed}"
 
 

@@ -56,10 +56,24 @@ def test_a_run_that_goes_on_is_still_what_the_first_command_made(bench: Bench, w
         before[name] for name in ("command", "suite", "created")
     ]
     told = {path: origin["source"] for path, origin in after["origins"].items()}
-    assert told["model.sampling_args.temperature"] == "-T 0.5" and told["model.max_concurrent"].endswith(
-        "max_concurrent=3"
-    )
-    assert not [source for source in told.values() if "config.toml" in source]
+    assert (told["model.sampling_args.temperature"], told["model.max_concurrent"]) == ("-T 0.5", "-c 3")
+    assert after["origins"]["save.output_dir"] == before["origins"]["save.output_dir"]
+    assert not [source for source in told.values() if "config.toml" in source or "--set" in source]
+
+
+def test_only_what_was_typed_is_said_to_be(bench: Bench, write: Write) -> None:
+    made = make_run(bench, write)
+    assert bench("rescore", made.name, "-q", "-c", "2", "--set", "save.save_every=7").code == 0
+    [rescored] = [run for run in all_runs() if run != made]
+    origins = read(rescored / "run.json")["origins"]
+    chosen = {path: origin["source"] for path, origin in origins.items() if made.name not in origin["source"]}
+    assert {path: chosen.get(path) for path in ("save.output_dir", "save.save_results", "save.save_to_hf_hub")} == {
+        "save.output_dir": "where the recorded run lies",
+        "save.save_results": "made of a recorded run",
+        "save.save_to_hf_hub": "made of a recorded run",
+    }
+    assert {origins[path]["origin"] for path in ("save.output_dir", "save.save_results")} == {"builtin"}
+    assert (chosen["model.max_concurrent_scoring"], chosen["save.save_every"]) == ("-c 2", "--set save.save_every=7")
 
 
 def test_a_run_that_is_done_says_so_and_loads_nothing(bench: Bench, write: Write) -> None:

@@ -115,6 +115,17 @@ def test_runs_of_one_environment_share_it_and_it_is_torn_down_once(prepared: Cal
     assert type(first.environment).torn_down == 2  # type: ignore[attr-defined]
 
 
+def test_what_a_resume_finds_is_known_from_its_beginning(prepared: Callable[..., list[Prepared]]) -> None:
+    [first] = prepared({})
+    asyncio.run(Suite([first]).run())
+    flags = {"model": "reference/oracle", "num_examples": -1, "rollouts_per_example": 2}
+    resolution = resolve("suite.toml", flags)
+    [again] = prepare(resolution.runs, [progress_of(run) for run in resolution.runs], StartOptions(resume=True))
+    assert isinstance(again, Prepared) and (again.folder.path, again.progress.held) == (first.folder.path, 0)
+    asyncio.run(Suite([again]).run())
+    assert (again.progress.held, again.progress.resumed, again.progress.done) == (3, 3, 6)
+
+
 def test_a_bug_in_one_run_is_noted_there_and_ends_no_other(
     prepared: Callable[..., list[Prepared]], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,7 +18,7 @@ from harness.config.resolver import resolve
 from harness.engine.plan import Plan
 from harness.engine.progress import RunProgress
 from harness.engine.todos import Group, Todo, Todos
-from harness.engine.worklist import COUNTED_AT_ONCE, Stage, Worklist, check_growth
+from harness.engine.worklist import COUNTED_AT_ONCE, Stage, Worklist, check_growth, outcomes
 from harness.errors import ResumeRefused
 from harness.records import Example, Failed, Item, Record, Scored
 from harness.stats.target import Aim, Target
@@ -352,6 +352,13 @@ def test_what_is_done_is_passed_over_unread_and_counted_later(tmp_path: Path) ->
         count()
     assert (progress.scored, progress.resumed, progress.usage.requests) == (299, 299, 299)
     assert list(progress.rewards.means()[0]) == [0.5] * 299
+
+
+def test_how_much_is_done_is_known_before_anything_is_read(tmp_path: Path) -> None:
+    plan = plan_of(4, 1)
+    recorded = write(tmp_path / "j", plan, [(0, 0, "G"), (0, 0, "S"), (1, 0, "F"), (2, 0, "G")])
+    assert [outcomes(recorded, retry_failed=again) for again in (False, True)] == [2, 1]
+    assert outcomes(None, retry_failed=False) == 0
 
 
 def test_what_is_done_is_counted_before_the_next_item_and_not_when_the_run_ends(tmp_path: Path) -> None:

@@ -181,6 +181,15 @@ def test_large_runs_are_estimated_less_often() -> None:
     assert watch.estimate(100.0).examples == 20_002
 
 
+def test_the_first_line_of_a_resume_says_what_was_done_and_not_what_is_counted_by_now() -> None:
+    clock, progress = Clock(), run(total=100)
+    progress.started, progress.held, progress.resumed = 100.0, 90, 32
+    display, file = plain([progress], clock)
+    with display:
+        display.tick()
+    assert file.getvalue().splitlines()[0] == "gsm8k · m: 100 rollouts, 90 of them done before"
+
+
 def test_plain_lines_at_start_at_ten_percent_and_at_the_end() -> None:
     clock, progress = Clock(), run(total=100)
     progress.started, progress.resumed = 100.0, 0
