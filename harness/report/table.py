@@ -303,7 +303,8 @@ def _missing(summary: Summary, why_none: Sequence[str]) -> list[str]:
         # The largest k loses most; one number says enough.
         k, number = max(excluded.items(), key=lambda item: (item[1], item[0]))
         noun = "example has" if number == 1 else "examples have"
-        remarks.append(f"{numerals.count(number)} {noun} fewer than {k} scored rollouts: no part in pass@{k}")
+        few = "no scored rollout" if k == 1 else f"fewer than {k} scored rollouts"
+        remarks.append(f"{numerals.count(number)} {noun} {few}: no part in pass@{k}")
     return remarks
 
 

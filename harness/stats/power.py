@@ -9,6 +9,7 @@ since whoever compares does not know the variance either: two examples more than
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,9 @@ SLACK = 1e-9
 
 MOST_ROLLOUTS = 64
 """Rollouts of an example that a plan considers."""
+
+MOST_EXAMPLES = 10**12
+"""Beyond which none is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +271,33 @@ def settling_examples(
     return required_examples(
         Components(estimate.stderr**2 * estimate.examples, 0.0, 0.0), delta, alpha=alpha, power=power
     )
+
+
+def passing_examples(paired: Paired, margin: float, width: float | None, *, power: float = POWER) -> int | None:
+    """Examples with which a gate would let the first pass if the two are alike, with rollouts as they were.
+
+    Args:
+        paired: The comparison that came out undecided.
+        margin: The loss that is allowed, above 0.
+        width: Of the range of the scores; None if it is unknown.
+        power: Chance to pass.
+
+    Returns:
+        The number in all, those that were compared included. None if the spread is unknown, and with it all.
+    """
+    needed = settling_examples(paired, margin, power=power)
+    estimate = paired.estimate
+    if estimate.method != "bonett_price" or width is None:
+        return needed
+    # Its two pairs more, one won and one lost, are most of what there is to see where few examples differ.
+    share = 0.0 if estimate.stderr is None else estimate.stderr**2 * estimate.examples / width**2
+    z, z_power = normal_quantile(0.5 + estimate.level / 2), normal_quantile(power)
+
+    def passes(n: int) -> bool:
+        return z * math.sqrt(share * n + 2) / (n + 2) + z_power * math.sqrt(share / n) <= margin / width
+
+    units = bisect_left(range(1, MOST_EXAMPLES), True, key=passes) + 1
+    return max(needed or 0, math.ceil(units * estimate.examples / (estimate.clusters or estimate.examples)))
 
 
 def examples_for_half_width(parts: Noise, half_width: float, rollouts: int = 1, level: float = LEVEL) -> int | None:

@@ -22,9 +22,9 @@ _HINTS = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space: the quota is used up",
     errno.EFBIG: "the file may not grow further: check `ulimit -f`",
-    errno.EROFS: "the file system is read-only: choose another output_dir (-o)",
-    errno.EACCES: "choose an output_dir (-o) that you may write to",
-    errno.EPERM: "choose an output_dir (-o) that you may write to",
+    errno.EROFS: "the file system is read-only: choose another place with -o",
+    errno.EACCES: "choose a place with -o that you may write to",
+    errno.EPERM: "choose a place with -o that you may write to",
     errno.EIO: "check the disk",
 }
 
@@ -48,7 +48,7 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
     """
     code = errno.errorcode.get(error.errno, "") if error.errno is not None else ""
     hint = _HINTS.get(error.errno or 0, "")
-    if action in ("read", "remove") and "output_dir" in hint:
+    if action in ("read", "remove") and " -o" in hint:
         hint = "ask its owner"  # another place to write to is no help
     if action == "read" and error.errno == errno.EFBIG:
         hint = ""  # our own bound, see `harness.caps`

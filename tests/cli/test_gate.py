@@ -51,13 +51,19 @@ def test_the_three_verdicts(bench: Bench, baseline: RunDir) -> None:
     assert code == 1 and "sums: fail: the whole interval" in said and "FAIL: lab/m-2" in said
     code, said = gate(bench, run(NEAR, 3), baseline, "--margin", "0.01")
     assert code == 3 and "sums: inconclusive: the interval" in said
-    assert "holds -0.01; about 1,311 examples would settle it if the two are alike." in said
+    assert "holds -0.01; about 1,385 examples would settle it if the two are alike." in said
 
 
 def test_what_was_measured_too_coarsely_does_not_pass_however_good_it_looks(bench: Bench, baseline: RunDir) -> None:
     """As many right, but others: the difference is 0, and what it would be on further examples is unknown."""
     code, said = gate(bench, run({n: [float(n % 3 < 2)] for n in range(HARD)}), baseline, "--margin", "0.1")
     assert code == 3 and "sums: inconclusive: the interval" in said and "holds -0.1" in said
+
+
+def test_few_examples_that_agree_are_too_few_and_no_near_loss(bench: Bench, here: Path) -> None:
+    few = {n: [1.0] for n in range(10)}
+    code, said = gate(bench, run(few, 1), run(few, 2), "--margin", "0.1")
+    assert code == 3 and "holds -0.1; about 26 examples would settle it if the two are alike." in said
 
 
 def test_what_it_takes_to_settle_it_without_a_margin(bench: Bench, baseline: RunDir) -> None:

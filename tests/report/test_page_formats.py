@@ -74,7 +74,7 @@ Not in this report:
 | lab/&lt;bad&gt; | **0.000** | {interval(runs[1])} | 7 of 8 | 0.000 | 7,010 | 1,405 | \\$0.007 | 1:01 |
 
 - lab/&lt;bad&gt;: 1 unscored (correct JudgeError 1); mean 0.000 if all were worst, 0.125 if all best
-- lab/&lt;bad&gt;: 1 example has fewer than 1 scored rollouts: no part in pass@1
+- lab/&lt;bad&gt;: 1 example has no scored rollout: no part in pass@1
 
 {difference(written)}
 | model | without a score because | rollouts | the first one said |

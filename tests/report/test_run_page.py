@@ -96,7 +96,7 @@ pass@k, pass^k: a rollout passes with a reward of at least 1
 sums
   2 unscored (correct ValueError 1, timeout 1); mean 0.250 if all were worst,
     0.750 if all best
-  2 examples have fewer than 1 scored rollouts: no part in pass@1
+  2 examples have no scored rollout: no part in pass@1
 
 What went wrong
   timeout: 1 rollout, may heal

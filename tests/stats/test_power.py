@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from harness.stats.distributions import t_shift
-from harness.stats.paired import paired_difference
+from harness.stats.hypotheses import non_inferiority
+from harness.stats.paired import Paired, paired_difference
 from harness.stats.power import (
     Components,
     components,
@@ -17,6 +18,7 @@ from harness.stats.power import (
     detectable,
     examples_for_half_width,
     miller_examples,
+    passing_examples,
     required_examples,
     settling_examples,
     splits,
@@ -140,6 +142,37 @@ def test_examples_that_settle_a_tie() -> None:
     assert settling_examples(paired, 0.01) == required_examples(Components(variance, 0, 0), 0.01)
     assert settling_examples(paired_difference(first, first)) is None
     assert settling_examples(paired_difference([1.0], [0.0])) is None
+
+
+@pytest.mark.parametrize(("margin", "least"), [(0.1, 26), (0.05, 54), (0.01, 276)])
+def test_sides_that_agree_everywhere_pass_from_so_many_examples_on(margin: float, least: int) -> None:
+    def alike(n: int) -> Paired:
+        return paired_difference([1.0] * n, [1.0] * n, limits=(0.0, 1.0))
+
+    assert passing_examples(alike(10), margin, 1.0) == least
+    assert [non_inferiority(alike(n).estimate, margin) for n in (least - 1, least)] == ["inconclusive", "pass"]
+
+
+@pytest.mark.parametrize("pairs", [20, 40, 400])
+def test_sides_that_are_alike_pass_with_so_many_examples(pairs: int) -> None:
+    """Four chances in five: with as many wins as losses the interval ends well within the margin, with half as many
+    examples it does not."""
+
+    def alike(n: int) -> Paired:
+        differing = n // 10  # each way
+        first = [1.0] * differing + [0.0] * (n - differing)
+        return paired_difference(first, first[::-1], limits=(0.0, 1.0))
+
+    needed = passing_examples(alike(pairs), 0.1, 1.0)
+    assert needed is not None and needed >= (settling_examples(alike(pairs), 0.1) or 0)
+    assert non_inferiority(alike(needed).estimate, 0.1) == "pass"
+    assert non_inferiority(alike(needed // 2 - 10).estimate, 0.1) == "inconclusive"
+
+
+def test_examples_that_pass_are_counted_in_examples_where_these_come_in_clusters() -> None:
+    alike = paired_difference([1.0] * 20, [1.0] * 20, clusters=[n // 2 for n in range(20)], limits=(0.0, 1.0))
+    assert passing_examples(alike, 0.1, 1.0) == 2 * 26
+    assert passing_examples(paired_difference([1.0, 1.0], [1.0, 1.0]), 0.1, None) is None
 
 
 def test_examples_for_a_half_width_reach_it() -> None:

@@ -242,7 +242,7 @@ except StoreError as error:
 @pytest.mark.parametrize(
     ("action", "advice"),
     [
-        ("write", "choose an output_dir (-o) that you may write to"),
+        ("write", "choose a place with -o that you may write to"),
         ("read", "ask its owner"),
         ("remove", "ask its owner"),
     ],

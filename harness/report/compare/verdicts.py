@@ -13,12 +13,12 @@ from xml.etree import ElementTree
 from rich.text import Text
 
 from harness.report import numerals
-from harness.report.compare.difference import LEAST_COMMON
+from harness.report.compare.difference import LEAST_COMMON, limits_of
 from harness.report.compare.matching import Match, match_json
 from harness.report.grid import Column, grid, prose
 from harness.report.text import clean
 from harness.stats.hypotheses import non_inferiority
-from harness.stats.power import settling_examples
+from harness.stats.power import passing_examples
 from harness.store.card_text import escape
 from harness.types import JsonDict
 
@@ -74,14 +74,20 @@ def rule_on(match: Match, rule: Rule) -> Ruling:
         return Ruling(match, verdict, f"the whole interval {interval} lies below {_edge(rule)}")
     if estimate.low is None:
         return Ruling(match, verdict, _no_interval(match))
-    needed = settling_examples(match.paired, rule.margin) if rule.margin else None
+    return Ruling(match, verdict, f"the interval {interval} holds {_edge(rule)}{_outlook(match, rule)}")
+
+
+def _outlook(match: Match, rule: Rule) -> str:
+    """What it would take to settle it."""
+    if not rule.margin:
+        return "; with a margin of 0 only what is better can pass"
+    limits = limits_of(match.candidate.scores, match.baseline.scores)
+    needed = passing_examples(match.paired, rule.margin, None if limits is None else limits[1] - limits[0])
     if needed and needed > match.paired.pairs:
-        more = f"; about {numerals.count(needed)} examples would settle it if the two are alike"
-    elif rule.margin:
-        more = "; the loss is so near to the margin that it takes many more examples"
-    else:
-        more = "; with a margin of 0 only what is better can pass"
-    return Ruling(match, verdict, f"the interval {interval} holds {_edge(rule)}{more}")
+        return f"; about {numerals.count(needed)} examples would settle it if the two are alike"
+    if (match.paired.estimate.mean or 0.0) < 0.0:
+        return "; the loss is so near to the margin that it takes many more examples"
+    return "; a few more examples would settle it if the two are alike"
 
 
 def _too_little(match: Match, rule: Rule) -> tuple[Verdict, str] | None:
