@@ -8,6 +8,10 @@ OURS := $(foreach file,$(ENVIRONMENTS),-e $(dir $(file)))
 STAMP := $(VENV)/.installed
 # Neighbours stay on one worker, so that what a module's tests share is made once; who is done early takes from others.
 SPREAD := -n auto --dist worksteal
+# Bytecode of the tests is written once, by two processes, instead of being compiled by each of pytest's workers.
+unexport PYTHONDONTWRITEBYTECODE
+COMPILED := $(VENV)/.tests-compiled
+COLLECT := $(BIN)/pytest --collect-only -n0 -p no:cacheprovider
 # Of `make chaos`: what its random rounds are drawn from, and how many there are.
 SEED ?= 1
 ROUNDS ?= 12
@@ -20,7 +24,7 @@ PIP = $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -
 # Python are nothing to speak of.
 COMPILE = { $(BIN)/python -m compileall -qq -j 0 -x '/tests/' $(VENV)/lib || true; }
 
-.PHONY: help setup quickstart test test-all check format bench chaos docs clean
+.PHONY: help setup quickstart test test-all test-rest check format bench chaos docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,11 +49,17 @@ $(STAMP): pyproject.toml constraints.txt $(ENVIRONMENTS)
 quickstart: setup ## Run a real suite: four environments, no key, no model, no network
 	$(BIN)/bench run configs/eval/quickstart.toml
 
-test: setup ## Run the tests that take less than a few seconds each
+$(COMPILED): $(STAMP)
+	@$(COLLECT) environments tests/[a-d]* >/dev/null 2>&1 & $(COLLECT) tests/[e-z]* >/dev/null 2>&1; wait; touch $@
+
+test: setup $(COMPILED) ## Run the tests that take less than a few seconds each
 	$(BIN)/pytest $(SPREAD) -m 'not slow'
 
-test-all: setup ## Run every test
+test-all: setup $(COMPILED) ## Run every test
 	$(BIN)/pytest $(SPREAD)
+
+test-rest: setup $(COMPILED) ## Run what `make test` left out: slow tests, and those that it skipped
+	$(BIN)/pytest $(SPREAD) --left-out
 
 check: setup ## Format, lint, types, shape
 	$(BIN)/ruff format --check .

@@ -18,7 +18,9 @@
     ├── ModelError                 one model call failed for good; `retryable` says whether time may heal it
     │   ├── ContextLengthError     the prompt no longer fits: a property of the model, not a fault
     │   ├── ResponseError          the endpoint answered, but not with a reply that can be read
+    │   ├── LimitReached           the rollout has used up its `message_limit` or `token_limit`: it ends, and is scored
     │   └── SystemicError          the endpoint as a whole is unusable: the run stops
+    │       └── BudgetSpent        the budget of the invocation is spent: no further call is made
     ├── ToolError                  a tool call came to nothing: told to the model, unless `stop_errors` ends the rollout
     │   ├── ToolParseError         its arguments are no JSON object
     │   └── ToolCallError          it names no tool or passes wrong arguments, or the tool raised
@@ -30,6 +32,7 @@
     │   ├── DatasetValidationError a row lacks what every row must have
     │   ├── ToolValidationError    the agent offers a tool that no endpoint would take
     │   └── ProviderError          a model call of the agent failed
+    │       ├── RolloutLimitError  the rollout has used up its `message_limit` or `token_limit`: it ends, and is scored
     │       └── SystemicProviderError  and so would every other one
     ├── EvalFnError                an eval function cannot be loaded, called or believed
     ├── AgentLoadError             there is no such agent, or it cannot be imported
@@ -184,8 +187,18 @@ class ResponseError(ModelError):
     """The endpoint answered 2xx with something that is no model reply."""
 
 
+class LimitReached(ModelError):
+    """The rollout has used up its `message_limit` or `token_limit`. The call was not sent, and every further call of
+    this rollout raises the same error. The rollout ends with `reason` as its stop condition and is scored."""
+
+
 class SystemicError(ModelError):
     """Every further call would fail the same way: bad key, unknown model, dead endpoint."""
+
+
+class BudgetSpent(SystemicError):
+    """The budget of the invocation is spent. The call was not sent; the rollout stays unscored (`budget`), and a resume
+    with a larger budget makes it again."""
 
 
 class ToolError(HarnessError):
@@ -246,6 +259,12 @@ class ToolValidationError(LocalExecutionError):
 
 class ProviderError(LocalExecutionError):
     """A model call failed for good; the `ModelError` is chained."""
+
+
+class RolloutLimitError(ProviderError):
+    """The rollout has used up its `message_limit` or `token_limit`. The call was not sent, and every further call
+    raises the same error. The rollout ends with that stop condition and is scored on the conversation so far, whether
+    the agent lets this error through or returns a result."""
 
 
 class SystemicProviderError(ProviderError):

@@ -3,8 +3,7 @@
 
 `agent-eval` and `multi-eval` are built in. Any other id is looked up in this order: a path that exists (`./my_env.py`,
 `environments/my-env`), an entry point of the group `harness.environments`, a module of that name (dashes to
-underscores, `org/` dropped). A package that was written for the classic `verifiers` API finds it while it is loaded;
-what it builds is one of our environments, or is hosted as one."""
+underscores, `org/` dropped). A package that was written for the classic `verifiers` API finds it while it is loaded."""
 
 from __future__ import annotations
 
@@ -30,7 +29,8 @@ from harness.compat import imports
 from harness.compat.generation import Generation
 from harness.config.built_in import AGENT_EVAL, BUILT_INS, as_built_in
 from harness.config.packages import FoundEnvironment, declared_environments, find_environment
-from harness.config.paths import environment_path, local_modules, main_file, path_name
+from harness.config.paths import beside_cwd, environment_path, local_modules, main_file, path_name
+from harness.envs import hub
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentFault, EnvironmentLoadError, EnvironmentNotFound, HarnessError
 from harness.redact import names_secret
@@ -117,18 +117,17 @@ def _source_of(module: str) -> Path | None:
 
 
 def _as_environment(env_id: str, made: object) -> Environment:
-    """What `load_environment` returned, hosted if it is of a real package that has the classic API."""
+    """What `load_environment` returned, if it is an environment."""
     if isinstance(made, Environment):
         return made
     if inspect.iscoroutine(made):
         made.close()
         raise EnvironmentLoadError(f"environment {env_id!r}: {_FUNCTION}() must be a plain def, not async")
-    hosted = imports.host(made)
-    if hosted is None:
-        raise EnvironmentLoadError(
-            f"environment {env_id!r}: {_FUNCTION}() returned {type(made).__name__}, not an Environment"
-        )
-    return hosted
+    theirs = any(kind.__module__.partition(".")[0] == imports.NAME for kind in type(made).__mro__)
+    raise EnvironmentLoadError(
+        f"environment {env_id!r}: {_FUNCTION}() returned {type(made).__name__}, "
+        + (f"an object of the installed verifiers package; {imports.NO_V1}" if theirs else "not an Environment")
+    )
 
 
 def _find(env_id: str, generation: Generation | None) -> Callable[..., object]:
@@ -241,6 +240,8 @@ def _check_arguments(env_id: str, load: Callable[..., object], env_args: dict[st
 
 
 def _lacks(env_id: str, error: ModuleNotFoundError) -> NoReturn:
+    if str(error.name).partition(".")[0] == imports.NAME:  # answered by us: the module is not in that API
+        raise EnvironmentLoadError(f"environment {env_id!r}: {error}") from error
     missing = (
         f"it needs the module {error.name!r}, which is not installed; install the environment with its dependencies"
     )
@@ -254,6 +255,8 @@ def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
     if ours and (env_id in BUILT_INS or str(error).startswith(f"environment {env_id!r}: ")):
         raise error  # says it all
     words = str(error) if ours and not isinstance(error, EnvironmentFault) else boundary.describe(error)
+    if (why := hub.refusal()) and why not in words:
+        words = f"{words}: {why}"
     failure = EnvironmentLoadError(f"environment {env_id!r}: {what}: {words}")
     if ours:
         failure.exit_code = error.exit_code  # a ConfigError is about the caller's arguments
@@ -263,6 +266,8 @@ def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
 def _how_to_find(env_id: str, name: str) -> str:
     if (meant := as_built_in(env_id)) is not None:
         return f"no environment {env_id!r}: the one that is built in is called {meant.env_id!r}"
+    if (beside := beside_cwd(env_id, Path.cwd())) is not None:
+        return f"no environment {env_id!r}: {beside} is here: to run it, write that path"
     known = {entry.name for entry in declared_environments()}
     near = difflib.get_close_matches(env_id, sorted(known), 1, 0.6)
     near = near or difflib.get_close_matches(name, sorted(packages_distributions()), 1, 0.75)
@@ -282,7 +287,7 @@ def _left_as_found(env_id: str) -> Generator[None]:
     Raises:
         EnvironmentLoadError: it replaced such a function.
     """
-    with _signals_put_back(), _coming_back(env_id), _keys_put_back(env_id):
+    with _signals_put_back(), _coming_back(env_id), _keys_put_back(env_id), hub.failing_fast():
         streams = sys.stdout, sys.stderr
         try:
             yield

@@ -112,6 +112,15 @@ class Generated:
         return last is not None and bool(last.get("refusal"))
 
 
+MESSAGE_LIMIT = "message_limit"
+TOKEN_LIMIT = "token_limit"
+
+LIMITS = frozenset({MESSAGE_LIMIT, TOKEN_LIMIT})
+"""Stop conditions of rollouts that were ended by a limit of the run's settings."""
+
+BUDGET_SPENT = "budget"
+"""Reason of rollouts that have no outcome because the budget of the invocation was spent. A resume makes them again."""
+
 STATE_LOST = "state lost"
 """How the reason begins when scoring would read what no journal holds: only a new rollout can be scored."""
 

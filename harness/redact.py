@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import cast
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Literal, TypeAlias, cast
 from urllib.parse import quote
 
 REDACTED = "[redacted]"
@@ -129,7 +132,7 @@ class Redactor:
                 s = s.replace(secret, REDACTED)
         if not patterns:
             return s
-        s = _USERINFO.sub(rf"\1{REDACTED}@", s)
+        s = _hide_userinfo(s)
         s = _LABELLED.sub(rf"\1{REDACTED}", s)
         s = _BEARER.sub(rf"\1{REDACTED}", s)
         return _PATTERNS.sub(REDACTED, s)
@@ -154,3 +157,191 @@ def _percent(secret: str) -> Iterator[str]:
 
 redactor = Redactor()
 """The process's redactor: whoever reads a key tells it, every sink asks it."""
+
+
+# Settings, hidden by their names
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+_PASSWORDS = frozenset(
+    {"authorization", "bearer", "cookie", "credential", "jwt", "passcode", "passphrase", "passwd", "password", "pat",
+     "pw", "secret"}
+)  # fmt: skip
+"""A setting whose name ends in one of these words holds a secret."""
+
+_PLURALS = frozenset({f"{word}s" for word in _PASSWORDS} | {"keys", "tokens"})
+
+_OWNERS = re.compile(
+    r"""
+    access|account|admin|anthropic|api|app|auth|aws|azure|bot|client|db|database|deploy|email|encryption|
+    gateway|github|gitlab|google|hf|hub|imap|jwt|license|licence|login|mail|master|mongo|mysql|oauth|openai|
+    openrouter|personal|pg|postgres|private|provider|proxy|redis|refresh|root|secret|security|service|session|shared|
+    signing|smtp|sql|ssh|storage|subscription|sudo|tavily|serper|user|wandb|webhook
+    """,
+    re.VERBOSE,
+)
+"""Words before `key`, `token` or `pass` that make it a secret, whatever its value."""
+
+_ORDINARY = re.compile(
+    r"""
+    answer|arrow|audio|begin|blank|body|bos|boundary|cache|call|category|choice|chunk|cls|column|completion|
+    content|context|control|cut|data|delimiter|dict|difficulty|doc|document|end|enter|eos|eot|eom|escape|
+    example|expected|explanation|field|fill|first|foreign|gold|group|hash|history|hot|id|image|index|info|input|
+    instruction|item|join|json|label|last|left|level|lookup|map|mask|max|message|messages|metadata|metric|min|
+    minor|major|music|name|natural|new|newline|next|num|object|option|order|output|pad|padding|partition|per|
+    prefix|press|primary|problem|prompt|public|question|rationale|reference|response|reply|result|return|reward|
+    right|role|row|score|seed|sep|separator|sentinel|short|single|solution|sort|source|special|split|start|
+    state|stop|subject|suffix|system|target|task|text|think|thinking|title|tool|topic|truth|turn|type|unique|
+    unk|value|weight
+    """,
+    re.VERBOSE,
+)
+"""Words before `key` or `token` that make it a column, a key of a table or a mark in a text."""
+
+_TAILS = frozenset({"plain", "raw", "str", "string", "text", "value"})
+"""Words behind the name of a secret that still name its value: `password_value`, but not `password_file`."""
+
+_GLUED = re.compile(r"(\w*?)(password|passwd|passphrase|secret|credential|key|token)(s?)")
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z_. -]*|[<\[].*[>\]]|.{0,3}", re.DOTALL)
+"""A column's name or a mark such as `<s>`: no key that a provider hands out looks so."""
+
+_SCHEMAS = frozenset({"properties", "$defs", "definitions"})
+
+_IN_URL = re.compile(r"(?<=[?&;#/])([\w.-]{1,80})=([^&;#\s/]+)")
+
+_Likeness: TypeAlias = Literal["secret", "perhaps", "no"]
+
+
+@lru_cache(maxsize=4096)
+def _likeness(name: str) -> _Likeness:
+    """What the name of a setting says of its value."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    while len(words) > 1 and words[-1] in _TAILS:
+        words.pop()
+    if not words:
+        return "no"
+    *before, last = words
+    glued = _GLUED.fullmatch(last)
+    if glued is not None and glued[1]:
+        if glued[2] in ("key", "token"):
+            return "secret" if _OWNERS.fullmatch(glued[1]) else "no"
+        return "secret"
+    owner = before[-1] if before else ""
+    is_owned = _OWNERS.fullmatch(owner) is not None
+    if last in _PLURALS:
+        return "secret" if last not in ("keys", "tokens") or is_owned else "no"
+    if last in _PASSWORDS or words[-3:] == ["access", "key", "id"] or (last == "pwd" and before):
+        return "secret"
+    if last in ("key", "token", "pass", "auth"):
+        if is_owned:
+            return "secret"
+        return "no" if _ORDINARY.fullmatch(owner) or last == "pass" else "perhaps"
+    return "no"
+
+
+def hidden(value: object, name: str = "") -> object:
+    """A copy of a JSON value of settings in which no secret stands whose name says that it is one. Tuples become lists.
+
+    `password`, `provider_key` and names like them hide whatever stands under them; `key`, `token` and `…_key` of an
+    unknown kind hide all but plain words, such as the name of a column; `answer_key`, `stop_token`, `max_tokens` and
+    `api_key_var` hide nothing.
+
+    Args:
+        value: Any JSON value.
+        name: What it is called; of a dotted path, its last part counts.
+    """
+    return _hidden(value, _likeness(name.rpartition(".")[2]) if name else "no")
+
+
+def _hidden(value: object, likeness: _Likeness) -> object:
+    if isinstance(value, Mapping):
+        table = cast("Mapping[object, object]", value)
+        return {key: _item(str(key), item, likeness) for key, item in table.items()}
+    if isinstance(value, list | tuple):
+        return [_hidden(item, likeness) for item in cast("list[object]", value)]
+    if value is None or isinstance(value, bool) or value in ("", REDACTED, "***"):
+        return value
+    if likeness == "secret" or (likeness == "perhaps" and not _PLAIN.fullmatch(str(value))):
+        return REDACTED
+    return _without_parts(value) if isinstance(value, str) else value
+
+
+def _item(name: str, item: object, above: _Likeness) -> object:
+    if name in _SCHEMAS and isinstance(
+        item, Mapping
+    ):  # names in a JSON Schema are those of fields, which hold no value
+        fields = cast("Mapping[object, object]", item)
+        return {
+            key: _hidden(schema, _likeness(str(key)) if isinstance(schema, str) else "no")
+            for key, schema in fields.items()
+        }
+    return _hidden(item, above if above == "secret" else _likeness(name))
+
+
+def _without_parts(text: str) -> str:
+    """A text without the secrets that stand in it under their names: in a URL, a connection string or JSON."""
+    if text.lstrip()[:1] in ("{", "["):
+        found = _parsed(text)
+        if not isinstance(found, str):
+            clean = hidden(found)
+            return text if clean == found else json.dumps(clean, ensure_ascii=False)
+    if "://" in text:
+        return _IN_URL.sub(lambda part: f"{part[1]}={_hidden(part[2], _likeness(part[1]))}", _hide_userinfo(text))
+    between = ";" if ";" in text else " "
+    parts = text.split(between)
+    if "=" not in text or not all("=" in part or not part.strip() for part in parts):
+        return text
+    pairs = [part.partition("=") for part in parts]
+    return between.join(f"{name}{equals}{_hidden(value, _likeness(name))}" for name, equals, value in pairs)
+
+
+def _hide_userinfo(text: str) -> str:
+    return _USERINFO.sub(rf"\1{REDACTED}@", text)
+
+
+def _parsed(text: str) -> object:
+    """What a text holds as JSON or as a TOML value; the text itself if it is neither."""
+    try:
+        return cast(object, json.loads(text))
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return cast(object, tomllib.loads(f"value = {text}")["value"])
+    except (ValueError, RecursionError):
+        return text
+
+
+def hidden_words(words: Sequence[str]) -> list[str]:
+    """The words of a command line without the values whose names say that they are secrets."""
+    options = ["", *words]
+    return [_hidden_word(word, before) for before, word in zip(options, words, strict=False)]
+
+
+def hidden_command(command: str) -> str:
+    """A command line without the values whose names say that they are secrets; the same text if it holds none."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    clean = hidden_words(words)
+    return command if clean == words else shlex.join(clean)
+
+
+def hidden_source(source: str) -> str:
+    """The origin of a setting, such as `--set PATH=VALUE` or a file with a key path, without the values whose names say
+    that they are secrets."""
+    return " ".join(hidden_words(source.split(" ", 1))) if source.startswith("-") else source
+
+
+def _hidden_word(word: str, before: str) -> str:
+    if before.startswith("--") and "=" not in before and not word.startswith("-") and _likeness(before) != "no":
+        return str(_hidden(word, _likeness(before)))
+    name, equals, value = word.partition("=")
+    table = word.find("{")
+    if table >= 0 and (not equals or table < len(name)):
+        return word[:table] + _without_parts(word[table:])
+    if not equals or "://" in name:
+        return _without_parts(word)
+    likeness = _likeness(name.rpartition(".")[2])
+    return f"{name}={_hidden(value, likeness) if likeness != 'no' else _hidden_word(value, '')}"

@@ -24,6 +24,9 @@ UNANSWERED = "unanswered"
 
 _GIVEN_UP: JsonDict = {"error": "the request was given up", "kind": "ModelError", "reason": UNANSWERED}
 
+_WITHDRAWN: JsonDict = {}
+"""In the place of a request that was refused without being sent."""
+
 _USAGE = frozenset(each.name for each in dataclasses.fields(Usage))
 
 
@@ -72,6 +75,11 @@ class Dictation:
             told["asked"] = self.taken[number]["asked"]
         self.taken[number] = told
 
+    def withdraw(self, number: int) -> None:
+        """Forget request `number`: it was refused without being sent."""
+        del self._in_flight[number]
+        self.taken[number] = _WITHDRAWN
+
 
 def read_off(completion: Prompt, *, is_truncated: bool, usage: Usage | None = None) -> list[JsonDict]:
     """The replies that a transcript suggests: every assistant message, the last one cut short if the rollout was.
@@ -107,6 +115,7 @@ def to_record(
     Returns:
         None if the transcript tells all; else all of `taken`, without such last requests.
     """
+    taken = [told for told in taken if told is not _WITHDRAWN]
     while error is not None and taken and taken[-1].get("error") in (error, _GIVEN_UP["error"]):
         taken = taken[:-1]
     messages = _said(completion)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -105,6 +105,8 @@ class ModelCall:
     """Who asks, so that the limiter can share its slots fairly between runs."""
     urgent: bool = False
     """Judges: served before everything else, since what they score is already paid for."""
+    check: Callable[[], None] | None = None
+    """Called when the request has its slot, before it is sent; raises `BudgetSpent` if it may not be sent any more."""
     quick: bool = False
     """Asks whether the endpoint works at all: any HTTP answer settles that, so none is waited out and asked again."""
 

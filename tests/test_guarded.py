@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tables import for_each_row
 
 from harness import guarded
 from harness.errors import EnvironmentFault
@@ -40,7 +41,7 @@ def test_pythons_own_functions_come_back() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize(("call", "words"), [(lambda: os._exit(0), "os._exit(0)"), (os.abort, "os.abort()")])
+@for_each_row(("call", "words"), [(lambda: os._exit(0), "os._exit(0)"), (os.abort, "os.abort()")])
 def test_the_process_goes_on(call: Callable[[], object], words: str) -> None:
     with block(), pytest.raises(SystemExit) as ended:
         call() if words != "os.abort()" else os.abort()
@@ -89,7 +90,7 @@ def test_the_working_directory_may_be_left_while_nothing_runs_and_not_later(
         assert Path.cwd() == tmp_path
 
 
-@pytest.mark.parametrize("fd", [0, 1, 2])
+@for_each_row("fd", [0, 1, 2])
 def test_standard_streams_stay_open(fd: int) -> None:
     with block(), pytest.raises(EnvironmentFault, match=rf"os.close\({fd}\) would close std"):
         os.close(fd)

@@ -7,10 +7,10 @@ import contextvars
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
+from tables import for_each_row
 
 from harness.errors import EnvironmentFault, ThreadsHung
 from harness.offload import MAX_ABANDONED, Offload, offload
@@ -46,7 +46,7 @@ def test_an_exception_arrives_with_the_line_that_raised_it() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+@for_each_row("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
 def test_what_would_end_the_process_is_the_environments_fault(error: BaseException) -> None:
     def leave() -> None:
         raise error
@@ -262,10 +262,8 @@ async def main():
         print("left behind:", offload.abandoned)
 asyncio.run(main())
 """
-    started = time.monotonic()
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "left behind: 1\n"
-    assert time.monotonic() - started < 20
 
 
 def test_a_finished_call_keeps_nothing_alive() -> None:

@@ -6,9 +6,9 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 import harness
 from harness.redact import PLACEHOLDERS, REDACTED, Redactor
@@ -47,7 +47,7 @@ def test_placeholders_are_no_secrets() -> None:
     assert redactor.text("the EMPTY set, none of it", patterns=False) == "the EMPTY set, none of it"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "secret",
     [
         "sk-proj-abcDEF123456ghiJKL7890",
@@ -66,7 +66,7 @@ def test_what_looks_like_a_key_goes_from_logs_but_not_from_data(secret: str) -> 
     assert redactor.text(f"failed with {secret}", patterns=False) == f"failed with {secret}"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "gone"),
     [
         ("Authorization: Bearer short1", "short1"),
@@ -83,7 +83,7 @@ def test_what_is_labelled_a_secret_goes(text: str, gone: str) -> None:
     assert REDACTED in cleaned
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     [
         "sk-learn-documentation-and-tutorials is fine",
@@ -135,14 +135,14 @@ def test_no_other_module_decides_what_a_key_looks_like() -> None:
     assert found == ["redact.py"]
 
 
-@pytest.mark.parametrize("form", ["a%2bB/c%3d1234567", "a%2BB/c=1234567", "a%2BB%2Fc=1234567", "a+B%2Fc%3D1234567"])
+@for_each_row("form", ["a%2bB/c%3d1234567", "a%2BB/c=1234567", "a%2BB%2Fc=1234567", "a+B%2Fc%3D1234567"])
 def test_a_known_secret_goes_however_a_url_escapes_it(form: str) -> None:
     redactor = Redactor()
     redactor.add("a+B/c=1234567")
     assert redactor.text(f"GET /v1?x={form}&y=1", patterns=False) == f"GET /v1?x={REDACTED}&y=1"
 
 
-@pytest.mark.parametrize("name", ["X-Passwd", "X-JWT", "X-Bearer", "X-PAT", "X-Sas"])
+@for_each_row("name", ["X-Passwd", "X-JWT", "X-Bearer", "X-PAT", "X-Sas"])
 def test_headers_that_carry_a_secret_by_other_names(name: str) -> None:
     redactor = Redactor()
     redactor.add_headers({name: "Zq7A1b2C3d4E5f6"})

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.errors import ContextLengthError, ModelError, ResponseError
 from harness.replies import UNANSWERED, Dictation, Recital, read_off, to_record
@@ -84,7 +84,7 @@ def as_json(value: Any) -> Any:
     return orjson.loads(orjson.dumps(value))
 
 
-@pytest.mark.parametrize("case", TOLD)
+@for_each_row("case", TOLD)
 def test_what_a_transcript_tells_is_not_recorded_again(case: str) -> None:
     completion, replies, is_truncated = TOLD[case]
     assert to_record(taken_down(replies), completion, is_truncated=is_truncated) is None
@@ -95,7 +95,7 @@ def test_what_a_transcript_tells_is_not_recorded_again(case: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("case", UNTOLD)
+@for_each_row("case", UNTOLD)
 def test_what_it_does_not_tell_is_recorded(case: str) -> None:
     completion, replies, is_truncated = UNTOLD[case]
     recorded = to_record(taken_down(replies), completion, is_truncated=is_truncated)
@@ -116,7 +116,7 @@ def test_a_message_that_is_written_into_afterwards_is_kept_as_it_came() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", [ModelError, ContextLengthError, ResponseError])
+@for_each_row("kind", [ModelError, ContextLengthError, ResponseError])
 def test_a_request_that_failed_fails_again(kind: type[ModelError]) -> None:
     error = kind("too much", status=400, retryable=True, reason="bad_request")
     completion = [said("never mind")]

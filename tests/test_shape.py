@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tables import for_each_row
 
 ROOT = Path(__file__).resolve().parent.parent
 HOUSE = ROOT / "harness"
@@ -130,7 +130,7 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@for_each_row("path", MODULES)
 def test_a_module_imports_only_from_lower_ranks(path: Path) -> None:
     here = room(path)
     for node in ast.walk(tree(path)):
@@ -144,7 +144,7 @@ def test_a_module_imports_only_from_lower_ranks(path: Path) -> None:
             assert allowed, f"{name_of(path)}:{getattr(node, 'lineno', 0)} imports {target}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@for_each_row("path", MODULES)
 def test_a_module_fits_the_house(path: Path) -> None:
     assert room(path) in RANKS, f"{name_of(path)} has no rank: give it one here and in docs/concepts/architecture.md"
     assert ast.get_docstring(tree(path)), f"{name_of(path)} does not say what it owns"
@@ -158,7 +158,7 @@ def test_a_module_fits_the_house(path: Path) -> None:
         assert count <= PARAMETERS or f"{name_of(path)}:{function.name}" in LONG_SIGNATURES, where
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@for_each_row("path", MODULES)
 def test_heavy_packages_are_imported_late(path: Path) -> None:
     open_here: set[str] = set()
     for prefix, names in DOORS.items():
@@ -170,7 +170,7 @@ def test_heavy_packages_are_imported_late(path: Path) -> None:
             assert package not in HEAVY or package in open_here, f"{name_of(path)}:{node.lineno} imports {target}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@for_each_row("path", MODULES)
 def test_nothing_unsafe_or_untidy(path: Path) -> None:
     banned_calls = {"eval", "exec", "gather", "create_task"} - RUNS_CODE.get(name_of(path), set())
     for node in ast.walk(tree(path)):
@@ -212,7 +212,7 @@ OF_STRANGERS = {
 READS_LITERALS = {"harness/config/endpoints.py"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@for_each_row("path", MODULES)
 def test_what_strangers_wrote_is_only_read(path: Path) -> None:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import | ast.ImportFrom):

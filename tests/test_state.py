@@ -8,6 +8,7 @@ import datetime
 import orjson
 import pytest
 from scripted_chat import example_of, state_of
+from tables import for_each_row
 
 from harness.errors import EnvironmentFault, StateLost
 from harness.records import Generated, Timing
@@ -105,7 +106,7 @@ class Game:
     turns: int = 0
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "shown"),
     [
         (Game(3), {"turns": 3}),
@@ -271,7 +272,7 @@ def test_a_text_in_several_turns_comes_back_turn_by_turn() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", [{}, {"prompt": None, "completion": 3}, {"prompt": [], "completion": []}])
+@for_each_row("odd", [{}, {"prompt": None, "completion": 3}, {"prompt": [], "completion": []}])
 def test_steps_of_an_authors_own_shape_cost_no_rollout(odd: JsonDict) -> None:
     state = state_of([{"role": "assistant", "content": "one"}])
     state["trajectory"] += [odd, odd]

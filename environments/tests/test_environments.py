@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sandboxes import sandbox
 
 from harness import Chat, Environment, Message, Messages, ModelResponse, Prompt, Score, State
 from harness.errors import ConfigError
@@ -33,12 +34,12 @@ MODULES = (
 )  # fmt: skip
 SAMPLES: dict[str, dict[str, Any]] = {
     "gsm8k": {"split": "sample"},
-    "humaneval": {"split": "sample"},
-    "math_python": {"split": "sample"},
+    "humaneval": {"split": "sample", "sandbox": "unsafe-local"},
+    "math_python": {"split": "sample", "sandbox": "unsafe-local"},
     "multiple_choice": {"benchmark": "sample"},
     "simple_qa": {"split": "sample"},
 }
-"""How to ask those that read the Hub by default for what they ship."""
+"""How to ask those that read the Hub by default for what they ship, on any machine."""
 VARIANTS: tuple[Any, ...] = (
     ("alphabet_sort", {}),
     (
@@ -82,6 +83,13 @@ def load(module: str, **arguments: Any) -> Environment:
     return importlib.import_module(module).load_environment(**arguments)
 
 
+def load_contained(module: str, arguments: dict[str, Any]) -> Environment:
+    """The same where model-written code runs in a sandbox; skips the test where there is none."""
+    if module in ("humaneval", "math_python"):
+        sandbox("auto")
+    return load(module, **arguments)
+
+
 def examples(env: Environment) -> list[Example]:
     keys = ExampleKeys()
     return [keys.example(env.row(index), index) for index in range(env.row_count)]
@@ -99,7 +107,7 @@ async def play(env: Environment, example: Example, chat: Chat) -> Score:
 def test_the_ideal_player_gets_exactly_the_best_score_and_the_null_player_the_worst(
     module: str, arguments: dict[str, Any]
 ) -> None:
-    env = load(module, **arguments)
+    env = load_contained(module, arguments)
     assert env.has_reference
     assert env.rubric.reward_range == (0, 1)
 
@@ -128,7 +136,7 @@ def test_the_ideal_player_gets_exactly_the_best_score_and_the_null_player_the_wo
 def test_a_player_that_echoes_the_prompt_or_says_nothing_gets_no_full_score(
     module: str, arguments: dict[str, Any]
 ) -> None:
-    env = load(module, **arguments)
+    env = load_contained(module, arguments)
 
     async def main() -> None:
         for example in examples(env)[:20]:

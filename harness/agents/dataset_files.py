@@ -107,6 +107,9 @@ class _Csv(RawFile):
             return []
 
     def raws(self) -> Iterator[object]:
+        if len(self._header) == 1 and (found := next((mark for mark in ";\t|" if mark in self._header[0]), None)):
+            mark = "tabs" if found == "\t" else repr(found)
+            raise DatasetParseError(f"Invalid CSV file: its columns are separated by {mark}; separate them by commas")
         repeated = next((name for name in self._header if self._header.count(name) > 1), None)
         if repeated is not None:
             raise DatasetParseError(f"Invalid CSV file: its header has two columns {repeated!r}; rename one")

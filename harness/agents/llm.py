@@ -14,7 +14,16 @@ from harness.agents.schemas import RolloutMetrics
 from harness.agents.trace import Trace
 from harness.agents.validation import validate_tools
 from harness.deadline import waiting, was_cancelled
-from harness.errors import EnvironmentFault, ModelError, ProviderError, SystemicError, SystemicProviderError
+from harness.errors import (
+    BudgetSpent,
+    EnvironmentFault,
+    LimitReached,
+    ModelError,
+    ProviderError,
+    RolloutLimitError,
+    SystemicError,
+    SystemicProviderError,
+)
 from harness.types import JsonDict, Message, Messages, ModelResponse, Usage
 
 _OF_A_CLIENT = frozenset({"api_key", "api_base", "base_url"})
@@ -113,6 +122,7 @@ class AgentLLM:
 
         Raises:
             ProviderError: the call failed for good.
+            RolloutLimitError: the rollout has used up its `message_limit` or `token_limit`.
             SystemicProviderError: so would every other one.
             TypeError: the arguments are none of a request.
             EnvironmentFault: the run has ended.
@@ -131,13 +141,18 @@ class AgentLLM:
         tools = self._tools if "tools" not in kwargs else validate_tools(kwargs.pop("tools") or [])
         sampling_args = self._sampling_args(kwargs)
         self._calls += 1
-        self._last = (asked, len(asked), None)
+        before, self._last = self._last, (asked, len(asked), None)
         await self._stop_at("request", asked, tools)
         self._note_request(asked, sampling_args)
         try:
             response = await self._ask(asked, tools=tools, sampling_args=sampling_args)
-        except ModelError as error:
-            raise self._failed(error) from error
+        except (ModelError, asyncio.CancelledError) as error:
+            is_refused = isinstance(error, LimitReached | BudgetSpent | asyncio.CancelledError)
+            if is_refused and len(asked) <= before[1]:
+                self._last = before  # it has no reply and says nothing new: the newest reply stays the last word
+            if isinstance(error, ModelError):
+                raise self._failed(error) from error
+            raise
         message = {name: value for name, value in response.message.items() if value is not None}
         self._last = (asked, self._last[1], message)
         self._count(response)
@@ -208,7 +223,7 @@ class AgentLLM:
 
     def _failed(self, error: ModelError) -> ProviderError:
         self.error = error
-        self.failed_calls += 1
+        self.failed_calls += not isinstance(error, LimitReached)  # which was not sent
         if isinstance(error, SystemicError):
             self.fatal = self.fatal or error
         if self._trace is not None:
@@ -217,6 +232,8 @@ class AgentLLM:
         return self._translated(error)
 
     def _translated(self, error: ModelError) -> ProviderError:
+        if isinstance(error, LimitReached):
+            return RolloutLimitError(str(error))
         if not isinstance(error, SystemicError):
             return ProviderError(str(error))
         tokens = self._usage.input_tokens + self._usage.output_tokens

@@ -62,6 +62,11 @@ class MCPAgentLoop(RolloutAgentLoop):
         except EnvironmentFault as error:
             raise MCPLoadError(f"the tools of the MCP server cannot be listed: {error}") from error
 
+    @property
+    def has_tools(self) -> bool:
+        """Whether the server offers any."""
+        return bool(self._tools)
+
     def get_tools(self, request: RolloutRequest) -> list[JsonDict]:
         """The server's tools, with their schemas whole."""
         return [_definition(name, tool) for name, tool in self._tools.items()]

@@ -53,7 +53,7 @@ def load_mcp(directory: str | Path) -> LoadedAgent:
 
     Raises:
         MCPLoadError: there is no such folder or server, `fastmcp` is not installed, importing failed, or the server
-            does not start.
+            does not start or offers no tool.
     """
     folder = Path(directory).expanduser().resolve()
     if not folder.is_dir():
@@ -74,6 +74,8 @@ def load_mcp(directory: str | Path) -> LoadedAgent:
             with _not_running(fastmcp), staying(Path.cwd()):
                 module = _import_main(package, folder)
             agent = MCPAgentLoop(_find_server(module, main, fastmcp))
+            if not agent.has_tools:
+                raise MCPLoadError(f"The MCP server in {main} offers no tool: mark its functions with @mcp.tool()")
             _agents[package] = agent
     return LoadedAgent(agent, agent.name, files)
 

@@ -15,7 +15,15 @@ from harness.agents.llm import AgentLLM, message_of
 from harness.agents.loop import RolloutContext, RolloutResult
 from harness.agents.scoring import AGENT_REWARD, WHOLE
 from harness.deadline import was_cancelled
-from harness.errors import AgentFailed, EnvironmentFault, ModelError, ProviderError, SandboxError, ToolValidationError
+from harness.errors import (
+    AgentFailed,
+    EnvironmentFault,
+    LimitReached,
+    ModelError,
+    ProviderError,
+    SandboxError,
+    ToolValidationError,
+)
 from harness.rubrics.functions import read
 from harness.state import State
 from harness.types import Messages
@@ -51,12 +59,12 @@ def finish(state: State, result: RolloutResult, context: RolloutContext, llm: Ag
     messages = _final(result.final_messages)
     keep(state, messages if messages or result.status == COMPLETED else said_until_now(state, llm))
     state["stop_condition"] = str(result.finish_reason)
+    note(state, context, llm)
     if result.status != COMPLETED:
         words = getattr(result, "error_message", None) or f"the agent ended its run with status {result.status!r}"
         raise AgentFailed(str(words), retryable=llm.error is not None and llm.error.retryable)
     state["is_completed"], state["is_truncated"] = True, llm.is_truncated
-    note(state, context, llm)
-    if llm.error is not None:
+    if llm.error is not None and not isinstance(llm.error, LimitReached):
         logger.warning(
             "%s: its newest model call failed, and the agent completed the run all the same, so its score may be the "
             "endpoint's doing: %s",

@@ -37,11 +37,14 @@ def osmosis_reward(func: F) -> F:
 def osmosis_rubric(func: F) -> F:
     """Mark a rubric function, and check it, its arguments and its value.
 
-    It must be `(solution_str: str, ground_truth: str | None, extra_info: dict, …) -> float`, sync or async.
+    It must be `(solution_str: str, ground_truth: str | None, extra_info: dict | None, …) -> float`, sync or async. The
+    parameters of a function that takes `messages` first are not checked.
 
     Raises:
         TypeError: the signature is another; later, that it got other arguments or returned no number.
     """
+    if next(iter(inspect.signature(func).parameters), None) == "messages":
+        return _wrapped(func, None)
     _check_signature(func, has_default=False, is_truth_optional=True)
     return _wrapped(func, inspect.signature(func))
 
@@ -60,7 +63,7 @@ def _check_signature(func: Callable[..., object], *, has_default: bool, is_truth
             raise TypeError(f"{ordinal} parameter must be named {name!r}, got {parameter.name!r}")
         kind = kinds.get(name, parameter.annotation)
         wanted = "dict" if name == "extra_info" else "str"
-        is_optional = name == "extra_info" if has_default else name == "ground_truth" and is_truth_optional
+        is_optional = name == "extra_info" or (name == "ground_truth" and is_truth_optional)
         if not _fits(kind, wanted, is_optional=is_optional):
             raise TypeError(f"{ordinal} parameter {name!r} must be annotated as {wanted}, got {_shown(kind)}")
     extra = parameters[2]
@@ -124,13 +127,19 @@ def _wrapped(func: F, checked: inspect.Signature | None) -> F:
 
 def _check_arguments(func: Callable[..., object], bound: inspect.BoundArguments) -> None:
     wanted: dict[str, tuple[type, ...]] = {
-        "solution_str": (str,), "ground_truth": (str, types.NoneType), "extra_info": (dict,),
+        "solution_str": (str,), "ground_truth": (str, types.NoneType), "extra_info": _extra_kinds(func),
     }  # fmt: skip
     for name, kinds in wanted.items():
         value = bound.arguments.get(name)
         if not isinstance(value, kinds):
             said = " or ".join("None" if kind is types.NoneType else kind.__name__ for kind in kinds)
             raise TypeError(f"Function {_name(func)}: {name!r} must be {said}, got {type(value).__name__}")
+
+
+def _extra_kinds(func: Callable[..., object]) -> tuple[type, ...]:
+    """What `extra_info` may be: None too, where it is annotated so."""
+    kind = _annotations(func).get(_NAMES[2], inspect.signature(func).parameters[_NAMES[2]].annotation)
+    return (dict,) if _fits(kind, "dict", is_optional=False) else (dict, types.NoneType)
 
 
 def _number(func: Callable[..., object], value: object) -> float:

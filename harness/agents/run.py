@@ -12,7 +12,7 @@ from typing import Any, cast
 from harness.agents.llm import AgentLLM, Ask
 from harness.agents.loop import AgentLike, RolloutContext
 from harness.agents.options import AgentOptions
-from harness.agents.outcome import finish, keep, result_of, said_until_now
+from harness.agents.outcome import finish, keep, note, result_of, said_until_now
 from harness.agents.own_task import OwnTask
 from harness.agents.schemas import RolloutRequest
 from harness.agents.trace import Trace
@@ -82,6 +82,7 @@ class AgentRun:
             result = result_of(returned)
         except BaseException:
             keep(self._state, said_until_now(self._state, llm))
+            note(self._state, context, llm)
             raise
         finally:
             self._no_more()

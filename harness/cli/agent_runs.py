@@ -19,7 +19,7 @@ from harness.config.built_in import AGENT_EVAL
 from harness.config.endpoints import Registry, load_registry
 from harness.config.flags import parse_set
 from harness.config.layers import Origin
-from harness.config.providers import BASELINE_KEY_VAR, LITERAL_KEY_VAR, Route, route
+from harness.config.providers import BARE_NAMES_GO_TO, BASELINE_KEY_VAR, LITERAL_KEY_VAR, Route, route
 from harness.config.resolver import Resolution, resolve
 from harness.config.runs import ResolvedRun
 from harness.config.schema import SHORTCUTS
@@ -170,6 +170,7 @@ def make_job(options: AgentOptions, mode: str, flags: Mapping[str, object]) -> J
     _refuse_no_rows(options, environments[0])
     environ = ChainMap(options.literal_keys, os.environ)
     registry = load_registry(None, Path.cwd())
+    _refuse_unplaced_baseline(sides, registry)
     runs: list[ResolvedRun] = []
     notices: list[str] = []
     limits = Limits()
@@ -223,6 +224,19 @@ def _refuse_no_rows(options: AgentOptions, environment: AgentEnv) -> None:
         raise DatasetValidationError(f"No rows to evaluate{rest}")
 
 
+def _refuse_unplaced_baseline(sides: Sequence[Side], registry: Registry) -> None:
+    """Refuse a baseline that would be asked at OpenAI only because its name says no provider."""
+    primary, baseline = sides[0], sides[-1]
+    if not baseline.is_baseline or primary.base_url is None or baseline.base_url is not None:
+        return
+    if "/" not in baseline.model and baseline.model.strip() and baseline.model not in registry.entries:
+        raise ConfigError(
+            f"--baseline-model {baseline.model}: --base-url is where the other model is asked. Add "
+            f"--baseline-base-url {primary.base_url} to ask this one there, too, or write "
+            f"{BARE_NAMES_GO_TO}/{baseline.model} to ask {BARE_NAMES_GO_TO}"
+        )
+
+
 def _resolve(
     options: AgentOptions, side: Side, flags: Mapping[str, object], environ: Mapping[str, str], registry: Registry
 ) -> Resolution:
@@ -234,6 +248,8 @@ def _resolve(
         "sampling_args": options.sampling_args,
         "temperature": options.temperature,
         "max_tokens": options.max_tokens,
+        "message_limit": options.message_limit,
+        "token_limit": options.token_limit,
         "name": side.tag,
     }
     known = Registry() if side.base_url is not None else registry

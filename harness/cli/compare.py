@@ -26,7 +26,7 @@ RUNS_HELP = (
     "The first is the baseline. Each an id, the beginning of exactly one id, a path, or latest; or a suite, by its id "
     "or file: then runs of the same name are compared. [the models of the newest invocation]"
 )
-METRIC_HELP = "Compare this metric. [the reward]"
+METRIC_HELP = "Compare this metric. [the reward; of bench eval each function]"
 CLUSTER_HELP = "Examples with the same value of this key of their `info` (or `task`) resemble each other."
 FLIPS = 10
 
@@ -84,34 +84,59 @@ def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, clus
         UsageError: a name means nothing, or there is nothing to compare.
         StoreError: a run cannot be read.
     """
-    from harness.report.compare.difference import adjust
     from harness.report.compare.matching import match
     from harness.report.compare.pairing import pairs_of
     from harness.report.compare.screen import Compared, averages_of
-    from harness.report.compare.sides import REWARD, Side, read_side
+    from harness.report.compare.sides import Side, read_side
+    from harness.stats.difference import adjust
 
     pairing = pairs_of(names, output_dir)
-    sides: dict[Path, Side] = {}
+    sides: dict[tuple[Path, str], Side] = {}
 
-    def side(run: RunDir) -> Side:
-        if run.path not in sides:
-            sides[run.path] = read_side(run, measure=metric or REWARD, cluster=cluster)
-        return sides[run.path]
+    def side(run: RunDir, measure: str) -> Side:
+        if (run.path, measure) not in sides:
+            sides[run.path, measure] = read_side(run, measure=measure, cluster=cluster)
+        return sides[run.path, measure]
 
     matches = adjust(
-        [match(pair.name, side(pair.candidate), side(pair.baseline), pair.column) for pair in pairing.pairs]
+        [
+            match(pair.name, side(pair.candidate, measure), side(pair.baseline, measure), pair.column)
+            for pair in pairing.pairs
+            for measure in ([metric] if metric else _measures(pair.candidate, pair.baseline))
+        ]
     )
     return Compared(tuple(matches), tuple(pairing.lonely), averages_of(matches))
+
+
+def _measures(candidate: RunDir, baseline: RunDir) -> list[str]:
+    """What of two runs is compared: the reward; of agent evaluations with several functions, each that both have.
+
+    Raises:
+        UsageError: they have none in common.
+    """
+    from harness.report.compare.sides import REWARD
+
+    ours, theirs = candidate.read_manifest(), baseline.read_manifest()
+    if not ours.functions and not theirs.functions:
+        return [REWARD]
+    common = [name for name in ours.metric_names if name in theirs.metric_names]
+    if not common:
+        told = (
+            f"{each.path} ({', '.join(named.metric_names)})" for each, named in ((candidate, ours), (baseline, theirs))
+        )
+        raise UsageError(f"no evaluation function in common: {' and '.join(told)}")
+    return common
 
 
 def _json(found: Compared) -> dict[str, object]:
     from harness.report.compare.matching import match_json
     from harness.report.compare.sides import Side, side_json
+    from harness.stats.hypotheses import p_of_interval
 
-    sides: dict[str, Side] = {}
+    sides: dict[tuple[str, str], Side] = {}
     for match in found.matches:
         for side in (match.baseline, match.candidate):
-            sides.setdefault(side.run.id, side)
+            sides.setdefault((side.run.id, side.measure), side)
     return {
         "schema_version": 1,
         "runs": [side_json(side) for side in sides.values()],
@@ -119,7 +144,7 @@ def _json(found: Compared) -> dict[str, object]:
         "averages": [
             {
                 "candidate": label, "difference": estimate.mean, "stderr": estimate.stderr,
-                "ci95": estimate.ends, "method": estimate.method,
+                "ci95": estimate.ends, "method": estimate.method, "p_value": p_of_interval(estimate),
             }
             for label, estimate in found.averages
         ],

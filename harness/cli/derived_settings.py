@@ -4,6 +4,7 @@ that do so, which of the recorded settings do not hold then, and what is said of
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,9 +18,11 @@ from harness.config.resolver import Origin, Resolution, ResolvedRun, resolve
 from harness.config.wording import shown_path
 from harness.engine.provenance import IN_PLACE
 from harness.errors import EnvironmentNotFound, RunLocked, UsageError
+from harness.store.atomic import translated
 from harness.store.finding import find_run
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir
+from harness.store.safe_files import read_file
 
 RunName: TypeAlias = Annotated[
     str,
@@ -54,6 +57,9 @@ Verbose: TypeAlias = Annotated[bool, typer.Option("--verbose", "-v", help="Log i
 _BOUNDS = ("max_concurrent", "max_concurrent_generation", "max_concurrent_scoring")
 _RECORDED = ("num_examples", "rollouts_per_example", "shuffle", "shuffle_seed")
 """Settings of `env` that say which rollouts there are: for a run that is made of a recorded one, those of that."""
+
+_LIMITS = ("message_limit", "token_limit")
+"""Settings of `env` that bound the calls of a model."""
 
 _OF_JUDGES = (*_BOUNDS, "request_timeout", "request_retries")
 """Settings of `model` that count where no model is asked, too."""
@@ -109,6 +115,8 @@ def check_derived(sets: Sequence[str], *, asks_model: bool) -> None:
         for group, key, *_ in parse_set(text).layer:
             if group == "env" and key in _RECORDED:
                 raise UsageError(f"--set {text}: the examples and rollouts are those of the recorded run")
+            if group == "env" and key in _LIMITS and not asks_model:
+                raise UsageError(f"--set {text}: no model is asked; limits end rollouts where the recorded ones ended")
             if (group, key) == ("model", "model"):
                 raise UsageError(f"--set {text}: another model is asked with `bench replay RUN --model`")
             if group == "model" and not asks_model and key not in _OF_JUDGES:
@@ -125,13 +133,16 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
     Raises:
         UsageError: there is no such run, more than one, or one whose rows are in a Python program.
         RunLocked: a process writes it.
+        StoreError: its settings are a link, or no regular file.
     """
     folder = RunDir(find_run(output_dir, name))
     manifest = folder.read_manifest()
     _check_free(folder)
     _check_rows(folder, manifest)
-    if not folder.config_path.is_file():
+    if not os.path.lexists(folder.config_path):
         raise UsageError(f"{folder.path} has no config.toml, which says how to load it; restore it from a copy")
+    with translated("read", folder.config_path):
+        read_file(folder.config_path)  # refuses what is no regular file, before it is read as settings
     return folder, manifest
 
 

@@ -97,10 +97,13 @@ def doctor(_ctx: typer.Context, options: DoctorOptions) -> int:
     TARGET, or the model that a run would ask. Each model gets one request of one token; nothing else leaves this
     machine. Keys are named, never shown. Exit code 1 if anything is a problem.
     """
+    from harness.cli.trust import recorded_in
     from harness.doctor.examination import Manner, examine  # slow to import, and --help needs none
     from harness.doctor.subject import find_subject
 
     options.check()
+    if options.target is not None:
+        recorded_in(options.target)  # refuses settings of a run that are a link, or no regular file
     subject = find_subject(options.target, options.flags(), options.sets or (), registry=options.registry)
     manner = Manner(options.offline, options.hub, options.timeout, os.environ, _overruled(Path.cwd() / ".env"))
     report = examine(subject, manner, _announce)

@@ -15,6 +15,7 @@ from harness.authoring.catalogue import normal
 from harness.authoring.installed import Verified, installed_now, verify
 from harness.authoring.installer import Options, Target, command_for, read_target, run_installer
 from harness.cli.env_words import FOLDER, shown, write
+from harness.compat.source_text import asks
 from harness.errors import HarnessError, UsageError
 from harness.redact import redactor
 from harness.report.text import clean, clean_block, make_console
@@ -141,9 +142,17 @@ def _report(wanted: Sequence[Target], before: Sequence[Verified]) -> bool:
         lines.append("FAIL installed, but nothing of it is an environment that was not there before")
     usable = [entry for entry in found if not entry.problem]
     if usable:
-        lines += ["", "Next", *(f"  bench run {shlex.quote(entry.name)} -m reference/oracle" for entry in usable)]
+        lines += ["", "Next", *(f"  bench run {shlex.quote(entry.name)} -m {model_for(entry)}" for entry in usable)]
     write(lines)
     return not any(line.startswith("FAIL") for line in lines)
+
+
+def model_for(entry: Verified) -> str:
+    """What `-m` may name for an environment: reference players know none of the classic API."""
+    path = Path(entry.path)
+    source = path.parent if path.name == "__init__.py" else path
+    files = source.rglob("*.py") if source.is_dir() else [source] if source.is_file() else []
+    return "MODEL" if any(asks(file.read_text(errors="replace")) for file in files) else "reference/oracle"
 
 
 def _installed(entry: Verified) -> str:

@@ -82,6 +82,14 @@ class AgentOptions:
         list[str] | None,
         option(EXECUTION, "-S", "--sampling-args", metavar="JSON|KEY=VALUE", doc="Further request fields; repeatable."),
     ] = None
+    message_limit: Annotated[
+        str | None,
+        option(EXECUTION, "--message-limit", metavar="N", doc="Model calls that a run may make. [no limit]"),
+    ] = None
+    token_limit: Annotated[
+        str | None,
+        option(EXECUTION, "--token-limit", metavar="N", doc="Tokens that a run may use, in and out. [no limit]"),
+    ] = None
     limit: Annotated[int | None, option(EXECUTION, "--limit", metavar="N", doc="Rows at most. [all]")] = None
     offset: Annotated[int, option(EXECUTION, "--offset", metavar="N", doc="Rows to skip. [0]")] = 0
     set: Annotated[

@@ -22,7 +22,7 @@ from harness import loops
 from harness.cli.last_resort import logging_to
 from harness.cli.options import RunOptions
 from harness.cli.private_files import begin_traces, check_traces
-from harness.cli.rivals import rival_of
+from harness.cli.rivals import rival_of, suite_steps
 from harness.cli.stdout import own_stdout
 from harness.clients.pool import Clients
 from harness.config.resolver import Resolution, missing_keys
@@ -34,6 +34,7 @@ from harness.engine.loading import Loader
 from harness.engine.prepare import Failed, Located, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import DRAIN_SECONDS, Suite
 from harness.errors import PublishError, StoreError, UsageError
+from harness.redact import REDACTED
 from harness.report.advice import GO_ON, PUBLISH, Step, next_steps
 from harness.report.live import Display, open_display
 from harness.report.result_json import result_json
@@ -76,9 +77,13 @@ class Door:
     def show(self, runs: Sequence[Prepared | Failed], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print how they ended; returns whether all is well."""
         if options.json:
-            sys.stdout.buffer.write(result_json(reports, self.budget_json()))
+            suite = next((run.manifest.suite for run in runs if isinstance(run, Prepared) and run.is_saved), None)
+            sys.stdout.buffer.write(result_json(reports, self.budget_json(), suite))
             sys.stdout.flush()
-        final_table(_going_on_at_once(reports, options.command, self.budget), make_console(stderr=options.json))
+        console = make_console(stderr=options.json)
+        final_table(_going_on_at_once(reports, options.command, self.budget), console)
+        for line in suite_steps([run for run in runs if isinstance(run, Prepared)]):
+            console.print(line, soft_wrap=True, markup=False)
         return all(map(_is_good, reports))
 
     def budget_json(self) -> JsonDict | None:
@@ -111,7 +116,7 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
     suite_id = new_run_id()
     start = StartOptions(
         options.command, suite_id, options.resume, options.resume_from, options.retry_failed, door.derive,
-        door.budget_json() or {},
+        door.budget_json() or {}, options.is_ours,
     )  # fmt: skip
     progress = [progress_of(resolved) for resolved in resolution.runs]
     # Looks at stdout, so before that is led elsewhere.
@@ -122,7 +127,7 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
         runs = prepare(resolution.runs, progress, start, door.loader, admit)
         ready = [run for run in runs if isinstance(run, Prepared)]
         _say_what_differs(ready, display)
-        _record_suite(resolution, options, suite_id, ready)
+        _record_suite(resolution, options, suite_id, runs)
         begin_traces(ready)
         door.before(ready, display)
         interrupted = _drive(ready, display, door)
@@ -165,8 +170,10 @@ def _asking(run: Located, door: Door) -> Asking:
 
 
 def _say_reached(budget: Budget, display: Display) -> None:
-    rest = f"gets {DRAIN_SECONDS:g} s" if budget.reached == "max_time" else "is finished"
-    display.say(f"stopping: {budget.words()} spent; nothing new begins, and what is in flight {rest}")
+    rest = "no further request is sent; requests in flight are finished"
+    if budget.reached == "max_time":
+        rest = f"nothing new begins; rollouts in flight get {DRAIN_SECONDS:g} s"
+    display.say(f"stopping: {budget.words()} spent; {rest}")
 
 
 def _allow_connections() -> None:
@@ -252,15 +259,20 @@ def _drive(runs: Sequence[Prepared], display: Display, door: Door) -> bool:
     return signals > 0
 
 
-def _record_suite(resolution: Resolution, options: RunOptions, suite_id: str, runs: Sequence[Prepared]) -> None:
-    saved = [run for run in runs if run.is_saved]
-    if saved:
+def _record_suite(
+    resolution: Resolution, options: RunOptions, suite_id: str, runs: Sequence[Prepared | Failed]
+) -> None:
+    """Write which runs this invocation has, and which environments did not load: an invocation without any run is the
+    newest one all the same."""
+    saves = [each.settings.save for each in resolution.runs if each.settings.save.save_results]
+    if saves:
         write_suite(
-            saved[0].resolved.settings.save.output_dir,
+            saves[0].output_dir,
             suite_id,
             file=str(resolution.source) if resolution.source is not None else None,
             command=options.command,
-            runs=[(run.folder, run.manifest) for run in saved],
+            runs=[(run.folder, run.manifest) for run in runs if isinstance(run, Prepared) and run.is_saved],
+            failed=[run.progress.name for run in runs if isinstance(run, Failed)],
         )
 
 
@@ -342,7 +354,7 @@ def _going_on_at_once(reports: Sequence[RunReport], command: str, budget: Budget
     cut_off = [
         each for each in reports if each.state != "done" and any(step.purpose == GO_ON for step in each.next_steps)
     ]
-    if len(cut_off) < 2 or not command or MASK in command:
+    if len(cut_off) < 2 or not command or MASK in command or REDACTED in command:
         return reports
     words = [word for word in shlex.split(command)[1:] if word != "--resume"]
     again = Step(GO_ON, shlex.join(["bench", *budget.enlarged(words), "--resume"]))

@@ -54,13 +54,11 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
     from harness.report.compare.verdicts import EXIT_CODES, Rule, gate_json, junit, lines, markdown, overall, rulings_on
     from harness.report.text import make_console
 
-    if not 0 <= margin < float("inf"):
-        raise UsageError(f"--margin {margin:g}: it is a loss that would not matter, 0 or more")
-    if not 0 <= min_coverage <= 1:
-        raise UsageError(f"--min-coverage {min_coverage:g}: it is a part of the rollouts, from 0 to 1")
+    _check(margin, min_coverage)
+    hint = _suite_hint(baseline, candidate, output_dir)
     found = compared([baseline, candidate], output_dir, metric=metric, cluster=cluster)
     if found.lonely:
-        raise UsageError(f"candidate and baseline must hold the same runs: {' '.join(found.lonely)}")
+        raise UsageError(f"candidate and baseline must hold the same runs: {' '.join([*found.lonely, *hint])}")
     rule = Rule(margin, min_coverage)
     rulings = rulings_on(found.matches, rule)
     for file, text in ((junit_file, junit), (markdown_file, markdown)):
@@ -71,7 +69,32 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
     else:
         console = make_console()
         show_lines(lines(rulings, rule, width_of(console)), console)
+    for line in hint:
+        typer.echo(f"note: {line}", err=True)
     raise typer.Exit(EXIT_CODES[overall(rulings)])
+
+
+def _check(margin: float, min_coverage: float) -> None:
+    if not 0 <= margin < float("inf"):
+        raise UsageError(f"--margin {margin:g}: it is a loss that would not matter, 0 or more")
+    if not 0 <= min_coverage <= 1:
+        raise UsageError(f"--min-coverage {min_coverage:g}: it is a part of the rollouts, from 0 to 1")
+
+
+def _suite_hint(baseline: str, candidate: str, output_dir: Path) -> list[str]:
+    """The suites of candidate and baseline, where one run of a suite was named: its other runs are not compared."""
+    from harness.store.invocations import suite_of
+    from harness.store.suites import choose
+
+    words: list[str] = []
+    for role, name in (("the candidate", candidate), ("the baseline", baseline)):
+        chosen = choose(output_dir, [name])
+        if len(chosen.paths) + len(chosen.gone) + len(chosen.failed) == 1:
+            suite = suite_of(chosen.paths[0], output_dir)
+            if suite is not None:
+                count = len(suite.names) + len(suite.failed)
+                words.append(f"{role} is one of the {count} runs of the suite {suite.id}; that id names all of them.")
+    return words
 
 
 def _write(file: Path, text: str, found: Compared) -> None:

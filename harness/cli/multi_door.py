@@ -27,7 +27,7 @@ from harness.multi.persist import Inputs, make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, PersistStatus
 from harness.multi.standing import standings_of
 from harness.multi.watch import Watch
-from harness.redact import redactor
+from harness.redact import hidden_words, redactor
 from harness.report import numerals
 from harness.report.advice import GO_ON, PUBLISH, Step
 from harness.report.live import Display
@@ -203,7 +203,7 @@ class MultiDoor(Door):
 
     def _words(self) -> list[str]:
         """What was typed, without how it was gone on with."""
-        return [word for word in self._asked.argv if word not in _WAYS]
+        return hidden_words([word for word in self._asked.argv if word not in _WAYS])
 
     def _say(self, words: str, style: str = "") -> None:
         self._console.print(words, style=style or None, soft_wrap=True)

@@ -180,6 +180,8 @@ def flags_of(options: EvaluationOptions, tasks: str, chosen: Options) -> dict[st
         "env_args": {"tasks": tasks, **args},
         "sampling_args": options.sampling_args,
         **sampling,
+        "message_limit": options.message_limit,
+        "token_limit": options.token_limit,
         "max_concurrent": chosen.task_concurrency,
         "max_cost": options.max_cost,
         "max_tokens_total": options.max_tokens_total,

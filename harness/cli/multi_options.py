@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from harness.cli.grouped import argument, option
+from harness.cli.options import TRUST_HELP
 from harness.errors import UsageError
 from harness.multi.options import RECORDS
 
@@ -97,6 +98,14 @@ class EvaluationOptions:
     max_tokens: Annotated[int | None, option(EXECUTION, "-t", "--max-tokens", metavar="N", doc="Tokens an answer.")] = (
         None
     )
+    message_limit: Annotated[
+        str | None,
+        option(EXECUTION, "--message-limit", metavar="N", doc="Model calls that a task may take. [no limit]"),
+    ] = None
+    token_limit: Annotated[
+        str | None,
+        option(EXECUTION, "--token-limit", metavar="N", doc="Tokens that a task may use, in and out. [no limit]"),
+    ] = None
     max_cost: Annotated[
         str | None,
         option(EXECUTION, "--max-cost", metavar="USD", doc="Dollars to spend at most, judges included. [no bound]"),
@@ -259,6 +268,7 @@ class ReplayOptions(EvaluationOptions):
     """What `bench multi replay` takes."""
 
     run: Annotated[str, argument("RUN", "Id of the record, the beginning of exactly one id, or `latest`.")]
+    trust: Annotated[bool, option(OUTPUT, "--trust", doc=TRUST_HELP)] = False
 
 
 @dataclass(frozen=True, kw_only=True)

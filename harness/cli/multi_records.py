@@ -59,12 +59,16 @@ def replay_record(ctx: typer.Context, options: ReplayOptions) -> int:
     """
     from harness.cli.multi import carry_out
     from harness.cli.multi_job import replay_job
+    from harness.cli.trust import require_trust
+    from harness.multi.persist import leaks_of
 
     state = cast("dict[str, object]", ctx.find_root().obj)
     state["verbose"] = options.verbose
     options.check()
     folder = options.persist_dir or RECORDS
     record = _record(options.run, folder)
+    if not options.model and not options.trust and (leaks := leaks_of(record)):
+        require_trust(f"{record['runId']} was not made on this machine", leaks)
     return carry_out(replay_job(options, record, _file_of(record, folder)), options, state, record["runId"])
 
 

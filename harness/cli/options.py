@@ -55,7 +55,11 @@ class RunOptions:
     """Log in detail, and show tracebacks."""
     command: str = ""
     """The command line as typed, without the values of headers that may be credentials."""
+    is_ours: bool = True
+    """Whether the settings count as made on this machine."""
 
+
+TRUST_HELP = "Run code and send keys as a run from another machine says, without a question."
 
 _INVOCATION: tuple[tuple[str, Any, tuple[str, ...], str], ...] = (
     ("set", list[str], ("--set",), "PATH=VALUE, or ENV_ID:PATH=VALUE for one environment: beats all else."),
@@ -64,6 +68,7 @@ _INVOCATION: tuple[tuple[str, Any, tuple[str, ...], str], ...] = (
     ("resume", bool, ("--resume",), "Go on with the newest run of the same settings; -n and -r may differ."),
     ("resume_from", str, ("--resume-from",), "Go on with the run in this folder."),
     ("retry_failed", bool, ("--retry-failed",), "With --resume or --resume-from: try failed rollouts again."),
+    ("trust", bool, ("--trust",), TRUST_HELP),
     ("quiet", bool, ("--quiet", "-q"), "No live display."),
     ("verbose", bool, ("--verbose", "-v"), "Log in detail, and show tracebacks."),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from harness.cli.derived_settings import (
     settings_of,
 )
 from harness.cli.notices import tell
+from harness.cli.trust import Trust, check_trust
 
 
 def replay(  # noqa: PLR0913 - a command's options are its parameters
@@ -43,6 +44,7 @@ def replay(  # noqa: PLR0913 - a command's options are its parameters
     as_json: AsJson = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    trust: Trust = False,
     output_dir: OutputDir = "outputs",
 ) -> None:
     """Make a recorded run again, and compare the two.
@@ -68,8 +70,8 @@ def replay(  # noqa: PLR0913 - a command's options are its parameters
     asked = Asked(model, base_url, key_var, registry, max_concurrent, tuple(sets or ()))
     resolution = settings_of(parent, asked, of_new_run(parent, output_dir))
     tell(notices_of(parent, resolution) if model is not None else ())
+    is_ours = check_trust(parent, resolution, trusted=trust, asks_model=model is not None)
     derivation = Derivation("replay", parent, read_journal(parent), model=model)
-    options = RunOptions(
-        json=as_json, quiet=quiet, verbose=verbose, command=command_text(cast("list[str]", state["argv"]))
-    )
+    command = command_text(cast("list[str]", state["argv"]))
+    options = RunOptions(json=as_json, quiet=quiet, verbose=verbose, command=command, is_ours=is_ours)
     raise typer.Exit(execute(resolution, options, DerivedDoor(derivation)))

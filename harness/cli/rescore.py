@@ -22,6 +22,7 @@ from harness.cli.derived_settings import (
     of_new_run,
     settings_of,
 )
+from harness.cli.trust import Trust, check_trust
 
 
 def rescore(  # noqa: PLR0913 - a command's options are its parameters
@@ -41,6 +42,7 @@ def rescore(  # noqa: PLR0913 - a command's options are its parameters
     as_json: AsJson = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    trust: Trust = False,
     output_dir: OutputDir = "outputs",
 ) -> None:
     """Score a run's recorded rollouts with today's rubric, and compare the two.
@@ -64,8 +66,8 @@ def rescore(  # noqa: PLR0913 - a command's options are its parameters
     parent, _ = found_run(output_dir, run)
     asked = Asked(registry=registry, max_concurrent=max_concurrent, sets=tuple(sets or ()))
     resolution = settings_of(parent, asked, of_new_run(parent, output_dir))
+    is_ours = check_trust(parent, resolution, trusted=trust, asks_model=False)
     derivation = Derivation("rescore", parent, read_journal(parent), only=only)
-    options = RunOptions(
-        json=as_json, quiet=quiet, verbose=verbose, command=command_text(cast("list[str]", state["argv"]))
-    )
+    command = command_text(cast("list[str]", state["argv"]))
+    options = RunOptions(json=as_json, quiet=quiet, verbose=verbose, command=command, is_ours=is_ours)
     raise typer.Exit(execute(resolution, options, DerivedDoor(derivation)))

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -32,6 +31,7 @@ from harness.cli.derived_settings import (
     settings_of,
 )
 from harness.cli.notices import tell
+from harness.cli.trust import Trust, check_trust
 from harness.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def resume(  # noqa: PLR0913 - a command's options are its parameters
     as_json: AsJson = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    trust: Trust = False,
     output_dir: OutputDir = "outputs",
 ) -> None:
     """Go on with a run: of an environment, an agent or a list of tasks, a replay or a rescore.
@@ -82,14 +83,13 @@ def resume(  # noqa: PLR0913 - a command's options are its parameters
     asked = Asked(None, None, key_var, registry, max_concurrent, tuple(sets or ()), budget)
     resolution = settings_of(folder, asked, in_place(folder, output_dir))
     tell(resolution.notices)
+    asks_model = not manifest.derived or manifest.derived.get("model") is not None
+    is_ours = check_trust(folder, resolution, trusted=trust, asks_model=asks_model)
+    command = command_text(cast("list[str]", state["argv"]))
     options = RunOptions(
-        resume_from=str(folder.path),
-        retry_failed=retry_failed,
-        json=as_json,
-        quiet=quiet,
-        verbose=verbose,
-        command=command_text(cast("list[str]", state["argv"])),
-    )
+        False, str(folder.path), retry_failed, json=as_json, quiet=quiet, verbose=verbose, command=command,
+        is_ours=is_ours,
+    )  # fmt: skip
     raise typer.Exit(execute(resolution, options, _door(folder, manifest, output_dir)))
 
 
@@ -158,7 +158,7 @@ def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivati
         UsageError: its parent is gone.
     """
     from harness.engine.derived import Derivation
-    from harness.store.finding import find_run
+    from harness.store.finding import find_sibling
     from harness.store.outcomes import read_journal
     from harness.store.rundir import RunDir
 
@@ -166,14 +166,12 @@ def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivati
     if derived.get("how") not in ("replay", "rescore") or not isinstance(derived.get("parent"), str):
         raise UsageError(f"{folder.manifest_path}: derived does not say from which run it was made, and how")
     identifier = str(derived["parent"])
-    parent = RunDir(Path(str(derived.get("path"))))
-    if parent.id != identifier or not parent.manifest_path.is_file():
-        try:
-            parent = RunDir(find_run(home_of(folder, output_dir), identifier))
-        except UsageError as error:
-            raise UsageError(
-                f"{folder.path} is a {derived['how']} of {identifier}, which is gone, so it cannot go on: {error}"
-            ) from None
+    try:
+        parent = RunDir(find_sibling(home_of(folder, output_dir), identifier))
+    except UsageError as error:
+        raise UsageError(
+            f"{folder.path} is a {derived['how']} of {identifier}, which is gone, so it cannot go on: {error}"
+        ) from None
     has_begun = derived["how"] == "rescore" and folder.journal_path.exists()
     return Derivation(
         derived["how"], parent, read_journal(parent), derived.get("only"), derived.get("model"),

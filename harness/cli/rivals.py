@@ -28,3 +28,25 @@ def rival_of(runs: Sequence[Prepared]) -> str | None:
     [run] = ended
     other = earlier(run.folder, run.manifest)
     return None if other is None else shlex.join(["bench", "compare", str(other.path), str(run.folder.path)])
+
+
+def suite_steps(runs: Sequence[Prepared]) -> list[str]:
+    """The suite's id, and how to compare it and gate it: with an earlier suite of the same runs, or with a later one;
+    nothing for a single run.
+
+    Args:
+        runs: Those of the invocation.
+    """
+    from harness.report.compare.earlier import earlier_suite
+
+    saved = [run for run in runs if run.is_saved]
+    if len(saved) < 2:
+        return []
+    output_dir, suite = saved[0].resolved.settings.save.output_dir, str(saved[0].manifest.suite)
+    where = [] if output_dir == "outputs" else ["-o", str(output_dir)]
+    other = earlier_suite(output_dir, suite)
+    baseline, candidate = (suite, "latest") if other is None else (other, suite)
+    later = " (after another run of it)" if other is None else ""
+    compare = shlex.join(["bench", "compare", baseline, candidate, *where])
+    gate = shlex.join(["bench", "gate", candidate, "--baseline", baseline, "--margin", "0.05", *where])
+    return [f"suite {suite}: {len(saved)} runs", f"  compare suites: {compare}{later}", f"  gate: {gate}{later}"]

@@ -7,15 +7,19 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import typer
 
 from harness.cli.notices import tell
 from harness.cli.options import RunOptions, setting_keys, with_run_options
+from harness.cli.trust import check_trust, recorded_in
 from harness.config.resolver import Resolution, missing_keys, resolve
 from harness.config.wording import MASK, is_secret_header
 from harness.errors import ConfigError, UsageError
+from harness.redact import hidden_words
 
 
 @with_run_options
@@ -28,9 +32,15 @@ def run(ctx: typer.Context, *, target: str, **options: object) -> None:
     state["verbose"] = bool(options["verbose"])
     chosen = _run_options(options, cast("list[str]", state["argv"]))
     flags = {key: options[key] for key in setting_keys()}
+    recorded = recorded_in(target)
     resolution = resolve(target, flags, _texts(options["set"]))
     tell(resolution.notices)
-    raise typer.Exit(_dry_run(resolution, chosen) if options["dry_run"] else _execute(resolution, chosen))
+    if options["dry_run"]:
+        raise typer.Exit(_dry_run(resolution, chosen))
+    if recorded is not None:
+        is_ours = check_trust(recorded, resolution, trusted=bool(options["trust"]), asks_model=True, file=Path(target))
+        chosen = replace(chosen, is_ours=is_ours)
+    raise typer.Exit(_execute(resolution, chosen))
 
 
 def _run_options(options: dict[str, object], argv: Sequence[str]) -> RunOptions:
@@ -79,7 +89,7 @@ def _execute(resolution: Resolution, options: RunOptions) -> int:
 
 
 def command_text(argv: Sequence[str]) -> str:
-    """The command line as one may record it: values of headers that may be credentials are masked.
+    """The command line as one may record it: values of headers and settings that may be credentials are masked.
 
     Args:
         argv: The arguments behind `bench`.
@@ -94,7 +104,7 @@ def command_text(argv: Sequence[str]) -> str:
         elif "extra_headers." in name and is_secret_header(name.rpartition("extra_headers.")[2]):
             word = f"{name}={MASK}"
         words.append(word)
-    return shlex.join(words)
+    return shlex.join(hidden_words(words))
 
 
 def _masked(header: str) -> str:

@@ -18,6 +18,7 @@ from harness.errors import RunLocked, UsageError
 from harness.report.text import clean, make_console
 from harness.store.catalogue import Catalogue, Entry, read_entry
 from harness.store.finding import find_runs
+from harness.store.rundir import RunDir
 
 
 def remove(
@@ -29,9 +30,10 @@ def remove(
 
     Says first what would go, and asks. A run that a process writes is refused, and then nothing is removed at all.
     """
-    from harness.store.removal import remove_runs
+    from harness.store.removal import refuse_linked, remove_runs
 
     found = {path.resolve(): path for path in find_runs(output_dir, runs)}
+    refuse_linked([RunDir(path) for path in found.values()])
     entries = [read_entry(path) for path in found.values()]
     for entry in entries:
         try:

@@ -2,6 +2,7 @@
 
 pool      clients by endpoint, replicas, one model as an environment sees it (`BoundChat`)
 chat      one endpoint: the life of a request from slot to reply
+target    address, key and headers of an endpoint
 limits    slots, pace and adaptive concurrency of one (url, key)
 health    whether the endpoint as a whole is usable; the circuit
 retry     which failure is tried again, and when

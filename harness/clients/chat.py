@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
 
 from harness.clients.clock import Clock, LoopClock, within
 from harness.clients.failures import Failure, WireFault, clean, from_status, timed_out
 from harness.clients.health import Health
 from harness.clients.limits import Limiter
 from harness.clients.retry import BAD_REPLY_RETRIES, RetryPolicy, read_retry_after
+from harness.clients.target import Target
 from harness.clients.wire import (
     Request,
     asked_output_tokens,
@@ -21,10 +21,10 @@ from harness.clients.wire import (
     estimate_prompt_tokens,
     is_another_model,
     read_reply,
+    takes_completion_tokens,
 )
 from harness.deadline import waiting
-from harness.errors import ConfigError, SystemicError
-from harness.loopback import is_loopback_url, litellm_provider
+from harness.errors import BudgetSpent, SystemicError
 from harness.redact import redactor
 from harness.types import ROLLOUT_HEADER, ModelCall, ModelResponse, Usage
 
@@ -48,58 +48,6 @@ endpoint."""
 
 _SURELY_DEAD = 3
 """Attempts of one call, all broken before any HTTP reply ever came, after which the endpoint is taken for no API."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where requests go and as whom."""
-
-    url: str
-    """Base URL, as in `http://localhost:8000/v1`; `litellm://<provider>` where litellm makes the exchange."""
-    key: str | None = field(default=None, repr=False)
-    """Bearer token; None sends no Authorization header."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Sent with every request, over our own."""
-    label: str = ""
-    """How messages name the endpoint; its host by default."""
-    key_name: str = ""
-    """Where the key came from (a variable's name), for messages."""
-
-    def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if self.provider:
-            object.__setattr__(self, "label", self.label or f"{self.provider} (litellm)")
-        elif parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"{redactor.text(self.url)!r} is no http(s) URL; an endpoint's looks like http://host/v1")
-        if parts.username is not None or parts.password is not None:
-            raise ConfigError(
-                f"the URL of {parts.hostname} holds a user or password: put the key into an environment variable "
-                "and name that (api_key_var), or pass a header"
-            )
-        if not self.label:
-            object.__setattr__(self, "label", parts.netloc)
-        if self.key:
-            redactor.add(self.key)
-        if self.key and not self.key.isascii():
-            stray = next(c for c in self.key if not c.isascii())
-            raise ConfigError(
-                f"{self.label}: the key holds {stray!r}, which no key does: was it copied together with quotes, or "
-                "from a place that shortens it?"
-            )
-        for name, value in {"the key": self.key or "", **self.headers}.items():
-            if not value.isprintable():
-                raise ConfigError(f"{self.label}: {name} holds a line break or another control character")
-        redactor.add_headers(self.headers)
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the endpoint is on this machine's loopback interface."""
-        return is_loopback_url(self.url)
-
-    @property
-    def provider(self) -> str:
-        """The provider that litellm asks; empty for an endpoint that is asked directly."""
-        return litellm_provider(self.url) or ""
 
 
 class Exchange(Protocol):
@@ -174,22 +122,17 @@ class ChatClient:
             ModelError: the call failed for good.
             SystemicError: so would every other.
         """
-        request = build_request(call)
+        limiter, health, clock = self.limiter, self.health, self._clock
+        renames = call.model in health.completion_tokens or takes_completion_tokens(self.target.url, call.model)
+        request = build_request(call, completion_tokens=renames)
         headers = self._headers_of(call)
         transport = self._transport or self.open()
-        limiter, health, clock = self.limiter, self.health, self._clock
         tokens = 0
         if limiter.counts_tokens:
             tokens = limiter.estimate(estimate_prompt_tokens(call.prompt), asked_output_tokens(call))
         progress = _Progress()
         while True:
-            with waiting():
-                if health.blocked:
-                    await health.admit(call.model, self._probe)
-                await limiter.acquire(call.lane, call.urgent, tokens)
-            # The verdict may have fallen while this call was waiting for its slot.
-            if health.blocked and not health.admits(call.model):
-                limiter.withdraw(tokens)
+            if not await self._take_slot(call, tokens, progress):
                 continue
             sent_at, progress.lost = clock.now(), clock.lost()
             try:
@@ -201,12 +144,41 @@ class ChatClient:
                 self._note_reply(call, outcome, tokens)
                 seconds, attempts = clock.now() - sent_at, progress.attempts + 1
                 return replace(outcome, seconds=seconds, attempts=attempts, wasted=progress.wasted)
+            if outcome.wants_completion_tokens and request.has_max_tokens:
+                health.spoke()
+                health.completion_tokens.add(call.model)
+                request = build_request(call, completion_tokens=True)
+                continue
             if outcome.kind == "timeout" and await self._is_gone(call, outcome.detail, sent_at, progress):
                 continue
             delay = self._settle(call, outcome, progress, sent_at, tokens)
             if delay > 0.0:
-                with limiter.sleeping(outcome.reason), waiting():
+                with limiter.sleeping(outcome.reason, delay), waiting():
                     await clock.sleep(delay)
+
+    async def _take_slot(self, call: ModelCall, tokens: int, progress: _Progress) -> bool:
+        """Wait for a slot; False if the endpoint was found unusable meanwhile, and the slot was given back.
+
+        Raises:
+            BudgetSpent: the call may not be sent any more.
+        """
+        limiter, health = self.limiter, self.health
+        with waiting():
+            if health.blocked:
+                await health.admit(call.model, self._probe)
+            await limiter.acquire(call.lane, call.urgent, tokens)
+        # The verdict may have fallen while this call was waiting for its slot.
+        if health.blocked and not health.admits(call.model):
+            limiter.withdraw(tokens)
+            return False
+        if call.check is not None:
+            try:
+                call.check()
+            except BudgetSpent as error:
+                limiter.withdraw(tokens)
+                error.wasted = progress.wasted
+                raise
+        return True
 
     async def close(self) -> None:
         """Close connections; idempotent."""
@@ -227,7 +199,10 @@ class ChatClient:
         except TimeoutError:
             return timed_out(self._timeout)
         if 200 <= reply.status < 300:
-            return read_reply(reply.body, reply.status, is_chat=request.is_chat)
+            outcome = read_reply(reply.body, reply.status, is_chat=request.is_chat)
+            if isinstance(outcome, ModelResponse) or outcome.status is None:
+                return outcome
+            return replace(outcome, retry_after=read_retry_after(reply.headers, outcome.status, self._clock.wall()))
         retry_after = read_retry_after(reply.headers, reply.status, self._clock.wall())
         return from_status(reply.status, reply.body, retry_after, reply.headers.get("Location"))
 

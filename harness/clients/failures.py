@@ -6,6 +6,7 @@ Nothing here ever holds a key or a request header; provider text is redacted and
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
@@ -66,6 +67,39 @@ _UNKNOWN_MODEL_WORDS = re.compile(
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 """A 429 that time does not heal."""
 
+_STATUS_OF_CODE = {
+    "invalid_request_error": 400, "bad_request": 400, "badrequesterror": 400, "bad_request_error": 400,
+    "invalid_argument": 400, "failed_precondition": 400, "unsupported_parameter": 400, "unsupported_value": 400,
+    "content_filter": 400, "content_policy_violation": 400, "responsibleaipolicyviolation": 400,
+    "context_length_exceeded": 400, "exceed_context_size_error": 400, "context_window_exceeded": 400,
+    "invalid_api_key": 401, "incorrect_api_key": 401, "authentication_error": 401, "authenticationerror": 401,
+    "unauthorized": 401, "unauthenticated": 401, "access_denied": 401, "payment_required": 402,
+    "insufficient_credits": 402, "insufficient_balance": 402, "permission_denied": 403, "permission_error": 403,
+    "permissiondeniederror": 403, "forbidden": 403, "not_found": 404, "notfounderror": 404, "not_found_error": 404,
+    "model_not_found": 404, "invalid_model": 404, "unknown_model": 404, "deploymentnotfound": 404,
+    "request_timeout": 408, "deadline_exceeded": 504, "timeout": 504, "timeout_error": 504,
+    "insufficient_quota": 429, "billing_hard_limit_reached": 429, "billing_not_active": 429, "rate_limit": 429,
+    "rate_limit_exceeded": 429, "rate_limit_error": 429, "ratelimiterror": 429, "too_many_requests": 429,
+    "resource_exhausted": 429, "requests": 429, "tokens": 429, "server_error": 500, "internal_server_error": 500,
+    "internalservererror": 500, "internal": 500, "internal_error": 500, "api_error": 500, "bad_gateway": 502,
+    "unavailable": 503, "unavailable_error": 503, "service_unavailable": 503, "overloaded": 503,
+    "overloaded_error": 503, "engine_overloaded": 503,
+}  # fmt: skip
+"""The HTTP status that providers send together with an error's `code`, `type` or (Google) `status`, in lower case:
+an error inside a 200 has no status of its own."""
+
+_ERROR_FINISHES = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
+"""Finish reasons documented as a failure of the server: OpenRouter and vLLM, vLLM and SGLang, Zhipu, DeepSeek."""
+
+_UNSUPPORTED_CODES = frozenset({"unsupported_parameter", "unsupported_value"})
+_DROP_IT = "remove it from the sampling arguments"
+
+_COMPLETION_TOKENS = re.compile(
+    r"\bmax_tokens\b.{0,160}?\b(?:use|try|with)\b\W{0,3}(?:the\W+)?(?:parameter\W+)?max_completion_tokens",
+    re.DOTALL | re.IGNORECASE,
+)
+"""How OpenAI's reasoning models refuse `max_tokens`, as it is or inside the message of a proxy."""
+
 _MODERATION_WORDS = re.compile(r"moderation|flagged", re.IGNORECASE)
 """A 403 about this prompt, not about the key (OpenRouter)."""
 
@@ -91,6 +125,10 @@ class Failure:
     """Whether it is our own patience that ran out."""
     usage: Usage | None = None
     """Of a reply that says what it took, and cannot be used all the same."""
+    advice: str = ""
+    """What to do about it, where the reason alone does not say."""
+    wants_completion_tokens: bool = False
+    """Whether the model takes `max_completion_tokens` instead of `max_tokens`."""
 
     def error(self, label: str, attempts: int, wasted: Usage | None = None) -> ModelError:
         """The exception for a call that ends with this failure.
@@ -106,7 +144,7 @@ class Failure:
 
     def _error(self, label: str, attempts: int) -> ModelError:
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
-        advice = _ADVICE.get(self.reason)
+        advice = _ADVICE.get(self.reason) or self.advice
         message = f"{label}: {self.detail}{tries}" + (f"; {advice}" if advice else "")
         if self.too_long:
             return ContextLengthError(message, status=self.status, reason="context_length")
@@ -117,8 +155,8 @@ class Failure:
 
 def without_advice(error: ModelError) -> str:
     """The message of `Failure.error` without what runs can do about it, for whoever says that in other words."""
-    advice = _ADVICE.get(error.reason)
-    return str(error).removesuffix(f"; {advice}") if advice else str(error)
+    advice = _ADVICE.get(error.reason, _DROP_IT)
+    return str(error).removesuffix(f"; {advice}")
 
 
 class WireFault(Exception):
@@ -163,7 +201,100 @@ def from_status(status: int, body: bytes, retry_after: float | None = None, loca
         retry_after,
         denied=reason in ("auth", "not_found") and not too_long,
         too_long=too_long,
+        advice=_DROP_IT if reason == "bad_request" and code in _UNSUPPORTED_CODES else "",
+        # Searched in the whole body: routers keep the provider's own words beside theirs.
+        wants_completion_tokens=status in (400, 422)
+        and b"max_completion_tokens" in body
+        and bool(_COMPLETION_TOKENS.search(body.decode("utf-8", "replace"))),
     )
+
+
+def error_inside(reply: Mapping[str, object], choice: Mapping[str, object] | None) -> Failure | None:
+    """Read the error that a 2xx reply holds, whatever stands beside it; None if it holds none.
+
+    Args:
+        reply: The body.
+        choice: The choice that would be used, if there is one.
+    """
+    if choice is not None:
+        finish = choice.get("finish_reason")
+        if "error" in choice and (failure := _named_error(choice)) is not None:
+            return failure
+        if isinstance(finish, str) and finish.lower() in _ERROR_FINISHES:
+            return _named_error(reply) or bad_reply(f"its finish_reason is `{finish}`")
+    if "error" in reply and (failure := _named_error(reply)) is not None:
+        return failure
+    if "base_resp" in reply and (failure := _minimax_error(reply["base_resp"])) is not None:
+        return failure
+    if choice is not None and reply.get("object") != "error":
+        return None
+    return _bare_error(reply)
+
+
+def _named_error(fields: Mapping[str, object]) -> Failure | None:
+    """The error under the key `error`, if it says anything: some servers send null, {} or empty fields each time."""
+    error = fields.get("error")
+    if _is_empty(error):
+        return None
+    said = dict(cast("Mapping[str, object]", error)) if isinstance(error, dict) else {"message": error}
+    if isinstance(error, int) and not isinstance(error, bool):
+        said = {"code": error}
+    # FastAPI and others put the number beside an error that is only text.
+    beside = {name: fields[name] for name in ("code", "status", "status_code") if name in fields}
+    return _from_fields({**beside, **said})
+
+
+def _minimax_error(base: object) -> Failure | None:
+    fields = cast("dict[str, object]", base) if isinstance(base, dict) else {}
+    if _is_empty(fields.get("status_code")):
+        return None
+    code = str(fields["status_code"])
+    status = {"1002": 429, "1004": 401, "1008": 402, "1039": 429, "2013": 400, "2049": 401}.get(code)
+    return _from_fields({"message": fields.get("status_msg") or f"status_code {code}", "code": status})
+
+
+def _bare_error(reply: Mapping[str, object]) -> Failure | None:
+    """An error that is the whole body (vLLM, FastAPI, Cloudflare), where there is no choice."""
+    for name in ("detail", "errors"):
+        if not _is_empty(found := reply.get(name)):
+            first: object = cast("list[object]", found)[0] if isinstance(found, list) else found
+            return _named_error({**reply, "error": first})
+    if reply.get("object") == "error" or (isinstance(reply.get("message"), str) and reply["message"]):
+        return _from_fields(reply)
+    return None
+
+
+def _from_fields(error: Mapping[str, object]) -> Failure:
+    status = next(
+        (found for name in ("code", "status", "status_code", "type") if (found := _status_in(error, name))), 0
+    )
+    if status:
+        return from_status(status, orjson.dumps({"error": error}, default=str))
+    words = error.get("message") or error.get("msg") or error.get("code") or error.get("type")
+    text = words if isinstance(words, str) else orjson.dumps(words or error, default=str).decode()
+    return bad_reply(f"an error inside: {clean(text)}")
+
+
+def _status_in(error: Mapping[str, object], name: str) -> int:
+    """The HTTP status that a field of an error means; 0 if it means none."""
+    value = error.get(name)
+    if isinstance(value, str):
+        value = int(value) if value.isdecimal() and len(value) == 3 else _STATUS_OF_CODE.get(value.lower(), 0)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and 400 <= value <= 599 else 0
+
+
+def _is_empty(value: object) -> bool:
+    """Whether a field says that nothing is wrong: null, false, 0, "", or a table or list of such values."""
+    if isinstance(value, dict):
+        return all(_is_empty(each) for each in cast("dict[str, object]", value).values())
+    if isinstance(value, list):
+        return all(_is_empty(each) for each in cast("list[object]", value))
+    return not value or value == "0"
+
+
+BROKE_OFF = Failure("broken", "connection", "the reply broke off in the middle", True)
 
 
 def bad_reply(detail: str, status: int = 200, *, kind: Kind = "reply") -> Failure:
@@ -182,7 +313,7 @@ def read_error(body: bytes) -> tuple[str, str]:
         value: object = orjson.loads(body)
     except orjson.JSONDecodeError:
         return "", body[: DETAIL_LENGTH * 4].decode("utf-8", "replace")
-    error = value
+    error = value = unlisted(value)
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
         error = fields.get("error") or fields.get("detail") or fields
@@ -192,6 +323,12 @@ def read_error(body: bytes) -> tuple[str, str]:
         message = fields.get("message") or fields.get("msg")
         return str(code), message if isinstance(message, str) else orjson.dumps(fields).decode()
     return "", error if isinstance(error, str) else body[: DETAIL_LENGTH * 4].decode("utf-8", "replace")
+
+
+def unlisted(value: object) -> object:
+    """The only entry of a list, or `value` itself: Google's errors are lists of one."""
+    entries = cast("list[object]", value) if isinstance(value, list) else ()
+    return entries[0] if len(entries) == 1 else cast("object", value)
 
 
 def clean(text: str) -> str:

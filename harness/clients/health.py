@@ -67,6 +67,8 @@ class Health:
     """Whether anything at all is wrong: False on the hot path, where `admit` need not be asked."""
     reachable: bool = False
     """Whether any HTTP reply ever came, whatever its status."""
+    completion_tokens: set[str] = field(default_factory=set[str])
+    """Models that have refused `max_tokens` and want `max_completion_tokens`."""
     _out: dict[object, tuple[str, float]] = field(default_factory=dict[object, tuple[str, float]])
     """Model and time of each request that is under way."""
     _models: dict[str, _ModelHealth] = field(default_factory=dict[str, _ModelHealth])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -129,6 +129,7 @@ class Limiter:
             raise ValueError(f"a limiter needs at least one slot, not {bound}")
         self._clock: Clock = clock or LoopClock()
         self.bound = bound
+        self.cap = math.inf
         self.window: float = bound
         self.in_flight = 0
         self.peak = 0
@@ -143,18 +144,26 @@ class Limiter:
         self._next_cut = -math.inf
         self._timer: Timer | None = None
         self._due = math.inf
-        self._sleeping: Counter[str] = Counter()
+        self._sleeping: dict[str, list[float]] = {}
         self.slow_down(rpm, tpm)
 
     # --- settings that grow with the runs that share the limiter ---
 
     def widen(self, bound: float) -> None:
         """Raise the bound to `bound`, if it is larger: the bound is the largest that any sharer asks for."""
+        bound = min(bound, self.cap)
         if bound > self.bound:
             untouched = self.window == self.bound
             self.bound = bound
             if untouched:
                 self._resize(bound)
+
+    def fit(self, cap: float) -> None:
+        """Never let more than `cap` requests be in flight, whatever sharers ask for."""
+        self.cap = max(1.0, cap)
+        if self.bound > self.cap:
+            self.bound = self.cap
+            self._resize(min(self.window, self.cap))
 
     def slow_down(self, rpm: float | None, tpm: float | None) -> None:
         """Lower the rates to these, where they are lower: a provider's limit holds for all sharers."""
@@ -322,17 +331,24 @@ class Limiter:
     # --- what people see ---
 
     @contextmanager
-    def sleeping(self, why: str) -> Generator[None]:
-        """Count a request as backing off while the block runs; it holds no slot."""
-        self._sleeping[why] += 1
+    def sleeping(self, why: str, seconds: float) -> Generator[None]:
+        """Count a request as backing off for `seconds` while the block runs; it holds no slot."""
+        until = self._clock.now() + seconds
+        ends = self._sleeping.setdefault(why, [])
+        ends.append(until)
         try:
             yield
         finally:
-            self._sleeping[why] -= 1
+            ends.remove(until)
 
     def waiting_note(self) -> str:
-        """What holds requests up beyond the bound that was asked for, or ""."""
-        parts = [f"{count} backing off ({why})" for why, count in sorted(self._sleeping.items()) if count]
+        """What holds requests up beyond the bound that was asked for, and for how long, or ""."""
+        now = self._clock.now()
+        parts = [
+            f"{len(ends)} backing off ({why}), the next for {max(0.0, min(ends) - now):.0f} s more"
+            for why, ends in sorted(self._sleeping.items())
+            if ends
+        ]
         if self.window < self.bound:
             bound = f"{self.bound:.0f}" if math.isfinite(self.bound) else "unlimited"
             parts.append(f"{int(self._slots)} of {bound} slots after 429")

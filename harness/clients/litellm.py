@@ -162,13 +162,15 @@ class LiteLLMTransport:
         passage = Passage(self._provider)
         known = PASSAGE.set(passage)
         try:
-            reply = _as_wire(await self._litellm.acompletion(**arguments))
+            reply = _as_wire(await self._litellm.acompletion(**arguments), passage.position)
             body = json.dumps(reply, default=str).encode()
         except Exception as error:
             # Whatever a provider's code raises is one failed request; what it means is `_translate`'s to say.
-            raise WireFault(_translate(error, self._timeouts[0], passage)) from error
+            raise WireFault(passage.failure or _translate(error, self._timeouts[0], passage)) from error
         finally:
             PASSAGE.reset(known)
+        if passage.failure is not None:
+            raise WireFault(passage.failure)
         return Reply(200, CIMultiDict[str](), body)
 
     async def probe(self) -> bool:
@@ -254,9 +256,11 @@ async def _end_callbacks() -> None:
     await worker.stop()
 
 
-def _as_wire(response: object) -> JsonDict:
-    """A reply of litellm's as the body that an OpenAI endpoint would have sent."""
+def _as_wire(response: object, position: int = 0) -> JsonDict:
+    """A reply of litellm's as the body that an OpenAI endpoint would have sent, with the choice at `position` alone."""
     fields: JsonDict = cast("Any", response).model_dump(exclude_none=True, warnings=False)
+    if 0 < position < len(choices := cast("list[JsonDict]", fields.get("choices") or [])):
+        fields["choices"] = [{**choices[position], "index": 0}]
     for choice in cast("list[JsonDict]", fields.get("choices") or []):
         message = cast("JsonDict", choice.get("message") or {})
         own: object = message.get("provider_specific_fields")

@@ -8,7 +8,13 @@ import urllib.request
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
+
+import orjson
+
+from harness.clients.failures import BROKE_OFF, Failure, bad_reply, error_inside, unlisted
+from harness.clients.transport import BODY_CAP
+from harness.clients.wire import first_choice
 
 _OPENAI_HOST = "api.openai.com"
 _OPENAI_PROVIDERS = frozenset({"openai", "text-completion-openai"})
@@ -25,6 +31,11 @@ class Passage:
     """Whether it was handed to a connection."""
     stray: str = ""
     """The host that it was kept from, which is not the provider's."""
+    failure: Failure | None = None
+    """The error inside a 200: litellm passes over one in a choice, and forgets the code of any other. Also a reply that
+    is not whole, which it takes."""
+    position: int = 0
+    """Where in the list the choice of index 0 is: litellm numbers choices by their places."""
 
 
 PASSAGE: ContextVar[Passage | None] = ContextVar("PASSAGE", default=None)
@@ -33,6 +44,10 @@ PASSAGE: ContextVar[Passage | None] = ContextVar("PASSAGE", default=None)
 
 class StrayHost(Exception):
     """A request was on its way to somebody else."""
+
+
+class TooLarge(Exception):
+    """A reply is larger than is read."""
 
 
 def guard(package: Any) -> None:
@@ -76,7 +91,10 @@ def _tame(client: object) -> None:
             tamed.follow_redirects = False
             if isinstance(one, httpx.AsyncClient):
                 hooks = tamed.event_hooks
-                tamed.event_hooks = {**hooks, "request": [*hooks["request"], _leave]}
+                tamed.event_hooks = {
+                    "request": [*hooks["request"], _leave],
+                    "response": [*hooks["response"], _look_inside],
+                }
 
 
 async def _leave(request: Any) -> None:
@@ -88,3 +106,45 @@ async def _leave(request: Any) -> None:
         passage.stray = _OPENAI_HOST
         raise StrayHost
     passage.sent = True
+
+
+async def _look_inside(response: Any) -> None:
+    """Keep what litellm overlooks in a 2xx: that it is not whole, an error in it, and which choice has index 0."""
+    passage = PASSAGE.get()
+    if passage is None or not response.is_success:
+        return
+    if response.status_code == 206:
+        passage.failure = bad_reply("it is only a part of a reply (partial content)", 206)
+    if response.status_code != 200 or "json" not in response.headers.get("Content-Type", ""):
+        return
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.aiter_bytes():
+        parts.append(part)
+        size += len(part)
+        if size > BODY_CAP:
+            passage.failure = bad_reply(f"its body is larger than {BODY_CAP / 2**20:g} MB")
+            raise TooLarge
+    response._content = body = b"".join(parts)  # where `aread` puts it
+    if _is_cut(response):
+        passage.failure = BROKE_OFF
+        return
+    try:
+        value = unlisted(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        return
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    if "choices" in fields or "error" in fields:  # other providers' formats call other things so
+        choices = fields.get("choices")
+        choice = first_choice(choices)
+        passage.failure = error_inside(fields, choice)
+        if choice is not None:
+            places = enumerate(cast("list[object]", choices))
+            passage.position = next(place for place, each in places if each is choice)
+
+
+def _is_cut(response: Any) -> bool:
+    """Whether a packed body has no end: httpx unpacks it all the same."""
+    decoder = getattr(response, "_decoder", None)
+    packed = [getattr(each, "decompressor", None) for each in (decoder, *getattr(decoder, "children", ()))]
+    return any(getattr(each, "eof", True) is False for each in packed)

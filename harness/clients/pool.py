@@ -6,21 +6,26 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+import resource
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from harness.clients.chat import ChatClient, Target
+from harness.clients.chat import ChatClient
 from harness.clients.clock import Clock, LoopClock
 from harness.clients.health import Health, HealthPolicy
 from harness.clients.limits import Limiter
 from harness.clients.retry import RetryPolicy
+from harness.clients.target import Target
 from harness.clients.wire import check_sampling_args, merge_sampling_args
 from harness.config.providers import require_litellm
 from harness.errors import ConfigError, SystemicError
 from harness.types import Client, JsonDict, ModelCall, ModelResponse, Prompt
 
 logger = logging.getLogger(__name__)
+
+FILES_BESIDE = 128
+"""Open files that a run has beside its connections: journals, datasets, libraries, an environment's own."""
 
 
 class EndpointLike(Protocol):
@@ -127,6 +132,7 @@ class ClientPool:
         self._limiters: dict[tuple[str, str | None], Limiter] = {}
         self._healths: dict[tuple[str, str | None], Health] = {}
         self._clients: dict[tuple[object, ...], ChatClient] = {}
+        self._has_said_files = False
 
     def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings | None = None) -> PooledClient:
         """A client for `endpoints`: one of them, or replicas between which each request takes the least busy.
@@ -164,6 +170,7 @@ class ClientPool:
             self._limiters[shared] = limiter = Limiter(bound, clock=self._clock)
             self._healths[shared] = Health(target.label, self._health_policy, self._clock)
         limiter.widen(bound)
+        self._fit_open_files(bound, target)
         limiter.slow_down(
             endpoint.rpm if settings.rpm is None else settings.rpm,
             endpoint.tpm if settings.tpm is None else settings.tpm,
@@ -182,6 +189,28 @@ class ClientPool:
                 clock=self._clock,
             )
         return client
+
+    def _fit_open_files(self, asked: float, target: Target) -> None:
+        """Let no more requests be in flight than this process may have connections: beyond that it could not even write
+        its journal. A second half is for what answers in this process, or judges."""
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if files == resource.RLIM_INFINITY:
+            return
+        share = max(1, (files - FILES_BESIDE) // max(2, len(self._limiters)))
+        for limiter in self._limiters.values():
+            limiter.fit(share)
+        if asked > share and not self._has_said_files and files < _MANY_FILES:
+            self._has_said_files = True
+            wanted = "any number" if math.isinf(asked) else f"{asked:.0f}"
+            logger.warning(
+                "%s: at most %d requests are in flight instead of %s, since this process may open only %d files; "
+                "raise the limit (ulimit -Hn) for more",
+                target.label, share, wanted, files,
+            )  # fmt: skip
+
+
+_MANY_FILES = 65_536
+"""Open files from which on a bound that they set is not worth a word: nobody meant that many requests."""
 
 
 def target_of(endpoint: EndpointLike, environ: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Target:
@@ -280,6 +309,8 @@ class BoundChat:
     """Judges: served before everything else."""
     tools: Sequence[JsonDict] | None = None
     """Offered when a call names none itself."""
+    check: Callable[[], None] | None = None
+    """See `ModelCall.check`."""
 
     def __post_init__(self) -> None:
         check_sampling_args(self.sampling_args)
@@ -299,7 +330,7 @@ class BoundChat:
         merged = merge_sampling_args(self.sampling_args, sampling_args) if sampling_args else self.sampling_args
         offered = self.tools if tools is None else tools
         return await self.client.request(
-            ModelCall(self.model, prompt, offered, merged, self.headers, self.lane, self.urgent)
+            ModelCall(self.model, prompt, offered, merged, self.headers, self.lane, self.urgent, self.check)
         )
 
 

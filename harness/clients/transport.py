@@ -4,22 +4,31 @@ Owns no retry and no meaning of a body. Imported at the first request, because a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import io
 import socket
 import urllib.request
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from harness.clients.failures import Failure, WireFault, bad_reply, clean
+from harness.clients.failures import BROKE_OFF, Failure, WireFault, bad_reply, clean
 from harness.errors import ConfigError
 from harness.loopback import is_loopback
 
 BODY_CAP = 64 * 1024 * 1024
 """Bytes of a reply, unpacked. The longest answers with log-probabilities are a few MB; more is a mistake."""
+
+LARGE_REPLY = 4 * 1024 * 1024
+"""Bytes from which on a reply waits for its turn to be read; a text of a million tokens is smaller."""
+
+LARGE_AT_ONCE = 4
+"""Large replies of one endpoint that are read at the same time: together at most 256 MB, however many are in flight."""
 
 ERROR_CAP = 64 * 1024
 """Bytes of an error's body that are read: its status says what to do, and a message keeps 300 characters of it."""
@@ -36,6 +45,10 @@ closing connection costs a retry, a new connection only a handshake."""
 
 DNS_TTL = 300
 """Seconds. Endpoints move rarely, and a lookup for every new connection at 256 in flight drowns small resolvers."""
+
+PIECE = 1024 * 1024
+"""Bytes that are unpacked at a time: a packed megabyte may hold a thousand."""
+
 
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
 
@@ -72,6 +85,7 @@ class Transport:
         self._urls: dict[str, URL] = {}
         self._proxy = find_proxy(URL(self._base))
         self._body_cap = body_cap
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0, ttl_dns_cache=DNS_TTL, keepalive_timeout=KEEPALIVE, socket_factory=_make_socket
@@ -79,7 +93,8 @@ class Transport:
             # `connect` covers name lookup and TLS as well, which `sock_connect` alone does not. The whole request is
             # bounded by the caller.
             timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout),
-            headers=CIMultiDict(headers),
+            headers=CIMultiDict({"Accept-Encoding": "gzip, deflate", **headers}),
+            auto_decompress=False,  # aiohttp does not notice a packed body without its end
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
@@ -104,7 +119,7 @@ class Transport:
                 if response.status >= 300:
                     return Reply(response.status, response.headers, await _read_error(response))
                 length = response.content_length
-                if length is not None and length <= self._body_cap and "Content-Encoding" not in response.headers:
+                if length is not None and length <= LARGE_REPLY and "Content-Encoding" not in response.headers:
                     return Reply(response.status, response.headers, await response.read())
                 return Reply(response.status, response.headers, await self._read_capped(response))
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -126,19 +141,75 @@ class Transport:
         return URL(self._base.rstrip("/") + path + self._query)
 
     async def _read_capped(self, response: aiohttp.ClientResponse) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        if (response.content_length or 0) <= self._body_cap:
+        """Read and unpack a body; one that proves large waits, and with it the server, until there is room for it."""
+        if (response.content_length or 0) > self._body_cap:
+            raise self._too_large(response)
+        body, unpacker = bytearray(), Unpacker(response.headers.get("Content-Encoding", ""))
+        async with contextlib.AsyncExitStack() as held:
             async for part in response.content.iter_any():
-                size += len(part)
-                if size > self._body_cap:
-                    break
-                parts.append(part)
-            else:
-                return b"".join(parts)
+                for piece in unpacker.feed(part):
+                    if len(body) <= LARGE_REPLY < len(body) + len(piece):
+                        await held.enter_async_context(self._large)
+                    body += piece
+                    if len(body) > self._body_cap:
+                        raise self._too_large(response)
+            unpacker.end()
+            return bytes(body)
+
+    def _too_large(self, response: aiohttp.ClientResponse) -> WireFault:
         response.close()
-        megabytes = self._body_cap / 2**20
-        raise WireFault(bad_reply(f"its body is larger than {megabytes:g} MB", response.status))
+        return WireFault(bad_reply(f"its body is larger than {self._body_cap / 2**20:g} MB", response.status))
+
+
+class Unpacker:
+    """Undo a Content-Encoding piece by piece.
+
+    Raises:
+        WireFault: the encoding is neither gzip nor deflate, nor none.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        name = encoding.strip().lower()
+        if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise WireFault(bad_reply(f"its body is packed as {clean(name)}, which was not asked for"))
+        self._packed = name not in ("", "identity")
+        self._stream: Any = None
+        self._begun = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The unpacked `data`, at most `PIECE` bytes at a time.
+
+        Raises:
+            WireFault: it is not packed, or damaged.
+        """
+        if not self._packed:
+            yield data
+            return
+        while data:
+            if self._stream is None:
+                if self._begun and not data.strip(b"\0"):  # padding behind the end
+                    return
+                # 47: gzip or zlib by its header; some servers send deflate without one.
+                bare = data[0] & 0xF != 8 and data[0] != 0x1F
+                self._stream, self._begun = zlib.decompressobj(-15 if bare else 47), True
+            try:
+                piece = self._stream.decompress(data, PIECE)
+            except zlib.error as error:
+                raise WireFault(BROKE_OFF) from error
+            yield piece
+            data = self._stream.unconsumed_tail
+            if self._stream.eof:
+                data, self._stream = self._stream.unused_data, None
+
+    def end(self) -> None:
+        """Check that nothing is missing.
+
+        Raises:
+            WireFault: the packed body has no end.
+        """
+        if self._stream is None:
+            return
+        raise WireFault(BROKE_OFF)
 
 
 async def _read_error(response: aiohttp.ClientResponse) -> bytes:
@@ -147,13 +218,15 @@ async def _read_error(response: aiohttp.ClientResponse) -> bytes:
     size = 0
     try:
         async with asyncio.timeout(ERROR_PATIENCE):
+            unpacker = Unpacker(response.headers.get("Content-Encoding", ""))
             async for part in response.content.iter_any():
-                parts.append(part)
-                size += len(part)
-                if size >= ERROR_CAP:
-                    response.close()
-                    break
-    except (aiohttp.ClientError, OSError):  # a TimeoutError is one
+                for piece in unpacker.feed(part):
+                    parts.append(piece)
+                    size += len(piece)
+                    if size >= ERROR_CAP:
+                        response.close()
+                        return b"".join(parts)[:ERROR_CAP]
+    except (aiohttp.ClientError, OSError, WireFault):  # a TimeoutError is an OSError
         response.close()
     return b"".join(parts)[:ERROR_CAP]
 
@@ -212,7 +285,7 @@ def _translate(error: Exception) -> Failure:
     if isinstance(error, aiohttp.ClientResponseError):
         return Failure("broken", "bad_response", f"the answer is not HTTP ({clean(error.message)})", True)
     if isinstance(error, aiohttp.ClientPayloadError):
-        return Failure("broken", "connection", "the reply broke off in the middle", True)
+        return BROKE_OFF
     words = clean(str(error)) or type(error).__name__
     if isinstance(error, ValueError):
         return Failure("unsent", "bad_request", f"the request cannot be sent ({words})", False)

@@ -7,11 +7,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeGuard, cast
+from urllib.parse import urlsplit
 
 import orjson
 
-from harness.clients.failures import Failure, bad_reply, clean, from_status
+from harness.clients.failures import Failure, bad_reply, clean, error_inside, unlisted
 from harness.errors import ConfigError, ModelError
 from harness.types import JsonDict, Message, ModelCall, ModelResponse, Prompt, Usage
 
@@ -38,6 +40,8 @@ class Request:
     path: str
     body: bytes
     is_chat: bool
+    has_max_tokens: bool = False
+    """Whether the body holds `max_tokens`, which some models refuse."""
 
 
 def check_sampling_args(args: Mapping[str, Any]) -> None:
@@ -85,8 +89,12 @@ def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None)
     return merged
 
 
-def build_request(call: ModelCall) -> Request:
+def build_request(call: ModelCall, *, completion_tokens: bool = False) -> Request:
     """The body of `call`: model, messages or prompt, tools, then the sampling arguments as they are.
+
+    Args:
+        call: What is asked.
+        completion_tokens: Send `max_tokens` of a chat under the name `max_completion_tokens`, unless that is set too.
 
     Raises:
         ModelError: the call holds something that JSON cannot, or asks for what is not read.
@@ -104,7 +112,10 @@ def build_request(call: ModelCall) -> Request:
             body.update(cast("Mapping[str, Any]", value))
         elif value is not None and name != "extra_body":
             body[name] = value
-    return Request(CHAT_PATH if is_chat else COMPLETIONS_PATH, _dump(body), is_chat)
+    if completion_tokens and is_chat and "max_tokens" in body:
+        limit = body.pop("max_tokens")
+        body.setdefault("max_completion_tokens", limit)
+    return Request(CHAT_PATH if is_chat else COMPLETIONS_PATH, _dump(body), is_chat, is_chat and "max_tokens" in body)
 
 
 def _dump(body: JsonDict) -> bytes:
@@ -117,6 +128,19 @@ def _dump(body: JsonDict) -> bytes:
         return json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
     except (TypeError, ValueError) as error:
         raise ModelError(f"the request cannot be written as JSON: {error}", reason="bad_request") from error
+
+
+@lru_cache(maxsize=1024)
+def takes_completion_tokens(url: str, model: str) -> bool:
+    """Whether the address or the name alone says that `max_completion_tokens` is wanted: OpenAI takes it for every
+    model, Azure's older models do not know it. Everywhere else the endpoint's first refusal says so."""
+    host = (urlsplit(url).hostname or "").lower()
+    return host.endswith(_OPENAI_HOSTS) or (host.endswith(_AZURE_HOSTS) and bool(_REASONING.match(model.lower())))
+
+
+_OPENAI_HOSTS = ("api.openai.com",)
+_AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com", ".azure-api.net")
+_REASONING = re.compile(r"(?:[\w.-]+/)*(?:o[1-9]|gpt-?[5-9])(?![a-z\d])")
 
 
 def estimate_prompt_tokens(prompt: Prompt) -> int:
@@ -145,22 +169,25 @@ def asked_output_tokens(call: ModelCall) -> int | None:
 
 
 def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Failure:
-    """Read a 2xx. Only the first choice is used.
+    """Read a 2xx. Only the choice of index 0 is used.
 
     Returns:
-        The reply, or why there is none: no JSON, no choices, fields of the wrong type, or an error that the endpoint
-        wrapped into a 200 (routers do), which counts as the status that it names.
+        The reply, or why there is none: no JSON, no choices, fields of the wrong type, or an error inside the 200
+        (routers do), also beside a choice, which counts as the status that it names.
     """
+    if status == 206:
+        return bad_reply("it is only a part of a reply (partial content)", status)
     try:
         value: object = orjson.loads(body)
     except orjson.JSONDecodeError:
         value = _load_leniently(body)
+    value = unlisted(value)
     if not isinstance(value, dict):
         # Half an object is an API's that had bad luck; anything else is no answer to what was asked.
         return bad_reply(_what_instead(body), status, kind="reply" if body.lstrip()[:1] == b"{" else "page")
     fields = cast("dict[str, Any]", value)
     usage = read_usage(fields.get("usage"))
-    picked = _picked(fields, body, status, is_chat=is_chat)
+    picked = _picked(fields, status, is_chat=is_chat)
     if isinstance(picked, Failure):
         return picked if usage.unreported and usage.cost is None else replace(picked, usage=usage)
     message, finish = picked
@@ -174,23 +201,33 @@ def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Fa
     )
 
 
-def _picked(fields: dict[str, Any], body: bytes, status: int, *, is_chat: bool) -> tuple[Message, object] | Failure:
-    """The first choice's message and finish reason, or why there is none."""
-    choices: object = fields.get("choices")
-    choice: object = cast("list[object]", choices)[0] if isinstance(choices, list) and choices else None
-    if not isinstance(choice, dict):
-        return _wrapped_error(fields, body) or bad_reply("its choices are empty", status)
-    picked = cast("dict[str, Any]", choice)
-    finish = picked.get("finish_reason")
-    message = _chat_message(picked) if is_chat else _completion_message(picked)
+def _picked(fields: dict[str, Any], status: int, *, is_chat: bool) -> tuple[Message, object] | Failure:
+    """The used choice's message and finish reason, or why there is none."""
+    choice = first_choice(fields.get("choices"))
+    if (failure := error_inside(fields, choice)) is not None:
+        return failure
+    if choice is None:
+        return bad_reply("its choices are empty", status)
+    message = _chat_message(choice) if is_chat else _completion_message(choice)
     if isinstance(message, str):
-        return _wrapped_error(picked, body) or bad_reply(message, status)
-    if finish == "error":
-        return _wrapped_error(picked, body) or bad_reply("its finish_reason is `error`", status)
+        return bad_reply(message, status)
+    finish = choice.get("finish_reason")
     if finish == "content_filter" and not message.get("content") and not message.get("refusal"):
         # The transcript has no finish reason: without this the provider's refusal would look like an empty answer.
         message["refusal"] = "content_filter"
     return message, finish
+
+
+def first_choice(choices: object) -> dict[str, Any] | None:
+    """The choice whose index is 0, wherever it stands in the list; else the first one."""
+    if not isinstance(choices, list) or not choices:
+        return None
+    found = cast("list[object]", choices)
+    first = found[0]
+    if len(found) > 1:
+        tables = [cast("dict[str, object]", each) for each in found if isinstance(each, dict)]
+        first = next((each for each in tables if each.get("index") == 0), first)
+    return cast("dict[str, Any]", first) if isinstance(first, dict) else None
 
 
 def is_another_model(asked: str, answered: str) -> bool:
@@ -328,18 +365,6 @@ def _completion_message(choice: dict[str, Any]) -> Message | str:
     if "text" not in choice:
         return "its choice has no text"
     return {"role": "assistant", "content": text}
-
-
-def _wrapped_error(fields: dict[str, Any], body: bytes) -> Failure | None:
-    error: object = fields.get("error")
-    if not error:
-        return None
-    code: object = cast("dict[str, object]", error).get("code") if isinstance(error, dict) else None
-    number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else 0
-    if 400 <= number <= 599:
-        return from_status(number, orjson.dumps({"error": error}))
-    words = cast("dict[str, object]", error).get("message") if isinstance(error, dict) else error
-    return bad_reply(f"an error inside: {clean(str(words or body[:300].decode('utf-8', 'replace')))}")
 
 
 def _load_leniently(body: bytes) -> object:

@@ -5,8 +5,8 @@ while such a package runs; the API itself is `compat.verifiers`, and which gener
 The modules of a classic package run with a `__builtins__` of their own, whose `__import__` knows the name: so it is
 answered for them alone, at any time, also from inside their functions while rollouts go on, and two packages of
 different generations live side by side. While a package is loaded, the name stands in `sys.modules` as well, for
-`importlib.import_module` and for libraries; what stood there is put back. A real package that has the classic API is
-left alone."""
+`importlib.import_module` and for libraries; what stood there is put back. It does not matter whether a real `verifiers`
+is installed: classic packages get this API either way."""
 
 from __future__ import annotations
 
@@ -27,11 +27,16 @@ from typing import Any, cast
 
 from harness.compat.context import current
 from harness.compat.generation import VERSIONS, Generation
-from harness.compat.packages import Package, has_api, read_package
+from harness.compat.packages import Package, read_package
 from harness.config.packages import FoundEnvironment
 from harness.envs.environment import Environment
 
 NAME = "verifiers"
+
+NO_V1 = (
+    "verifiers.v1 is not supported, whether verifiers is installed or not: bench runs environments of the classic API, "
+    "`import verifiers as vf` as in releases 0.1.8 to 0.3"
+)
 
 _roots: dict[str, Generation] = {}
 """Top-level modules that run as classic ones."""
@@ -53,11 +58,10 @@ def answering(found: FoundEnvironment | None) -> Generator[Generation | None]:
         found: The environment; None if nothing is known of it.
 
     Yields:
-        The generation that its package gets; None for a package that does not ask for the API, or where a real one
-        answers.
+        The generation that its package gets; None for a package that does not ask for the API.
     """
     package = read_package(found) if found is not None else None
-    if package is None or has_api():
+    if package is None:
         yield None
         return
     _claim(package)
@@ -83,15 +87,6 @@ def may_ask(source: Path) -> bool:
     files = sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]
     texts = [path.read_bytes() for path in files if path.is_file()]
     return any(NAME.encode() in text for text in texts) or not any(b"harness" in text for text in texts)
-
-
-def host(made: object) -> Environment | None:
-    """An object of a real package that has the classic API, as one of our environments; None if it is none."""
-    if NAME not in sys.modules or not has_api():
-        return None
-    from harness.compat import hosted
-
-    return hosted.host(made)
 
 
 def settle(environment: Environment) -> None:
@@ -203,6 +198,8 @@ class _Import:
         head = name.partition(".")[0]
         if level == 0 and head == NAME:
             found = _module(self.generation, name)
+            if fromlist:
+                _require(found, fromlist, self.generation)
             return found if fromlist else _module(self.generation, NAME)
         if level == 0 and head == "importlib" and (name == head or not fromlist):
             builtins.__import__(name, globals, locals, (), level)
@@ -241,9 +238,23 @@ def _module(generation: Generation, name: str) -> ModuleType:
     from harness.compat.verifiers.modules import module_of
 
     module = module_of(generation, name)
+    if module is None and name.partition(".")[2].partition(".")[0] == "v1":
+        raise ModuleNotFoundError(NO_V1, name=name)
     if module is None:
         raise ModuleNotFoundError(f"No module named {name!r} in the classic API of {VERSIONS[generation]}", name=name)
     return module
+
+
+def _require(module: ModuleType, names: Sequence[str], generation: Generation) -> None:
+    """Refuse a name that a module does not have, in the words of the API and not in Python's."""
+    from harness.compat.verifiers.modules import module_of
+
+    for name in names:
+        if name != "*" and module_of(generation, f"{module.__name__}.{name}") is None:
+            try:
+                getattr(module, name)
+            except AttributeError as error:
+                raise ImportError(str(error), name=module.__name__) from None
 
 
 @contextmanager

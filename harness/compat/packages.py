@@ -4,7 +4,6 @@ requires. Owns the reading of files and metadata for the import hook; imports no
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import re
 import sys
 import tomllib
@@ -62,30 +61,6 @@ def read_package(found: FoundEnvironment) -> Package | None:
         frozenset(roots),
         {name: generation_of(dist.requires or (), ()) for name, dist in libraries.items() if name not in roots},
     )
-
-
-def has_api() -> bool:
-    """Whether a real `verifiers` is installed that still has the classic API (up to 0.3). Told by its files: nothing is
-    imported."""
-    for folder in _real_folders():
-        if any((folder / path).is_file() for path in ("envs/multiturn_env.py", "legacy/envs/multiturn_env.py")):
-            return True
-    return False
-
-
-def _real_folders() -> Iterator[Path]:
-    for entry in sys.path:
-        folder = Path(entry or ".") / "verifiers"
-        if (folder / "__init__.py").is_file():
-            yield folder
-            return
-    spec = None
-    try:
-        spec = importlib.util.find_spec("verifiers")  # an editable install of it lies behind a finder
-    except (ImportError, ValueError):
-        return
-    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-        yield Path(place)
 
 
 def _single_file(found: FoundEnvironment) -> Path | None:

@@ -59,7 +59,8 @@ def asks(text: str) -> bool:
 
 def names_of_api(text: str) -> set[str]:
     """The names of `verifiers` that a file uses for certain: `vf.NAME` and imports; without those that it asks for with
-    `hasattr` or inside a `try`, as it can do without them."""
+    `hasattr` or inside a `try`, as it can do without them. After `import *` they are all names that the file reads and
+    does not bind."""
     tree = _parsed(text)
     if tree is None:
         return set()
@@ -76,7 +77,8 @@ def names_of_api(text: str) -> set[str]:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
             used.add(node.attr)
         elif isinstance(node, ast.ImportFrom) and node.module in (NAME, f"{NAME}.types"):
-            used.update(alias.name for alias in node.names)
+            names = {alias.name for alias in node.names}
+            used |= _unbound(tree) if "*" in names else names
         elif isinstance(node, ast.Call) and _called(node) in _ASKING and len(node.args) > 1:
             unsure.update(_texts(node.args[1:2]))
         elif isinstance(node, ast.Try):
@@ -140,6 +142,22 @@ def _imports(tree: ast.Module) -> Iterator[str]:
             yield node.module
         elif isinstance(node, ast.Call) and _called(node) in _CALLED_IMPORTS:
             yield from _texts(node.args[:1])
+
+
+def _unbound(tree: ast.Module) -> set[str]:
+    """Names that a file reads and neither assigns, defines nor imports."""
+    read: set[str] = set()
+    bound: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+    return read - bound
 
 
 def _tried(node: ast.Try) -> Iterator[str]:

@@ -62,6 +62,11 @@ class Limits:
         """Whether there is any bound."""
         return any(self.of(bound) is not None for bound in BOUNDS)
 
+    @property
+    def may_refuse(self) -> bool:
+        """Whether calls may be refused, because money or tokens are spent."""
+        return self.max_cost is not None or self.max_tokens_total is not None
+
     def of(self, bound: Bound) -> float | None:
         """One of them."""
         return cast("float | None", getattr(self, bound))

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from typing import cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from harness.config.paths import looks_like_path
 from harness.loopback import litellm_provider
 from harness.records import FIXED_COLUMNS
-from harness.redact import redactor
+from harness.redact import REDACTED, hidden, redactor
 from harness.types import JsonDict
 
 NONE_WORD = "none"
@@ -22,7 +23,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _REPOSITORY = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
 _KEY_PARAMETER = re.compile(r"(?:.*[-_])?(?:api)?key|.*token|sig(?:nature)?|.*secret|.*password", re.IGNORECASE)
-"""Query parameters that hold a key where a service takes it in the URL."""
+"""Parameters that hold a key where a service takes it in the URL."""
+_VERSION = re.compile(r"v[0-9]+\w*")
+_KEY_SHAPE = re.compile(r"(?=.*[0-9])(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9]{24,}")
+"""Accounts and projects, which belong into a path, have no such names."""
 _ENV_ID = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)*[A-Za-z_][\w-]*", re.ASCII)
 _HUB_NAME_LIMIT = 96
 """The Hub refuses longer repository names."""
@@ -166,11 +170,24 @@ def url(value: str) -> str:
     if parts.username or parts.password:
         redactor.add(parts.password or parts.username or "")  # the refusal repeats the URL
         raise ValueError("must not hold a user or password: runs record it; name a key variable or a header instead")
-    if keys := [key for name, key in parse_qsl(parts.query) if _KEY_PARAMETER.fullmatch(name)]:
+    if behind := re.search("[;#](.*)", value, re.DOTALL):
+        redactor.add(behind[1])  # as above
+        raise ValueError("must not hold a part behind ; or #: runs record it, and no endpoint needs it")
+    if keys := [*_keys_in(parts.path), *_keys_in(parts.query)]:
         for key in keys:
             redactor.add(key)  # as above
         raise ValueError("must not hold a key: runs record it; name a key variable or a header instead")
     return value.rstrip("/")
+
+
+def _keys_in(part: str) -> list[str]:
+    """The keys in the path or query of a URL: known by a name (`key=…`, `/token/…`) or by their shape."""
+    pieces = [piece for piece in re.split("[/;&?#]", unquote(part)) if piece]
+    pairs = [(name, text) for name, equals, text in (piece.partition("=") for piece in pieces) if equals and text]
+    pairs += [(name, text) for name, text in pairwise(pieces) if not _VERSION.fullmatch(text)]
+    named = [text for name, text in pairs if _KEY_PARAMETER.fullmatch(name) or hidden(text, name) == REDACTED]
+    shaped = [text for text in (piece.rpartition("=")[2] for piece in pieces) if text]
+    return named + [text for text in shaped if _KEY_SHAPE.fullmatch(text) or redactor.text(text) != text]
 
 
 def variable(value: str) -> str:

@@ -20,7 +20,13 @@ from harness.syntax import parse
 
 DEFAULT_FILES = ("configs/endpoints.toml", "configs/endpoints.py")
 
-_KEYS = ("model", "url", "key", "headers", "rpm", "tpm", "max_concurrent", "price")
+_KEYS = ("model", "url", "key", "headers", "rpm", "tpm", "max_concurrent", "price", "type")
+_ALSO = {"api_base_url": "url", "api_key_var": "key", "extra_headers": "headers", "api_client_type": "type"}
+"""Other names of keys."""
+
+SPOKEN = "openai_chat_completions"
+"""The type of an endpoint that is asked in the OpenAI wire format, and of one that says no type."""
+
 _PRICES = ("input", "output", "cached_input")
 
 REPORTED = "reported"
@@ -68,10 +74,20 @@ class Registered:
     """Settings by path, checked."""
     price: Mapping[str, float] | None
     place: Place
+    type: str = SPOKEN
+    """The format in which it wants to be asked; one that is not spoken is refused when the entry is used."""
 
     def where(self, path: tuple[str, str]) -> str:
         """File and key path of a value."""
         return self.place.of(next(key for key, setting in _SETTING_OF.items() if setting.path == path))
+
+    def require_spoken(self) -> None:
+        """Refuse an entry that wants to be asked in another format.
+
+        Raises:
+            ConfigError: says which, and what to write instead.
+        """
+        refuse_unspoken(self.type, self.place.of("type"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +101,19 @@ class Registry:
     def over(self, other: Registry) -> Registry:
         """This registry, with the other's entries for aliases that it does not know."""
         return Registry({**other.entries, **self.entries}, other.file or self.file)
+
+
+def refuse_unspoken(api_type: str, where: str) -> None:
+    """Refuse a type of endpoint other than `SPOKEN`.
+
+    Raises:
+        ConfigError: names the type and where it stands.
+    """
+    if api_type != SPOKEN:
+        raise ConfigError(
+            f'{where} = {shown(api_type)}: endpoints are asked as "{SPOKEN}" only; name the provider\'s '
+            "OpenAI-compatible url, or ask through litellm with the url litellm://PROVIDER"
+        )
 
 
 def load_registry(path: Path | None, cwd: Path) -> Registry:
@@ -187,16 +216,27 @@ def _assigned(statement: ast.stmt) -> ast.expr | None:
 
 
 def _entry(alias: str, table: Mapping[str, object], place: Place) -> Registered:
-    for key in table:
+    given: dict[str, object] = {}
+    spelled: dict[str, str] = {}
+    for name, value in table.items():
+        key = _ALSO.get(name, name)
         if key not in _KEYS:
-            raise ConfigError(f"{place.of(key)}: unknown key; {suggestion(key, _KEYS)}")
-    if "url" not in table:
+            raise ConfigError(f"{place.of(name)}: unknown key; {suggestion(name, _KEYS)}")
+        if key in given and given[key] != value:
+            raise ConfigError(f"{place.of(name)}: sets the same as {place.of(spelled[key])}; keep one of them")
+        given[key], spelled[key] = value, name
+    if "url" not in given:
         raise ConfigError(f"{place.of('url')}: missing; endpoint {alias!r} needs its base URL")
+    api_type = given.get("type", SPOKEN)
+    if not isinstance(api_type, str) or not api_type:
+        raise ConfigError(f'{place.of(spelled["type"])} = {shown(api_type)}: must be a string, such as "{SPOKEN}"')
     values = {
-        setting.path: check(setting, table[key], place.of(key)) for key, setting in _SETTING_OF.items() if key in table
+        setting.path: check(setting, given[key], place.of(spelled[key]))
+        for key, setting in _SETTING_OF.items()
+        if key in given
     }
     values.setdefault(("model", "model"), alias)
-    return Registered(alias, values, _price(table.get("price"), place), place)
+    return Registered(alias, values, _price(given.get("price"), place), place, api_type)
 
 
 def _price(value: object, place: Place) -> Mapping[str, float] | None:

@@ -13,6 +13,7 @@ from harness.config.packages import (
     local_environments,
     module_name,
 )
+from harness.config.paths import beside_cwd
 from harness.config.wording import nearest, shown_path
 from harness.errors import EnvironmentNotFound
 
@@ -44,6 +45,10 @@ def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
     if module in local:
         path = shown_path(local[module][1], cwd)
         raise EnvironmentNotFound(f"{where}: environment {env_id!r} is not installed; run: bench env install {path}")
+    if (beside := beside_cwd(env_id, cwd)) is not None:
+        raise EnvironmentNotFound(
+            f"{where}: no environment {env_id!r} is installed; {beside} is here: to run it, write that path"
+        )
     names = list(dict.fromkeys([*installed_environments(), *(name for name, _ in local.values())]))
     package = env_id.rsplit("/", 1)[-1]
     close = nearest(package, names)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harness.config.flags import typed
 from harness.config.layers import Entry, KeyPath, Layer, dotted, fold
 from harness.config.runs import ResolvedRun
-from harness.config.serving import Layers, drop_foreign
+from harness.config.serving import Layers, LeftOut
 from harness.config.wording import MASK, is_secret_header, listed, shown
 from harness.errors import ConfigError
 
@@ -24,6 +24,7 @@ class Shadows:
     layers: Layers
     merged: Layer
     swept: Layer
+    left_out: Sequence[LeftOut] = ()
 
 
 def shadowed(runs: Sequence[Shadows]) -> list[str]:
@@ -51,18 +52,15 @@ def _winner(path: KeyPath, entry: Entry, merged: Layer) -> Entry | None:
 
 
 def not_used(runs: Sequence[Shadows]) -> list[str]:
-    """A line for a file's url, key variable or headers that were left out: they were written for another model."""
-    names: dict[str, list[str]] = {}
+    """A line for a file's url, key variable or headers that were left out, with the runs in which they were."""
+    names: dict[tuple[str, str], list[str]] = {}
     for run in runs:
-        kept = drop_foreign(run.layers)
-        pairs = ((run.layers.defaults, kept.defaults), (run.layers.entry, kept.entry))
-        gone = [entry for before, after in pairs for path, entry in before.items()
-                if path not in after and path not in kept.entry and path not in kept.override]  # fmt: skip
-        if gone:
-            fields = ", ".join(dict.fromkeys(entry.origin.source for entry in gone))
-            names.setdefault(fields, []).append(run.name)
-    return [f"{fields} is not used for {listed(which)}: a higher layer names a model there, and this was written for "
-            "another; set it beside that model" for fields, which in names.items()]  # fmt: skip
+        reasons: dict[str, list[str]] = {}
+        for each in run.left_out:
+            reasons.setdefault(each.why, []).append(each.source)
+        for why, sources in reasons.items():
+            names.setdefault((", ".join(dict.fromkeys(sources)), why), []).append(run.name)
+    return [f"{fields} is not used for {listed(which)}: {why}" for (fields, why), which in names.items()]
 
 
 def _masked(entry: Entry) -> str:

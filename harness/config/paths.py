@@ -4,6 +4,7 @@ file belong to it. Owns these rules, for the settings as for the loader; imports
 from __future__ import annotations
 
 import ast
+import contextlib
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,18 @@ def environment_path(env_id: str, cwd: Path) -> Path | None:
         return path.resolve()
     if looks_like_path(env_id):
         raise EnvironmentNotFound(f"no environment at {env_id}: there is no such file or folder")
+    return None
+
+
+def beside_cwd(env_id: str, cwd: Path) -> str | None:
+    """The path that was perhaps meant by a name: `./NAME.py`, or `./NAME` if it is an environment's folder."""
+    last = env_id.rsplit("/", 1)[-1]
+    for name in dict.fromkeys([last, last.replace("-", "_"), last.replace("_", "-")]):
+        if (cwd / f"{name}.py").is_file():
+            return f"./{name}.py"
+        with contextlib.suppress(EnvironmentNotFound):
+            if (cwd / name).is_dir() and main_file(cwd / name):
+                return f"./{name}"
     return None
 
 

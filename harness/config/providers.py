@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from harness.config import checks
-from harness.config.serving import REFERENCE_PREFIX, is_reference
+from harness.config.layers import Entry
+from harness.config.serving import REFERENCE_PREFIX, is_reference, same_host
 from harness.config.wording import nearest, shown
 from harness.errors import ConfigError
 from harness.loopback import LITELLM_SCHEME, is_loopback_url, litellm_provider
@@ -176,6 +177,36 @@ def route(
     _require_given(given, url, environ, has_key, dash)
     found = given or _provider_key(provider, url, environ, f"{dash}api-key")
     return Route(name, url, found, provider, moved_by)
+
+
+def key_owner(key_var: str) -> str | None:
+    """The provider whose key `key_var` holds by its own convention; None for any other variable."""
+    return next((name for name, provider in PROVIDERS.items() if key_var in provider.key_vars), None)
+
+
+def refuse_default_host(who: str, url: Entry, key: Entry, named: Mapping[str, str], remedy: str) -> None:
+    """Refuse to ask at the default host only because no layer names a url, where that was hardly meant: some layer
+    names another host, or the key is that of a known provider.
+
+    Args:
+        who: The model that would be asked, and what of.
+        url: Where it would be asked.
+        key: The variable with the key that would be sent.
+        named: Every url that a layer names, with its source; see `serving.Served`.
+        remedy: How to name its url.
+
+    Raises:
+        ConfigError: names the layer with the other host or the key, and what to do.
+    """
+    if url.origin.layer != "builtin" or not url.value or any(same_host(str(url.value), each) for each in named):
+        return
+    told = f"{who} would be asked at {url.value}, the default, because no layer names its url, "
+    for other, source in named.items():
+        raise ConfigError(f"{told}while {source} names {urlsplit(other).netloc}; {remedy}, also if it is {url.value}")
+    if owner := key_owner(str(key.value or "")):
+        raise ConfigError(
+            f"{told}with {key.value}, the key of {owner} ({key.origin.source}); {remedy}, also if it is {url.value}"
+        )
 
 
 def require_litellm(url: str) -> None:

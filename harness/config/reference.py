@@ -44,6 +44,21 @@ _TAIL = """\
 | `endpoints_path` | the registry to use, relative to the file |
 | `[budget]` | what the whole invocation may spend: `max_cost`, `max_tokens_total`, `max_time` (below) |
 
+Flat files of the classic verifiers may hold these keys too, at the top, in `[[eval]]` and in `[[ablation]]`:
+
+| key | means |
+|---|---|
+| `max_tokens` · `temperature` | the key of that name in `sampling_args`, which wins; both can be swept |
+| `header`, or `headers` as a list | `extra_headers`, each `"Name: Value"` |
+| `provider` | url and key of [a provider](../guides/models.md), `prime`, `minimax`, `glm`, `local` or `vllm` |
+| `env_dir_path` | as `-p`: results go to `DIR/<module>/outputs` where `DIR/<module>` exists |
+| `endpoints_path` | in `[[eval]]`: the registry of this run |
+| `api_client_type` | only `openai_chat_completions` |
+| `verbose` `disable_tui` `resume` `resume_path` `independent_scoring` | no effect; a note says what to use |
+| `num_workers` `disable_env_server` `header_from_state` `headers_from_state` | no effect; a note says what to use |
+
+An unknown key in a package's `[tool.verifiers.eval]` is noted and not used; one in `[tool.harness.eval]` is refused.
+
 A file with neither `[[eval]]` nor `[[ablation]]` is one run, if it names an environment.
 
 ## Budgets
@@ -57,7 +72,8 @@ then, is in [the guide](../guides/budgets.md).
 
 `configs/endpoints.toml`, else `configs/endpoints.py`, else none; `-e PATH` names another file or folder. In TOML each
 alias is an `[[endpoint]]` with `endpoint_id`; in Python `ENDPOINTS = {"alias": {…}}`, or a list of such dicts for
-replicas. The Python file is read as a literal and never run.
+replicas. The Python file is read as a literal and never run. `api_base_url`, `api_key_var`, `extra_headers` and
+`api_client_type` are other names of `url`, `key`, `headers` and `type`.
 
 | key | what |
 |---|---|
@@ -68,6 +84,7 @@ replicas. The Python file is read as a literal and never run.
 | `headers` | further HTTP headers |
 | `rpm` · `tpm` | requests and tokens a minute, for each replica |
 | `max_concurrent` | requests in flight, for each replica; a run takes their sum unless a higher layer sets it |
+| `type` | only `openai_chat_completions`, the default; an entry of another type is refused when it is used |
 | `price` | US dollars a million tokens: `{ input = …, output = …, cached_input = … }`; or `"reported"`, by each reply |
 """
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from harness.config import budget
 from harness.config.built_in import BUILT_INS, built_in
+from harness.config.classic_keys import usable
 from harness.config.endpoints import Registry, load_registry
 from harness.config.flags import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
 from harness.config.layers import Entry, KeyPath, Layer, LayerName, Origin, below, dotted, merge, value_at
@@ -19,7 +20,7 @@ from harness.config.lookup import require_environment
 from harness.config.notices import Shadows, alike, not_used, refuse_hub_clashes, shadowed
 from harness.config.packages import FoundEnvironment
 from harness.config.paths import path_name
-from harness.config.providers import require_litellm
+from harness.config.providers import refuse_default_host, require_litellm
 from harness.config.runs import Resolution, ResolvedRun
 from harness.config.schema import BY_PATH, GROUPS, SETTINGS, RunSettings
 from harness.config.sections import Place, Rules, builtins, entry_for, read_section
@@ -36,6 +37,7 @@ _RANK: tuple[LayerName, ...] = ("builtin", "package", "registry", "cli", "defaul
 NAME = BY_PATH["env", "name"]
 ENV_ARGS = BY_PATH["env", "env_args"]
 OUTPUT_DIR = BY_PATH["save", "output_dir"]
+_PLACE = ("api_base_url", "api_key_var")
 _DERIVED_BOUNDS = (("model", "max_concurrent_generation"), ("model", "max_concurrent_scoring"))
 _NOT_A_DEFAULT = "an environment's defaults cannot name an environment or a run"
 _PACKAGE = Rules(
@@ -85,6 +87,7 @@ def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
     """
     missing: dict[tuple[str, str], list[str]] = {}
     for run in resolution.runs:
+        _refuse_default_host(run)
         for endpoint in run.endpoints:
             require_litellm(endpoint.url)
             name = endpoint.key_var
@@ -97,6 +100,13 @@ def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
             f"{'; '.join(lines)}. Export it or put it in .env, name another variable with -k, ask another endpoint "
             "with -b, or try `-m reference/oracle`, which needs no key"
         )
+
+
+def _refuse_default_host(run: ResolvedRun) -> None:
+    model, origins = run.settings.model, run.origins
+    url, key = (Entry(("model", name), getattr(model, name), origins[f"model.{name}"]) for name in _PLACE)
+    who = f"{origins['model.model'].source}: {model.model}, the model of {run.settings.env.name},"
+    refuse_default_host(who, url, key, run.named, "write its url beside it (api_base_url, or -b for all models)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +128,7 @@ class _Job:
                 f"--name names one run, and {self.target} has {len(suite.entries)}; use `name` in a suite file"
             )
         registry, notices = self._registry(suite)
+        notices += suite.notes
         self._check_overrides(suite)
         drafts = [self._draft(entry, suite, cli, registry) for entry in suite.entries]
         runs = tuple(draft.run for draft in drafts)
@@ -141,10 +152,16 @@ class _Job:
             notices.append(f"-e {typed} has no effect: {file} sets endpoints_path; use --set endpoints_path={typed}")
         return suite.endpoints.over(load_registry(path, self.cwd)), notices
 
+    def _registry_of(self, entry: SuiteEntry, suite: Suite, registry: Registry) -> Registry:
+        """The registry of one run: its own, if its table names one and `--set` none."""
+        if entry.endpoints_path is None or self.known is not None or any(o.endpoints_path for o in self.overrides):
+            return registry
+        return suite.endpoints.over(load_registry(entry.endpoints_path, self.cwd))
+
     def _check_overrides(self, suite: Suite) -> None:
         names: list[str] = []
         for entry in suite.entries:
-            merged = merge(suite.defaults, entry.layer)
+            merged = merge(suite.defaults, entry.layer, entry.swept)
             names += sorted(filter(None, _called(merged)))
             for override in self._overrides_for(merged):
                 if any(_overlap(path, swept) for path in override.layer for swept in entry.swept):
@@ -160,17 +177,18 @@ class _Job:
         return [override for override in self.overrides if override.applies_to(env_id, name)]
 
     def _draft(self, entry: SuiteEntry, suite: Suite, cli: Layer, registry: Registry) -> _Draft:
-        asked = merge(suite.defaults, entry.layer)
+        asked = merge(suite.defaults, entry.layer, entry.swept)
         if ENV_ID.path not in asked:
             raise ConfigError(f'{entry.place.of()}: names no environment; add env_id = "…" to it, or to [env]')
         named = asked[ENV_ID.path]
         where = named.origin.source if named.origin.layer != "cli" else "bench run"
         ours = BUILT_INS.get(str(named.value))
         found = ours.found if ours is not None else require_environment(str(named.value), where, self.cwd)
-        cli, notices = self._with_output_dir(cli, found)
-        package = _package_layer(found, self.cwd)
+        registry = self._registry_of(entry, suite, registry)
+        cli, notices = self._with_output_dir(_in_env_dir(cli, entry, found, self.cwd), found)
+        package, unused = _package_layer(found, self.cwd)
         override = merge(*(each.layer for each in self._overrides_for(asked)))
-        layers = Layers(builtins(), package, cli, suite.defaults, entry.layer, override)
+        layers = Layers(builtins(), package, cli, suite.defaults, entry.layer, override, entry.swept)
         served = serve(layers, registry)
         run = _run(_derive(served.merged, entry, found), served, found, registry)
         if ours is not None:
@@ -178,9 +196,10 @@ class _Job:
         name = run.settings.env.name
         notices += [
             *([found.notice] if found.notice else []),
+            *unused,
             *serving_notices(served, registry),
         ]
-        return _Draft(run, Shadows(name, layers, served.asked, entry.swept), notices, entry.place.of())
+        return _Draft(run, Shadows(name, layers, served.asked, entry.swept, served.left_out), notices, entry.place.of())
 
     def _with_output_dir(self, cli: Layer, found: FoundEnvironment) -> tuple[Layer, list[str]]:
         """`-p DIR` says where results go, for environments that have a folder in DIR."""
@@ -240,11 +259,24 @@ def _overlap(one: KeyPath, other: KeyPath) -> bool:
     return one[: len(other)] == other[: len(one)]
 
 
-def _package_layer(found: FoundEnvironment, cwd: Path) -> Layer:
+def _in_env_dir(cli: Layer, entry: SuiteEntry, found: FoundEnvironment, cwd: Path) -> Layer:
+    """The layer of the flags, with where a suite's `env_dir_path` lets results go."""
+    named = entry.env_dir_path
+    if named is None or OUTPUT_DIR.path in cli or not (cwd / str(named.value) / found.module).is_dir():
+        return cli
+    return {**cli, **entry_for(OUTPUT_DIR, str(Path(str(named.value)) / found.module / "outputs"), named.origin)}
+
+
+def _package_layer(found: FoundEnvironment, cwd: Path) -> tuple[Layer, list[str]]:
+    """A package's defaults; and notes about keys of `[tool.verifiers.eval]`, which was written for another program."""
     if found.defaults_source is None:
-        return {}
+        return {}, []
     path, _, table = found.defaults_source.rpartition(" [")
-    return read_section(found.defaults, Place(shown_path(Path(path), cwd), table.rstrip("]")), _PACKAGE)
+    place = Place(shown_path(Path(path), cwd), table.rstrip("]"))
+    if place.at.startswith("tool.verifiers."):
+        kept, notes = usable(found.defaults, place, _PACKAGE)
+        return read_section(kept, place, _PACKAGE), notes
+    return read_section(found.defaults, place, _PACKAGE), []
 
 
 def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
@@ -312,4 +344,4 @@ def _run(merged: Layer, served: Served, found: FoundEnvironment, registry: Regis
             f"{push} publishes what {keep} keeps from others; leave one of them out, or look at the run first and "
             "then say: bench push RUN --allow-private"
         )
-    return ResolvedRun(settings, origins, served.endpoints, served.alias, found, registry)
+    return ResolvedRun(settings, origins, served.endpoints, served.alias, found, registry, served.named)

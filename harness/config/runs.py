@@ -19,6 +19,8 @@ from harness.config.paths import path_name
 from harness.config.schema import GROUPS, SETTINGS, RunSettings, Setting
 from harness.config.serving import is_reference
 from harness.config.wording import MASK, is_secret_header
+from harness.errors import ConfigError
+from harness.redact import REDACTED, hidden, hidden_source
 from harness.types import JsonDict
 
 _REPEATS = "# One run, resolved: `bench run` on this file repeats it."
@@ -46,6 +48,8 @@ class ResolvedRun:
     found: FoundEnvironment | None = None
     registry: Registry = field(default_factory=Registry)
     """What `-m` may name, and so may the judge of an environment."""
+    named: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Every url that a layer of the user's names, with its source; see `serving.Served`."""
 
     @property
     def env_id(self) -> str:
@@ -85,13 +89,41 @@ class ResolvedRun:
 
     def _line(self, path: str, value: object) -> JsonDict:
         origin = self.origins[path]
-        return {"value": value, "origin": origin.layer, "source": origin.source}
+        return {"value": value, "origin": origin.layer, "source": hidden_source(origin.source)}
+
+    def require_secrets(self, *, asks_model: bool = True) -> None:
+        """Refuse a run whose file says `[redacted]` where a secret stood: with that text it would be another run.
+
+        Args:
+            asks_model: Whether the arguments of requests count, too.
+
+        Raises:
+            ConfigError: says which values must be given again, and how.
+        """
+        tables = (self.settings.env.env_args, self.settings.env.extra_env_kwargs, self.settings.model.sampling_args)
+        paths = (("env", "env_args"), ("env", "extra_env_kwargs"), ("model", "sampling_args"))
+        leaves = [leaf for path, table in zip(paths, tables, strict=True) for leaf in _leaves(path, table)]
+        missing = [
+            dotted(path) for path, value in leaves if (asks_model or path[0] == "env") and self._lacks(path, value)
+        ]
+        if missing:
+            raise ConfigError(
+                f"{self.origins[missing[0]].source} is {REDACTED}, since secrets are not recorded; give again with "
+                f"--set PATH=VALUE: {', '.join(missing)}"
+            )
+
+    def _lacks(self, path: tuple[str, ...], value: object) -> bool:
+        texts = json.dumps(value, ensure_ascii=False, default=str)
+        if isinstance(value, str) and "config.toml: " not in self.origins[dotted(path)].source:
+            return value == REDACTED  # somebody's own file may speak of it
+        return REDACTED in texts
 
     def to_toml(self, judges: Mapping[str, Sequence[Endpoint]] | None = None) -> str:
         """The run as a suite file: `bench run` on it repeats the run with the same settings. A comment says so, or that
         it cannot: the rows of an agent evaluation in Python are in the program that made it.
 
-        Headers that may be credentials are left out, with a comment that says so.
+        Headers that may be credentials are left out, with a comment that says so; arguments whose names say that they
+        are secrets are `[redacted]`.
 
         Args:
             judges: Endpoints of further aliases that the run asks, as judges.
@@ -143,6 +175,8 @@ class Resolution:
 def _public(setting: Setting, value: object) -> object:
     if setting.door.kind == "headers":
         return {k: MASK if is_secret_header(k) else v for k, v in cast("dict[str, str]", value).items()}
+    if setting.is_table:
+        return hidden(value)
     return list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
 
 
@@ -160,6 +194,7 @@ def _toml_value(setting: Setting, value: object) -> object:
         return NONE_WORD
     if setting.door.kind == "headers":
         return {k: v for k, v in cast("dict[str, str]", value).items() if not is_secret_header(k)}
+    value = hidden(value) if setting.is_table else value
     if setting.is_table and _holds_null(value):
         return json.dumps(value, ensure_ascii=False)  # TOML has no null
     return list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value

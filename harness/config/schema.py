@@ -44,6 +44,7 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_doc
 _OptionalSeconds = Annotated[float | None, BeforeValidator(checks.none_word), AfterValidator(checks.positive)]
 _OptionalWidth = _OptionalSeconds
 _OptionalRate = Annotated[int | None, BeforeValidator(checks.none_word), AfterValidator(checks.positive)]
+_OptionalCount = _OptionalRate
 _Bound = Annotated[int, AfterValidator(checks.unlimited_or_some)]
 _Table = Annotated[JsonDict, AfterValidator(checks.json_table)]
 
@@ -91,6 +92,12 @@ class EnvSettings(BaseModel):
     """Seconds that one rollout may take to generate, not counting waits for a slot or a retry; "none" is no limit."""
     scoring_timeout: Annotated[_OptionalSeconds, Door("number", ("--scoring-timeout",))] = 300.0
     """Seconds that scoring one rollout (or one group) may take; "none" is no limit."""
+    message_limit: Annotated[_OptionalCount, Door("integer", ("--message-limit",))] = None
+    """Model calls that one attempt at a rollout may make; a further call is not sent, and the rollout ends with stop
+    condition `message_limit` and is scored. "none" is no limit."""
+    token_limit: Annotated[_OptionalCount, Door("integer", ("--token-limit",))] = None
+    """Tokens, in and out, that one attempt at a rollout may use; `max_tokens` of each request is cut to what is left,
+    and the rollout ends with stop condition `token_limit` and is scored. "none" is no limit."""
     max_retries: Annotated[int, AfterValidator(checks.not_negative), Door("integer", ("--max-retries",))] = 0
     """Further attempts at a rollout that failed for a reason that may pass."""
     pass_threshold: Annotated[float, AfterValidator(checks.finite), Door("number", ("--pass-threshold",))] = 1.0
@@ -280,9 +287,9 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("endpoints_path", "string", ("--endpoints-path", "-e"), (),
              "Endpoint registry: a .toml or .py file, or a folder that holds endpoints.toml or endpoints.py."),
     Shortcut("max_cost", "number", ("--max-cost",), (),
-             "US dollars that the whole invocation may spend, judges included: then nothing new begins."),
+             "US dollars that the whole invocation may spend, judges included; then no request is sent."),
     Shortcut("max_tokens_total", "integer", ("--max-tokens-total",), (),
-             "Tokens, in and out, that the whole invocation may use, judges included: then nothing new begins."),
+             "Tokens, in and out, that the whole invocation may use, judges included; then no request is sent."),
     Shortcut("max_time", "duration", ("--max-time",), (),
              "Time that the invocation may take, such as 90s, 30m or 1h30m: then nothing new begins."),
 )  # fmt: skip

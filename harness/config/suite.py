@@ -13,7 +13,9 @@ from harness.caps import read_text
 from harness.config.agent_evals import KEYS as AGENT_KEYS
 from harness.config.agent_evals import read_agent_eval
 from harness.config.budget import BOUNDS, BUDGET, NO_RUN, Bound, Said, Written, read_table
+from harness.config.classic_keys import Translated, translate
 from harness.config.endpoints import Registry, read_tables
+from harness.config.layers import Entry as LayerEntry
 from harness.config.layers import Layer, Origin, merge
 from harness.config.schema import BY_PATH
 from harness.config.sections import Place, Rules, entry_for, read_section
@@ -43,7 +45,11 @@ class Entry:
     label: str = ""
     """What a sweep adds to the run's name: the swept values."""
     swept: Layer = field(default_factory=merge)
-    """The part of `layer` that a sweep set."""
+    """What a sweep sets, above `layer`."""
+    endpoints_path: Path | None = None
+    """The registry of this run alone."""
+    env_dir_path: LayerEntry | None = None
+    """Folder of environments that results go into, with where it was named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,8 @@ class Suite:
     """The file, when the target is one."""
     budget: Written = field(default_factory=dict[Bound, Said])
     """Its table `[budget]`."""
+    notes: tuple[str, ...] = ()
+    """What of the file has no effect."""
 
 
 def read_target(target: str, cwd: Path) -> Suite:
@@ -97,17 +105,21 @@ def _read_file(path: Path, cwd: Path) -> Suite:
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise ConfigError(f"{file}: not valid TOML: {exc}") from None
     place = Place(file)
-    defaults = read_section(document, place, _DEFAULTS)
-    entries = [*_evals(document, place), *_ablations(document, place)]
+    top = translate(document, place, "defaults", path.parent)
+    defaults = merge(top.low, read_section(top.table, place, _DEFAULTS), top.high)
+    notes: list[str] = [*top.notes]
+    tables = [*_evals(document, place), *_ablations(document, place)]
+    entries = [entry for table, at in tables for entry in _entries(table, at, top, notes, path.parent)]
     if not entries and ENV_ID.path not in defaults:
         raise ConfigError(f'{file}: names no environment; add [[eval]] with env_id = "…"')
     return Suite(
-        tuple(entries) or (Entry({}, place),),
+        tuple(entries) or (Entry({}, place, env_dir_path=top.env_dir_path),),
         defaults,
         Registry(read_tables(document.get("endpoint", []), place), file if "endpoint" in document else ""),
         _endpoints_path(document, place, path),
         path,
         read_table(document.get(BUDGET), place),
+        tuple(notes),
     )
 
 
@@ -139,18 +151,30 @@ def _tables(document: Mapping[str, object], name: str, place: Place) -> list[dic
     return cast("list[dict[str, object]]", tables)
 
 
-def _evals(document: Mapping[str, object], place: Place) -> Iterator[Entry]:
+def _evals(document: Mapping[str, object], place: Place) -> Iterator[tuple[dict[str, object], Place]]:
     for index, table in enumerate(_tables(document, "eval", place)):
-        at = Place(place.file, f"eval[{index}]")
-        yield Entry(_section(table, at, _EVAL), at)
+        yield table, Place(place.file, f"eval[{index}]")
 
 
-def _ablations(document: Mapping[str, object], place: Place) -> Iterator[Entry]:
+def _ablations(document: Mapping[str, object], place: Place) -> Iterator[tuple[dict[str, object], Place]]:
     for index, table in enumerate(_tables(document, "ablation", place)):
-        at = Place(place.file, f"ablation[{index}]")
-        base = _section(table, at, _ABLATION)
-        for layer, label in combinations(table.get("sweep"), at):
-            yield Entry(merge(base, layer), at, label, layer)
+        yield table, Place(place.file, f"ablation[{index}]")
+
+
+def _entries(
+    table: Mapping[str, object], at: Place, top: Translated, notes: list[str], folder: Path
+) -> Iterator[Entry]:
+    """The runs of one `[[eval]]` or `[[ablation]]`."""
+    found = translate(table, at, "eval", folder)
+    notes += found.notes
+    is_sweep = at.at.startswith("ablation")
+    base = merge(found.low, _section(found.table, at, _ABLATION if is_sweep else _EVAL), found.high)
+    of_run = (found.endpoints_path, found.env_dir_path or top.env_dir_path)
+    if not is_sweep:
+        yield Entry(base, at, "", {}, *of_run)
+        return
+    for layer, label in combinations(table.get("sweep"), at):
+        yield Entry(base, at, label, layer, *of_run)
 
 
 def _section(table: Mapping[str, object], place: Place, rules: Rules) -> Layer:

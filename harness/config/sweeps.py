@@ -99,6 +99,8 @@ def _lists(table: dict[str, object], above: KeyPath) -> Iterator[tuple[KeyPath, 
 
 def _swept(parts: KeyPath, where: str) -> tuple[Setting, KeyPath]:
     """The setting that a sweep key names, and the full path."""
+    if parts in (("max_tokens",), ("temperature",)):
+        parts = ("sampling_args", *parts)
     head, *rest = parts
     if rest and (setting := BY_PATH.get((head, rest[0]))):
         rest = rest[1:]

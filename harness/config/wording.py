@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from harness.redact import redactor
+from harness.redact import hidden, redactor
 
 _SHOWN = 60
 """Characters of a value that a message repeats: enough to recognise it, too few to flood the terminal."""
@@ -38,7 +38,7 @@ def suggestion(name: str, candidates: Iterable[str]) -> str:
 
 def shown(value: object) -> str:
     """A value as a message repeats it, in one short line. Secrets go first: nothing would know half a key."""
-    text = redactor.text(json.dumps(value, ensure_ascii=False, default=str))
+    text = redactor.text(json.dumps(hidden(value), ensure_ascii=False, default=str))
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from harness.doctor import credentials, environments, hub, network, sandboxes
+from harness.doctor import credentials, datasets, environments, hub, network, sandboxes
 from harness.doctor.clock import check_clock
 from harness.doctor.disk import check_disk
 from harness.doctor.endpoints import Answers, Asked, ask_all, unaskable
@@ -95,6 +95,9 @@ async def _examine(subject: Subject, manner: Manner, announce: Callable[[Sequenc
     silent: Sequence[Finding] = await _silent_hub(manner) if is_hub_wanted else ()
     asks_hub = is_hub_wanted and not silent
     requests = [redactor.text(each.request) for each in asked] + ([hub.request()] if asks_hub else [])
+    offline = "--offline" if manner.offline else "HF_HUB_OFFLINE" if datasets.is_offline() else ""
+    loaded = list(subject.datasets.values())
+    requests += [] if offline else [datasets.request(each) for each in loaded]
     if requests:
         announce(requests)
     async with asyncio.TaskGroup() as tasks:
@@ -102,12 +105,13 @@ async def _examine(subject: Subject, manner: Manner, announce: Callable[[Sequenc
         ways = [tasks.create_task(_way(name)) for name in sandboxes.WAYS]
         answering = tasks.create_task(ask_all(asked, manner.environ, manner.seconds)) if asked else None
         hubs = tasks.create_task(_hub(subject, manner)) if asks_hub else None
+        rows = tasks.create_task(_guarded("hub", partial(datasets.check_datasets, loaded, offline=offline)))
     findings = [*subject.findings, *(finding for task in local for finding in task.result())]
     findings += sandboxes.judge_ways(
         [task.result() for task in ways], environments.wanting_sandbox(subject.environments)
     )
     answers = answering.result() if answering is not None else Answers()
-    findings += [*unasked, *answers.findings, *silent, *(hubs.result() if hubs is not None else ())]
+    findings += [*unasked, *answers.findings, *silent, *(hubs.result() if hubs is not None else ()), *rows.result()]
     findings += await _guarded("clock", lambda: check_clock(answers.told, subject.output_dirs))
     return Report(sorted(findings, key=lambda finding: AREAS.index(finding.area)), requests)
 

@@ -6,13 +6,11 @@ import os
 import resource
 from pathlib import Path
 
+from harness.clients.pool import FILES_BESIDE
 from harness.doctor.findings import Finding, note, ok, problem
 
 LITTLE_MEMORY = 1 << 30
 """Bytes free below which a run of many rollouts, or a dataset, may be killed."""
-
-FILES_BESIDE = 128
-"""Open files that a run has beside its connections: journals, datasets, libraries, an environment's own."""
 
 FILES_FEW = 1024
 

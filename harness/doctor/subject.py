@@ -11,11 +11,13 @@ from harness.config.built_in import built_in
 from harness.config.endpoints import Endpoint, Registry, load_registry
 from harness.config.flags import command_line
 from harness.config.layers import value_at
+from harness.config.packages import FoundEnvironment
 from harness.config.paths import looks_like_path
 from harness.config.resolver import OUTPUT_DIR, ResolvedRun, resolve
 from harness.config.sections import builtins
 from harness.config.serving import MODEL, Layers, serve
 from harness.doctor.credentials import Wanted as Key
+from harness.doctor.datasets import HubDataset, find_datasets
 from harness.doctor.endpoints import Asked
 from harness.doctor.environments import Wanted as Environment
 from harness.doctor.findings import Finding, note, ok, problem
@@ -35,6 +37,8 @@ class Subject:
     asked: list[Asked] = field(default_factory=list[Asked])
     output_dirs: list[Path] = field(default_factory=list[Path])
     environments: list[Environment] = field(default_factory=list[Environment])
+    datasets: dict[str, HubDataset] = field(default_factory=dict[str, HubDataset])
+    """What runs load from the Hub, by id."""
     pushes: list[str | None] = field(default_factory=list[str | None])
     """Repositories that runs push to; None for the default name."""
     in_flight: int = 0
@@ -138,10 +142,20 @@ def _add_run(subject: Subject, run: ResolvedRun) -> None:
         subject.pushes.append(settings.save.hf_hub_dataset_name)
     bound = settings.model.max_concurrent_generation
     subject.in_flight += max(0, bound)
+    if run.found is not None and built_in(run.found) is None:
+        _add_datasets(subject, run, run.found)
     if run.found is not None and not any(each.found == run.found for each in subject.environments):
         env_id = settings.env.env_id
         shown = env_id if looks_like_path(env_id) else run.env_id
         subject.environments.append(Environment(env_id, shown, run.found, built_in(run.found) is not None))
+
+
+def _add_datasets(subject: Subject, run: ResolvedRun, found: FoundEnvironment) -> None:
+    ids, has_sample = find_datasets(found.source_files, run.settings.env.env_args)
+    for name in ids:
+        dataset = subject.datasets.setdefault(name, HubDataset(name, has_sample=has_sample))
+        if run.env_id not in dataset.environments:
+            dataset.environments.append(run.env_id)
 
 
 def _add_default(subject: Subject, flags: Mapping[str, object]) -> None:
@@ -164,19 +178,21 @@ def _add_default(subject: Subject, flags: Mapping[str, object]) -> None:
 def _add_registry(subject: Subject, flags: Mapping[str, object]) -> None:
     try:
         registry = _registry(flags)
-        entries = {
-            alias: serve(Layers(builtins(), {}, command_line({"model": alias}), {}, {}, {}), registry).endpoints
-            for alias in registry.entries
-        }
     except HarnessError as error:
         says, fix = _split(str(error))
         subject.findings.append(problem("settings", "registry", says, fix))
         return
-    if not entries:
+    if not registry.entries:
         fix = "write configs/endpoints.toml, or name a registry with -e"
         subject.findings.append(note("settings", "registry", "there is no endpoint in it", fix))
-    for alias, endpoints in entries.items():
-        for endpoint in endpoints:
+    for alias in registry.entries:
+        try:
+            served = serve(Layers(builtins(), {}, command_line({"model": alias}), {}, {}, {}), registry)
+        except HarnessError as error:
+            says, fix = _split(str(error))
+            subject.findings.append(note("settings", f"alias {alias}", says, fix))
+            continue
+        for endpoint in served.endpoints:
             subject.ask(endpoint, alias)
 
 

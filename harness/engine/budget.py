@@ -1,8 +1,9 @@
 """What one invocation spends, and the bounds on that. Owns the count of dollars, tokens and seconds of all its runs and
-judges, and the answer to the question that a schedule asks before each dispatch: may anything new begin? Prices are
-`engine.prices`' business; what is under way is never cut off by money or tokens.
+judges, and whether a rollout may begin and a call may be sent. Prices are `engine.prices`' business; a request that was
+sent is never cut off by money or tokens.
 
     reply ──► PricedChat ──► Budget.charge ◄── replies of earlier attempts, from the journals that a resume goes on with
+                   └───────► Budget.check
                                   │
     Schedule ──► may_start ───────┘"""
 
@@ -21,7 +22,8 @@ from harness.config.endpoints import Endpoint
 from harness.engine.derived import Derivation
 from harness.engine.prices import EXTRA, Pricing, pricing_of
 from harness.engine.spending import given_up_earlier, spent_in
-from harness.errors import ConfigError
+from harness.errors import BudgetSpent, ConfigError
+from harness.records import BUDGET_SPENT
 from harness.types import JsonDict, Usage
 
 SLACK = 1e-9
@@ -89,6 +91,16 @@ class Budget:
     def may_score(self) -> bool:
         """Whether a score may be made that asks nobody: it costs nothing, but time."""
         return self.may_start() or not self.is_time_up
+
+    def check(self) -> None:
+        """Refuse a call once money or tokens are spent. When the time is up, calls of begun rollouts still have until
+        these are given up.
+
+        Raises:
+            BudgetSpent: nothing may be asked any more.
+        """
+        if self.reached is not None and self.reached != "max_time":
+            raise BudgetSpent(self.note(), reason=BUDGET_SPENT)
 
     def charge(self, usage: Usage, pricing: Pricing, model: str) -> None:
         """Count a reply.
@@ -279,13 +291,13 @@ def refuse_unpriced(limits: Limits, runs: Sequence[Asking]) -> None:
 
 
 def loose_notices(limits: Limits, runs: Sequence[Asking]) -> list[str]:
-    """Runs that a bound on dollars or tokens cannot stop, since it never stops what has begun."""
+    """Runs that a bound on dollars or tokens may not stop, since requests in flight are finished."""
     names = list(dict.fromkeys(run.name for run in runs if run.is_all_at_once))
     if not names or (limits.max_cost is None and limits.max_tokens_total is None):
         return []
     return [
-        f"{', '.join(names)}: all rollouts may be in flight at once, and what is in flight is finished, so the budget "
-        "may stop nothing; a smaller -c keeps it closer"
+        f"{', '.join(names)}: all rollouts may be in flight at once, and requests in flight are finished, so the "
+        "budget may stop nothing; a smaller -c keeps it closer"
     ]
 
 

@@ -16,6 +16,7 @@ from harness.clients.pool import BoundChat, CallSettings, Clients, PooledClient
 from harness.clients.wire import check_sampling_args
 from harness.config.endpoints import Endpoint, Registry
 from harness.config.layers import Entry, KeyPath, Layer, Origin
+from harness.config.providers import refuse_default_host
 from harness.config.resolver import ResolvedRun
 from harness.config.sections import builtins
 from harness.config.serving import KEY, MODEL, URL, Layers, is_reference, serve
@@ -23,7 +24,7 @@ from harness.deadline import waiting
 from harness.engine.budget import Budget
 from harness.engine.plan import Plan
 from harness.engine.prices import PricedChat, Pricing, pricing_of
-from harness.engine.spending import Charge
+from harness.engine.spending import Till
 from harness.envs.environment import Environment
 from harness.errors import ConfigError, EnvironmentFault
 from harness.keys import digest
@@ -41,6 +42,13 @@ REFERENCE_JUDGE = "reference/judge"
 
 _NAMING = frozenset({"judge_model", "judge_base_url"})
 """Arguments of environments that name a judge, whatever they are set to."""
+
+_REMEDY = (
+    "write its url (judge_base_url, if the environment takes it), or make its name an endpoint_id of the endpoint "
+    "registry with the url"
+)
+
+_DEFAULT_REMEDY = "set OPENAI_BASE_URL, or make its name an endpoint_id of the endpoint registry with the url"
 
 _clients = count(1)
 
@@ -131,12 +139,19 @@ def _seat(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Enviro
         )
     # A url of the rubric's own is a place of its own: what the registry says of the name is about another one.
     asked: dict[KeyPath, Entry] = {}
+    is_listed = not spec.base_url and spec.model in resolved.registry.entries
+    default = None if spec.base_url or is_listed else spec.default_url
     key_var = f"the client of {spec.model} (number {next(_clients)})" if spec.key else spec.api_key_var
     for path, value in ((MODEL, spec.model), (URL, spec.base_url), (KEY, key_var)):
-        if value is not None:
+        if value is not None and not (path == KEY and spec.default_url and is_listed):
             asked[path] = Entry(path, value, Origin("eval", "the rubric's judge"))
+    if default:
+        asked[URL] = Entry(URL, default, Origin("builtin", "the rubric's default"))
     layer: Layer = asked
     served = serve(Layers(builtins(), {}, {}, {}, layer, {}), resolved.registry if not spec.base_url else Registry())
+    who = f"{spec.model}, the judge of {resolved.settings.env.name},"
+    key = replace(served.merged[KEY], value=None) if default else served.merged[KEY]  # that host's own
+    refuse_default_host(who, served.merged[URL], key, resolved.named, _DEFAULT_REMEDY if default else _REMEDY)
     endpoints = tuple(replace(each, headers={**each.headers, **spec.headers}) for each in served.endpoints)
     return Seat(name, spec, endpoints, served.alias)
 
@@ -196,13 +211,13 @@ class RunPanel:
         run: Its judges, and what they are asked about.
         pool: Where clients come from.
         server: The embedded server; needed for judges that it plays.
-        charge: Told of every reply.
+        till: Where the run pays for its replies.
     """
 
     def __init__(
-        self, lane: str, run: Judged, pool: Clients, server: ReferenceServer | None, charge: Charge | None = None
+        self, lane: str, run: Judged, pool: Clients, server: ReferenceServer | None, till: Till | None = None
     ) -> None:
-        self._charge = charge or Budget().charge
+        self._till = till or Till(Budget().charge)
         self._lane = f"{lane}:judge"
         self._plan = run.plan
         self._player: _Player | None = None
@@ -244,9 +259,15 @@ class RunPanel:
             key = self._plan.item(example, cast("State", state)["rollout_index"]).key
             headers[ROLLOUT_HEADER] = write_rollout(self._lane, example.key, key)
         chat: Chat = BoundChat(
-            judge.client, judge.endpoints[0].model, judge.seat.spec.sampling_args, self._lane, headers, urgent=True
+            judge.client,
+            judge.endpoints[0].model,
+            judge.seat.spec.sampling_args,
+            self._lane,
+            headers,
+            urgent=True,
+            check=self._till.check_queued,
         )
-        chat = PricedChat(chat, judge.pricing, self._charge)
+        chat = PricedChat(chat, judge.pricing, self._till.charge, self._till.check)
         learner = self._player if judge.seat.is_embedded else None
         return _SeatedChat(chat, judge.gate, learner, example)
 

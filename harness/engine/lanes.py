@@ -12,7 +12,7 @@ from harness.clients.wire import merge_sampling_args
 from harness.config.resolver import ResolvedRun
 from harness.engine.budget import Budget
 from harness.engine.prices import PricedChat, pricing_of
-from harness.engine.spending import Charge
+from harness.engine.spending import Till
 from harness.envs.environment import Environment
 from harness.loopback import is_loopback_url
 from harness.records import Item
@@ -57,7 +57,7 @@ class Lane:
         environment: Whose sampling arguments lie under the run's own.
         pool: Where clients come from.
         server: The embedded server, if it plays this run's model.
-        charge: Told of every reply.
+        till: Where the run pays for its replies.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Lane:
         environment: Environment,
         pool: Clients,
         server: ReferenceServer | None,
-        charge: Charge | None = None,
+        till: Till | None = None,
     ) -> None:
         settings = resolved.settings.model
         endpoints = resolved.endpoints
         self._pricing = pricing_of(endpoints)
-        self._charge = charge or Budget().charge
+        self._till = till or Till(Budget().charge)
         self._name = name
         self._player: EnvironmentPlayer | None = None
         self._open: Counter[str] = Counter()
@@ -105,8 +105,10 @@ class Lane:
         if self._player is not None:
             self._open[item.example.key] += 1
             self._player.learn(item.example)
-        chat = BoundChat(self._client, self.model, self.sampling_args, self._name, headers)
-        return PricedChat(chat, self._pricing, self._charge)
+        chat = BoundChat(
+            self._client, self.model, self.sampling_args, self._name, headers, check=self._till.check_queued
+        )
+        return PricedChat(chat, self._pricing, self._till.charge, self._till.check)
 
     def close(self, item: Item) -> None:
         """The rollout asks no more; its example is forgotten with the last rollout that is about it."""

@@ -12,6 +12,7 @@ from functools import partial
 
 from harness.clients.wire import merge_sampling_args
 from harness.config.resolver import ResolvedRun
+from harness.config.schema import EnvSettings
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentFault
 from harness.keys import ExampleKeys, RolloutKeys, example_of, hash_files
@@ -126,6 +127,14 @@ def _order(rows: int, seed: int | None, wanted: int) -> Sequence[int]:
     return order[:wanted]
 
 
+def _limits(env: EnvSettings) -> JsonDict:
+    """The limits of rollouts as part of an identity; empty without any, so that runs without limits keep theirs."""
+    limits = {name: getattr(env, name) for name in ("message_limit", "token_limit")}
+    return (
+        {"limits": {name: limit for name, limit in limits.items() if limit is not None}} if any(limits.values()) else {}
+    )
+
+
 def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
     """Everything that changes what a run measures, by name. Two runs may share a journal if theirs are equal.
 
@@ -153,6 +162,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
         },
         "order": {"shuffle": env.shuffle, "shuffle_seed": env.shuffle_seed if env.shuffle else None},
         "timeout": env.timeout,
+        **_limits(env),
         # As they may be recorded: a header can choose another model, a key in one may change.
         "extra_headers": resolved.described()["model.extra_headers"]["value"],
     }

@@ -7,7 +7,6 @@ that fails to load becomes a run that failed, and the others go on; a wrong sett
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from harness.errors import ConfigError, HarnessError, ResumeRefused, UsageError
 from harness.redact import redactor
 from harness.reference.policies import parse_model
 from harness.stats.summary import Summary
-from harness.stats.target import Target
+from harness.stats.target import Target, finite_limits
 from harness.store.dataset import DatasetWriter
 from harness.store.finding import find_run
 from harness.store.manifest import Manifest
@@ -35,6 +34,7 @@ from harness.store.recorded import Recorded
 from harness.store.resume import differences, find_resumable, why_not
 from harness.store.rows import Columns
 from harness.store.rundir import RunDir, RunLock, folder_name, timestamp
+from harness.store.scratch import Scratch, remove_stale
 from harness.store.tally import aim_of
 from harness.types import JsonDict
 
@@ -56,6 +56,8 @@ class StartOptions:
     """Make the run from another one's journal."""
     budget: JsonDict = field(default_factory=dict[str, object])
     """What the invocation may spend, for the manifest; empty if there is no bound."""
+    is_ours: bool = True
+    """Whether its settings count as made on this machine, see `store.known_runs`."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,7 @@ class Prepared:
     lock: RunLock
     recorded: Recorded | None
     retry_failed: bool
-    scratch: tempfile.TemporaryDirectory[str] | None
+    scratch: Scratch | None
     """Holds the folder of a run that is not saved."""
     writer: DatasetWriter | None = None
     """Keeps the dataset up to date while the run goes on; None if nothing is saved."""
@@ -159,6 +161,7 @@ def prepare(
         StoreError: a run folder cannot be made.
     """
     _learn_secrets(runs)
+    remove_stale()
     loader = loader or Loader()
     try:
         return _prepared(runs, progress, options, loader, admit)
@@ -212,6 +215,7 @@ def _failed(resolved: ResolvedRun, progress: RunProgress, error: HarnessError) -
 
 def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options: StartOptions) -> Loaded | Failed:
     try:
+        resolved.require_secrets(asks_model=options.derive is None or options.derive.asks_model)
         environment = loader.load(resolved)
         _check_reference(resolved, environment)
         check_settings_of_sampling({**environment.sampling_args, **resolved.settings.model.sampling_args})
@@ -229,6 +233,7 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
     manifest = replace(_manifest(resolved, environment, plan, options), identity=identity)
     Columns.of(manifest)  # refuses clashing names while nothing has been paid for
     progress.total = plan.total
+    progress.limits = finite_limits(manifest.reward_range)
     aim = aim_of(manifest)
     progress.target = None if aim is None else Target(aim)
     return Loaded(resolved, progress, environment, plan, manifest, judges)
@@ -302,7 +307,7 @@ def _locate(loaded: Loaded, options: StartOptions, taken: set[Path]) -> Located:
 def _open(located: Located, options: StartOptions) -> Prepared:
     loaded = located.loaded
     settings, manifest = loaded.resolved.settings, loaded.manifest
-    scratch = None if settings.save.save_results else tempfile.TemporaryDirectory(prefix="bench-")
+    scratch = None if settings.save.save_results else Scratch()
     folder, lock = located.folder, located.lock
     if folder is None or lock is None:
         output_dir = settings.save.output_dir if scratch is None else scratch.name
@@ -317,7 +322,7 @@ def _open(located: Located, options: StartOptions) -> Prepared:
     manifest = replace(manifest, id=folder.id)
     named = {seat.alias: seat.endpoints for seat in loaded.judges if seat.alias is not None and not seat.spec.key}
     # The manifest is what makes a folder a run, so it comes after the settings that a resume reads.
-    folder.write_config(loaded.resolved.to_toml(named))
+    folder.write_config(loaded.resolved.to_toml(named), is_ours=options.is_ours and scratch is None)
     folder.write_manifest(manifest)
     if derive is not None and derive.how == "rescore" and not folder.journal_path.exists():
         take_over(derive, folder.journal_path)

@@ -140,6 +140,8 @@ class PricedChat:
     pricing: Pricing
     spend: Callable[[Usage, Pricing, str], None]
     """Told of every reply as soon as it is there: its usage, how it is priced, and the model's name."""
+    check: Callable[[], None]
+    """Called before every request; raises `BudgetSpent` if none may be sent any more."""
 
     @property
     def model(self) -> str:
@@ -153,7 +155,12 @@ class PricedChat:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Ask the model and price its reply."""
+        """Ask the model and price its reply.
+
+        Raises:
+            BudgetSpent: the budget is spent; nothing was sent.
+        """
+        self.check()
         try:
             response = await self.inner(prompt, tools=tools, sampling_args=sampling_args)
         except ModelError as error:

@@ -75,6 +75,8 @@ class RunProgress:
     """Of this attempt and, for resumed rollouts, of the attempts before."""
     rewards: ExampleSums = field(default_factory=ExampleSums)
     """Of the scored rollouts: enough for mean and interval."""
+    limits: tuple[float, float] | None = None
+    """The least and the greatest reward possible; None if unknown."""
     state: RunState = "loading"
     note: str = ""
     """Why the run stopped, or what holds it up."""

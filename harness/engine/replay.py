@@ -12,8 +12,8 @@ from harness.clients.wire import merge_sampling_args
 from harness.config.resolver import ResolvedRun
 from harness.engine.executors import Executor
 from harness.envs.environment import Environment
-from harness.errors import ModelError
-from harness.records import Failed, Generated, Item
+from harness.errors import LimitReached, ModelError
+from harness.records import LIMITS, Failed, Generated, Item
 from harness.replies import UNANSWERED, Recital, read_off
 from harness.store.journal import JournalReader
 from harness.store.recorded import Recorded
@@ -69,7 +69,7 @@ class ReplayChat:
         self._record = record
         replies = record.replies
         if replies is None:
-            is_truncated = isinstance(record, Generated) and record.is_truncated
+            is_truncated = isinstance(record, Generated) and record.is_truncated and record.stop_condition not in LIMITS
             replies = read_off(record.completion, is_truncated=is_truncated, usage=record.usage)
         self._count = len(replies)
         self._recital = Recital(replies)
@@ -84,6 +84,7 @@ class ReplayChat:
         """The next reply.
 
         Raises:
+            LimitReached: a limit ended the recorded rollout here.
             ModelError: the recorded request failed, too, or the rollout did here; or there is no reply: the environment
                 asks more, or something else, than it did then.
         """
@@ -94,6 +95,9 @@ class ReplayChat:
         is_unanswered = reply is None or reply.reason == UNANSWERED
         if is_unanswered and isinstance(record, Failed):
             raise ModelError(record.error, retryable=record.retryable, reason=record.reason)
+        limit = record.stop_condition if isinstance(record, Generated) else None
+        if reply is None and limit in LIMITS:
+            raise LimitReached(f"the recorded rollout was ended by {limit}", reason=str(limit))
         if reply is not None and is_unanswered:
             await asyncio.Event().wait()  # the environment gave it up, and will again
         if reply is not None:

@@ -12,12 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.agents.own_task import GRACE_SECONDS, OwnTask
 from harness.boundary import AUTHORS, describe, passes
 from harness.deadline import Deadline
+from harness.engine.rollout_limits import CallGate, RolloutLimits
 from harness.envs.environment import Environment
-from harness.errors import EnvironmentFault, ModelError, SystemicError, ThreadsHung
+from harness.errors import (
+    BudgetSpent,
+    EnvironmentFault,
+    LimitReached,
+    ModelError,
+    SystemicError,
+    ThreadsHung,
+)
 from harness.guarded import end_copy
-from harness.records import Failed, Generated, Item, Score, Timing
+from harness.records import BUDGET_SPENT, LIMITS, Failed, Generated, Item, Score, Timing
 from harness.redact import redactor
 from harness.replies import Dictation, to_record
 from harness.rubrics.functions import read
@@ -36,6 +45,8 @@ class MeteredChat:
     seconds: float = 0.0
     dictation: Dictation = field(default_factory=Dictation)
     """What the requests of the attempt that is being made came to."""
+    gate: CallGate | None = None
+    """Refuses calls beyond the rollout's limits; None if nothing can refuse any."""
 
     @property
     def model(self) -> str:
@@ -51,10 +62,23 @@ class MeteredChat:
     ) -> ModelResponse:
         """Ask the model and count its reply."""
         end_copy()
+        gate, ticket = self.gate, None
+        if gate is not None:
+            ticket = await gate.enter(sampling_args)
         dictation = self.dictation
         number = dictation.begin(prompt)
         try:
-            response = await self.inner(prompt, tools=tools, sampling_args=sampling_args)
+            if ticket is None:
+                response = await self.inner(prompt, tools=tools, sampling_args=sampling_args)
+            else:
+                response = await ticket.send(self.inner, prompt, tools)
+        except (BudgetSpent, LimitReached) as error:
+            dictation.withdraw(number)
+            if error.wasted is not None:
+                self.usage += error.wasted
+            if gate is None:
+                raise
+            await gate.refused(error)
         except BaseException as error:
             dictation.end(number, error)
             if isinstance(error, ModelError) and error.wasted is not None:
@@ -84,6 +108,7 @@ async def generate(
     sampling_args: JsonDict,
     timeout: float | None,
     max_retries: int,
+    limits: RolloutLimits | None = None,
 ) -> Attempt:
     """Make one rollout of `item`, starting again up to `max_retries` times after a failure that may heal.
 
@@ -94,78 +119,129 @@ async def generate(
         sampling_args: What the model is asked with, for the environment's state.
         timeout: Seconds for one attempt; None for no bound.
         max_retries: Further attempts after the first.
+        limits: Of each attempt; None for none.
 
     Raises:
         SystemicError: the endpoint is unusable; nothing is recorded for this item.
         ThreadsHung: see `harness.offload`; nothing is recorded either.
     """
-    meter = MeteredChat(chat)
+    meter, limits = MeteredChat(chat), limits or RolloutLimits()
     for number in range(1, max_retries + 2):
-        attempt = await _attempt(environment, item, meter, sampling_args, timeout, number)
+        play = _Play(environment, item, meter, sampling_args, timeout, number)
+        attempt = await play.run(limits)
         record = attempt.record
         if isinstance(record, Generated) or not record.retryable or number > max_retries:
+            return attempt
+        if record.reason == BUDGET_SPENT:
             return attempt
     raise AssertionError("unreachable: the last attempt always returns")
 
 
-async def _attempt(
-    environment: Environment,
-    item: Item,
-    meter: MeteredChat,
-    sampling_args: JsonDict,
-    timeout: float | None,
-    number: int,
-) -> Attempt:
-    state = State.begin(item.example, item.rollout_index, meter.model, sampling_args)
-    started_at, started = time.time(), time.monotonic()
-    deadline = Deadline(timeout)
-    meter.dictation = Dictation()
+class _Play:
+    """One attempt."""
 
-    def timing() -> Timing:
-        return Timing(started_at, time.monotonic() - started, meter.seconds, deadline.waited)
+    def __init__(
+        self,
+        environment: Environment,
+        item: Item,
+        meter: MeteredChat,
+        sampling_args: JsonDict,
+        timeout: float | None,
+        number: int,
+    ) -> None:
+        self._environment = environment
+        self._item = item
+        self._meter = meter
+        self._timeout = timeout
+        self._number = number
+        self._state = State.begin(item.example, item.rollout_index, meter.model, sampling_args)
+        self._sampling_args = sampling_args
+        self._started_at, self._started = time.time(), time.monotonic()
+        self._deadline = Deadline(timeout)
+        meter.dictation = Dictation()
 
-    def failed(reason: str, error: str, *, retryable: bool) -> Attempt:
+    async def run(self, limits: RolloutLimits) -> Attempt:
+        """Play, and make a record of the end."""
+        error = await self._played(limits)
+        gate = self._meter.gate
+        # A refused call decides the end, whatever the environment's code made of the refusal.
+        refusal = error if gate is None or gate.refusal is None else gate.refusal
+        if isinstance(refusal, BudgetSpent):
+            return self._failed(BUDGET_SPENT, str(refusal), retryable=True)
+        if isinstance(refusal, LimitReached):
+            self._end_at(refusal.reason)
+        elif error is not None:
+            return self._failed(*self._told(error))
+        return Attempt(self._state, self._generated())
+
+    async def _played(self, limits: RolloutLimits) -> BaseException | None:
+        """Run the environment; returns what it raised."""
+        meter, state = self._meter, self._state
+        work = self._environment.rollout(state, meter)
+        if limits.may_refuse:
+            own = OwnTask[None](f"a rollout of {type(self._environment).__name__}", 2 * GRACE_SECONDS)
+            meter.gate = CallGate(limits, self._sampling_args, own.stop)
+            work = own.run(work)
+        try:
+            async with self._deadline:
+                try:
+                    await work
+                finally:
+                    end_copy()
+        except AUTHORS as error:
+            # The boundary around environment code: its bug, or its sys.exit(), costs its rollout and not every run.
+            if isinstance(error, BudgetSpent):
+                return error
+            if isinstance(error, SystemicError | ThreadsHung):
+                raise
+            if passes(error):
+                raise
+            return error
+        return None
+
+    def _told(self, error: BaseException) -> tuple[str, str, bool]:
+        """Reason, message, and whether another attempt may succeed."""
+        if isinstance(error, ModelError):
+            return error.reason, str(error), error.retryable
+        if isinstance(error, TimeoutError) and self._deadline.expired():
+            return "timeout", f"the rollout took longer than {self._timeout:g} s", True
+        told = error if isinstance(error, EnvironmentFault) else EnvironmentFault()
+        return told.reason, describe(error), told.retryable
+
+    def _end_at(self, limit: str) -> None:
+        """Make it a rollout that was ended by a limit: scored on the transcript so far."""
+        state = self._state
+        state["error"], state["is_completed"], state["is_truncated"] = None, True, True
+        state["stop_condition"] = limit
+        if not state["completion"]:  # its code was left behind, and nothing has been rendered
+            state["completion"] = state.transcript[state.start :]
+
+    def _timing(self) -> Timing:
+        return Timing(self._started_at, time.monotonic() - self._started, self._meter.seconds, self._deadline.waited)
+
+    def _failed(self, reason: str, error: str, retryable: bool) -> Attempt:
+        state, item, meter = self._state, self._item, self._meter
         completion, error = state.get("completion") or "", redactor.text(error)
         replies = to_record(meter.dictation.taken, completion, is_truncated=False, error=error)
         return Attempt(
             state,
             Failed(
                 item.key, item.example.key, item.rollout_index, "generation", reason, error, retryable,
-                number, completion, meter.usage, timing(), replies,
+                self._number, completion, meter.usage, self._timing(), replies,
             ),
         )  # fmt: skip
 
-    try:
-        async with deadline:
-            try:
-                await environment.rollout(state, meter)
-            finally:
-                end_copy()
-    except (SystemicError, ThreadsHung):
-        raise
-    except ModelError as error:
-        return failed(error.reason, str(error), retryable=error.retryable)
-    except TimeoutError as error:
-        if deadline.expired():
-            return failed("timeout", f"the rollout took longer than {timeout:g} s", retryable=True)
-        return failed("environment_error", describe(error), retryable=False)
-    except AUTHORS as error:
-        # The boundary around environment code: its bug, or its sys.exit(), costs its rollout and not every run.
-        if passes(error):
-            raise
-        told = error if isinstance(error, EnvironmentFault) else EnvironmentFault()
-        return failed(told.reason, describe(error), retryable=told.retryable)
-    return Attempt(state, _generated(item, state, meter, timing(), number))
-
-
-def _generated(item: Item, state: State, meter: MeteredChat, timing: Timing, number: int) -> Generated:
-    exported, lost = state.export()
-    completion, is_truncated = state["completion"], bool(state.get("is_truncated"))
-    replies = to_record(meter.dictation.taken, completion, is_truncated=is_truncated)
-    return Generated(
-        item.key, item.example.key, item.rollout_index, completion, state.get("stop_condition"), is_truncated,
-        meter.usage, timing, number, exported, lost, replies,
-    )  # fmt: skip
+    def _generated(self) -> Generated:
+        state, item, meter = self._state, self._item, self._meter
+        exported, lost = state.export()
+        completion, is_truncated = state["completion"], bool(state.get("is_truncated"))
+        stop_condition = state.get("stop_condition")
+        is_cut = is_truncated and stop_condition not in LIMITS
+        replies = to_record(meter.dictation.taken, completion, is_truncated=is_cut)
+        return Generated(
+            item.key, item.example.key, item.rollout_index, completion, stop_condition, is_truncated,
+            meter.usage, self._timing(), self._number, exported, lost, replies,
+        )  # fmt: skip
 
 
 async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) -> list[Score]:

@@ -26,7 +26,7 @@ from harness.engine.executors import Executor, Finished, unwritable
 from harness.engine.progress import RunProgress
 from harness.engine.todos import Aside, Group, Todo, Todos
 from harness.errors import EnvironmentFault, HarnessError, SystemicError
-from harness.records import Failed, Generated, Item, Record, Scored
+from harness.records import BUDGET_SPENT, Failed, Generated, Item, Record, Scored
 
 
 class Ledger(Protocol):
@@ -305,7 +305,8 @@ class Schedule:
             self._progress.scoring -= len(batch)
 
     def _note_error(self, record: Failed | Scored) -> None:
-        if self._fail_fast:
+        is_budget = isinstance(record, Failed) and record.reason == BUDGET_SPENT  # told as such, not as an error
+        if self._fail_fast and not is_budget:
             self._stopping = True
             self.first_error = self.first_error or record
 

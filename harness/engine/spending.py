@@ -19,12 +19,25 @@ Charge: TypeAlias = Callable[[Usage, Pricing, str], None]
 """Told of a reply: its usage, how it is priced, and the model's name."""
 
 
+def _allow() -> None:
+    """Nothing is limited."""
+
+
 @dataclass(slots=True)
 class Till:
     """Where one run pays: passes on every reply to the budget, and remembers what that came to."""
 
     pay: Charge
+    check: Callable[[], None] = _allow
+    """Raises `BudgetSpent` if nothing may be asked any more."""
+    is_limited: bool = False
+    """Whether it can."""
     usage: Usage = field(default_factory=Usage)
+
+    @property
+    def check_queued(self) -> Callable[[], None] | None:
+        """`check` for requests that have waited for their slot; None if nothing is limited."""
+        return self.check if self.is_limited else None
 
     def charge(self, usage: Usage, pricing: Pricing, model: str) -> None:
         """Count a reply."""

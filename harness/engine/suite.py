@@ -31,13 +31,14 @@ from harness.engine.prepare import Prepared
 from harness.engine.prices import pricing_of
 from harness.engine.progress import RunProgress, RunState
 from harness.engine.replay import Replaying, ReplayLane
+from harness.engine.rollout_limits import RolloutLimits
 from harness.engine.scheduler import Bounds, Schedule
 from harness.engine.spending import Till, given_up, spent_in
 from harness.engine.watchdog import Watchdog
 from harness.engine.worklist import Stage, Worklist, outcomes
 from harness.errors import HarnessError, StoreError
 from harness.offload import owner
-from harness.records import Failed, Scored
+from harness.records import BUDGET_SPENT, Failed, Scored
 from harness.redact import redactor
 from harness.reference.policies import parse_model
 from harness.reference.server import ReferenceServer
@@ -163,7 +164,7 @@ class Suite:
                 state, progress.note = "stopped", reason
             elif self._interrupted and missing > 0:
                 state = "interrupted"
-            elif missing > 0 and self._budget.reached is not None:
+            elif missing + progress.unscored[BUDGET_SPENT] > 0 and self._budget.reached is not None:
                 state, progress.note = "stopped", self._budget.note()
             elif missing > 0:
                 state, progress.note = "failed", _LOST.format(missing=missing)
@@ -184,10 +185,10 @@ class Suite:
     async def _drive(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> str | None:
         """Make the run's rollouts; returns what stopped it early."""
         name = f"{next(self._lanes)}:{run.progress.name}"
-        till = Till(self._budget.charge)
+        till = Till(self._budget.charge, self._budget.check, self._budget.limits.may_refuse)
         executor, waiting_note = _executor(name, run, pool, server, till)
         run.progress.backing_off = waiting_note
-        panel = RunPanel(name, run, pool, server, till.charge) if run.judges else None
+        panel = RunPanel(name, run, pool, server, till) if run.judges else None
         if panel is not None:
             run.progress.backing_off = lambda: ", ".join(filter(None, (waiting_note(), panel.waiting_note())))
         begin = run.recorded.end if run.recorded else 0
@@ -285,17 +286,21 @@ def _executor(
     """What carries out a run's rollouts, and what says what holds them up."""
     if run.derive is not None and not run.asks_model:
         recording = ReplayLane(run.derive.recorded, run.resolved, run.environment)
-        return Replaying(_of_environment(run, recording, max_retries=0), recording), recording.waiting_note
-    lane = Lane(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None, till.charge)
-    return _of_environment(run, lane, run.resolved.settings.env.max_retries), lane.waiting_note
+        # The recording says where a limit ended a rollout, whatever its tokens are counted as today.
+        inner = _of_environment(run, recording, RolloutLimits(is_refusable=True), max_retries=0)
+        return Replaying(inner, recording), recording.waiting_note
+    lane = Lane(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None, till)
+    env = run.resolved.settings.env
+    limits = RolloutLimits(env.message_limit, env.token_limit, is_refusable=till.is_limited)
+    return _of_environment(run, lane, limits, env.max_retries), lane.waiting_note
 
 
-def _of_environment(run: Prepared, lane: Way, max_retries: int) -> Executor:
+def _of_environment(run: Prepared, lane: Way, limits: RolloutLimits, max_retries: int) -> Executor:
     settings, environment = run.resolved.settings.env, run.environment
     if not isinstance(environment, IsolatedEnvironment):
         return LocalExecutor(
             environment, lane, timeout=settings.timeout, max_retries=max_retries,
-            scoring_timeout=settings.scoring_timeout,
+            scoring_timeout=settings.scoring_timeout, limits=limits,
         )  # fmt: skip
     rubric = environment.rubric
     is_part = isinstance(rubric, OneFunction)
@@ -307,8 +312,9 @@ def _of_environment(run: Prepared, lane: Way, max_retries: int) -> Executor:
         if spec is seat.spec
     }
     terms = Terms(
-        settings.timeout, max_retries, settings.scoring_timeout, rubric.name if is_part else None, plays, judges
-    )
+        settings.timeout, max_retries, settings.scoring_timeout, limits.message_limit, limits.token_limit,
+        limits.is_refusable, rubric.name if is_part else None, plays, judges,
+    )  # fmt: skip
     return IsolatedExecutor(environment, lane, terms, rubric.recorded if is_part else None)
 
 

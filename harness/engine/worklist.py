@@ -123,7 +123,8 @@ class Worklist:
         if status is None:
             return "generate" if self._plan.can_generate else None
         if status == "failed":
-            return "generate" if self._retry_failed and self._plan.can_generate and stage != "score" else None
+            again = self._retry_failed or recorded.is_open(key)
+            return "generate" if again and self._plan.can_generate and stage != "score" else None
         if status == "unscored" and self._retry_failed and stage != "score":
             # What scoring would read is gone for good: only a new rollout can be scored.
             if not _has_lost_state(recorded, reader, key):
@@ -204,7 +205,7 @@ def outcomes(recorded: Recorded | None, *, retry_failed: bool) -> int:
     if recorded is None:
         return 0
     counts = recorded.counts()
-    return counts["scored"] + (0 if retry_failed else counts["unscored"] + counts["failed"])
+    return counts["scored"] + (0 if retry_failed else counts["unscored"] + counts["failed"] - recorded.open_count)
 
 
 def check_growth(plan: Plan, recorded: Recorded, planned: dict[str, int]) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from harness.boundary import AUTHORS, describe, passes
+from harness.envs import hub
 from harness.errors import EnvironmentFault, HarnessError
 from harness.records import Row
 from harness.types import JsonDict, Message, Messages, MessageType, Prompt
@@ -104,14 +105,18 @@ class Table:
         with self._lock:
             if self._rows is None:
                 assert self._build is not None
-                try:
-                    built = self._build()
-                except AUTHORS as error:  # the author's builder: its bug is told as the environment's
-                    if isinstance(error, HarnessError) or passes(error):
-                        raise
-                    raise EnvironmentFault(f"{self._name} builder raised {describe(error)}") from error
-                self._rows = self._checked(built)
+                self._rows = self._checked(self._built(self._build))
         return self._rows
+
+    def _built(self, build: Callable[[], Any]) -> Any:
+        with hub.failing_fast():
+            try:
+                return build()
+            except AUTHORS as error:  # the author's builder: its bug is told as the environment's
+                if isinstance(error, HarnessError) or passes(error):
+                    raise
+                cause = f": {why}" if (why := hub.refusal()) else ""
+                raise EnvironmentFault(f"{self._name} builder raised {describe(error)}{cause}") from error
 
     def _checked(self, source: Any) -> Sequence[Any]:
         if isinstance(source, Mapping):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness.caps import ROWS, parquet_batches, read_whole, unzipped
+from harness.envs import hub
 from harness.errors import ConfigError, EnvironmentLoadError
 
 SAMPLE = "sample"
@@ -199,20 +200,21 @@ def read_hub(name: str, split: str, subset: str | None = None, *, instead: str) 
     """
     import datasets  # pyright: ignore[reportMissingTypeStubs]
 
-    try:
-        rows: Iterable[Mapping[str, object]] = cast(Any, datasets).load_dataset(name, subset, split=split)
-    except Exception as error:  # a foreign edge: datasets lets through what its transports raise, and those change
-        gated = (
-            f"; it is gated: accept its conditions at https://huggingface.co/datasets/{name}, then log in with "
-            "`hf auth login` or set HF_TOKEN"
-            if "gated" in f"{type(error).__name__} {error}".lower()
-            else ""
-        )
-        of_subset = f", subset {subset!r}" if subset else ""
-        raise EnvironmentLoadError(
-            f"dataset {name!r}{of_subset} (split {split!r}) cannot be loaded from the Hub{gated}; "
-            f"without the Hub use {instead}. Cause: {error}"
-        ) from error
+    with hub.failing_fast():
+        try:
+            rows: Iterable[Mapping[str, object]] = cast(Any, datasets).load_dataset(name, subset, split=split)
+        except Exception as error:  # a foreign edge: datasets lets through what its transports raise, and those change
+            gated = (
+                f"; it is gated: accept its conditions at https://huggingface.co/datasets/{name}, then log in with "
+                "`hf auth login` or set HF_TOKEN"
+                if "gated" in f"{type(error).__name__} {error}".lower()
+                else ""
+            )
+            of_subset = f", subset {subset!r}" if subset else ""
+            raise EnvironmentLoadError(
+                f"dataset {name!r}{of_subset} (split {split!r}) cannot be loaded from the Hub{gated}; "
+                f"without the Hub use {instead}. Cause: {hub.refusal() or error}"
+            ) from error
     where = f"{name}{f' ({subset})' if subset else ''} [{split}]"
     return (SourceRow(f"{where}, row {n}", row) for n, row in enumerate(rows, 1))
 

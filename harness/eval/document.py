@@ -18,8 +18,9 @@ import orjson
 
 from harness.errors import UsageError
 from harness.eval.results import EvalEvalSummary, EvalModelSummary, EvalResult, EvalRunResult
-from harness.redact import redactor
+from harness.redact import hidden, redactor
 from harness.stats import paired, summary
+from harness.stats.summary import number
 from harness.store.atomic import atomic_write, make_folder, translated
 from harness.store.manifest import without_secrets
 from harness.types import JsonDict
@@ -79,7 +80,7 @@ class EvalMeta:
             "budget": self.budget,
             "models": [_model_meta(model) for model in self.models],
         }
-        return cast(JsonDict, without_secrets(_known(values)))
+        return cast(JsonDict, without_secrets(hidden(_known(values))))
 
 
 def eval_document(result: EvalResult, meta: EvalMeta | None = None) -> JsonDict:
@@ -169,8 +170,8 @@ def without_credentials(url: str) -> str:
 def _summary(result: EvalResult) -> JsonDict:
     failures: dict[str, int] = {}
     for model in result.models:
-        for reason, number in model.failures.items():
-            failures[reason] = failures.get(reason, 0) + number
+        for reason, count in model.failures.items():
+            failures[reason] = failures.get(reason, 0) + count
     values: JsonDict = {
         "total_rows": result.total_rows,
         "total_runs": result.total_runs,
@@ -203,7 +204,7 @@ def _methods(result: EvalResult) -> JsonDict:
         "scored": "scored runs alone: mean of row means, sample standard deviation (ddof 1), 95 % interval by rows",
         "t": summary.METHODS["t"],
         "wilson": summary.METHODS["wilson"],
-        "wilson_effective": summary.METHODS["wilson_effective"],
+        "adjusted_t": summary.METHODS["adjusted_t"],
     }
     if result.paired:
         words["paired"] = {
@@ -226,11 +227,11 @@ def _eval_fn(one: EvalEvalSummary) -> JsonDict:
         scored["pass_at_k"] = {str(k): rate.value for k, rate in rates.items()}
         scored["pass_excluded"] = {str(k): rate.excluded for k, rate in rates.items()}
     return {
-        "mean": one.mean,
-        "std": one.std,
-        "min": one.min,
-        "max": one.max,
-        **{f"pass_at_{k}": value for k, value in one.pass_at_k.items()},
+        "mean": number(one.mean),
+        "std": number(one.std),
+        "min": number(one.min),
+        "max": number(one.max),
+        **{f"pass_at_{k}": number(value) for k, value in one.pass_at_k.items()},
         "scored": scored,
         "score_errors": one.score_errors,
         "failed_runs": one.failed_runs,

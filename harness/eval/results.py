@@ -6,6 +6,7 @@ them and has a default, so that code written against the documents constructs an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -68,12 +69,12 @@ class EvalEvalSummary:
     """Statistics of one eval function. The documented ones count a failed run and a missing score as 0.0; `scored` and
     `scored_pass_at_k` leave both out."""
 
-    mean: float = 0.0
-    """Over all runs of all rows."""
-    std: float = 0.0
+    mean: float = math.nan
+    """Over all runs of all rows; like the others NaN where no run has a score, since nothing was measured."""
+    std: float = math.nan
     """Population standard deviation over the same runs."""
-    min: float = 0.0
-    max: float = 0.0
+    min: float = math.nan
+    max: float = math.nan
     pass_at_k: dict[int, float] = field(default_factory=dict[int, float])
     """k → mean over rows; empty with one run a row."""
     scored: Spread = field(default_factory=_nothing_scored)

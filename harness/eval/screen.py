@@ -7,6 +7,7 @@ and how far the models differ. Foreign text goes through `report.text`."""
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console
@@ -22,12 +23,16 @@ from harness.eval.tables import (
     score_tables,
     table_lines,
 )
+from harness.records import LIMITS
 from harness.report import numerals
 from harness.report.text import clean
-from harness.stats.intervals import WILSON_BELOW, WILSONS
 
 ERROR_LENGTH = 50
 """Characters of an error in a progress line, `...` included."""
+
+
+_ERRORS = 5
+"""Messages of one kind of failure that are shown, the most frequent first."""
 
 
 def eval_screen(result: EvalResult, width: int = 80, *, ascii_only: bool = False) -> list[Text]:
@@ -100,6 +105,11 @@ def _overview(result: EvalResult, width: int) -> Iterator[Text]:
     yield Text(f"  Total tokens: {_tokens(result.total_tokens, unreported)}")
     if result.failed_runs:
         yield Text(f"  Failed runs: {result.failed_runs} of {made}; each counts 0.0 in the table", "red")
+    ends = Counter(run.finish_reason for row in result.rows for run in row.runs if run.finish_reason in LIMITS)
+    if ends:
+        yield Text(
+            f"  Ended by {' and '.join(f'{name}: {count}' for name, count in ends.items())} of {made} runs", "yellow"
+        )
     yield from _wrapped_all(_nothing_at_all(result), width, "red")
     if result.stopped_early:
         yield from _wrapped(f"Stopped early. Reason: {clean(result.stop_reason)}", width, "yellow")
@@ -163,14 +173,12 @@ def _method(result: EvalResult) -> str:
     methods = {estimate.method for estimate in estimates if estimate.method is not None}
     if not methods:
         return f"95 % interval: {numerals.NONE} where there is too little to tell."
-    if methods == {"t"}:
-        words = "Student's t over the rows' means"
-    elif methods <= WILSONS:
-        words = "Wilson's over the rows"
-    elif result.n_runs == 1 and max(estimate.examples for estimate in estimates) < WILSON_BELOW:
-        words = "over the rows, Wilson's for scores of 0 and 1, Student's t for others"
-    else:
-        words = "Student's t over the rows' means, Wilson's where few pass, or few fail"
+    named = {
+        "t": "Student's t over the rows' means",
+        "wilson": "Wilson's over the rows",
+        "adjusted_t": "Student's t with a row added at 0 and at 1",
+    }
+    words = ", ".join(word for method, word in named.items() if method in methods)
     none = f"; {numerals.NONE} where there is too little to tell" if any(each.low is None for each in estimates) else ""
     return f"95 % interval: {words}{none}."
 
@@ -188,16 +196,11 @@ def _differences(result: EvalResult, width: int, tables: ScoreTables) -> Iterato
 
 
 def _methods_of_differences(result: EvalResult) -> str:
-    """Interval and p-value are made in two ways: which is which."""
+    """How the interval and the p-value are made."""
     pairs = [each for pair in result.paired.values() for each in (pair.counted, pair.scored)]
-    names = {"exact": "exact", "monte_carlo": "sampled", "normal": "approximate"}
-    tests = [word for test, word in names.items() if any(each.test == test for each in pairs)]
-    if not tests:
+    if all(each.p_value is None for each in pairs):
         return ""
-    test = f"{' or '.join(tests)} sign-flip test"
-    if all(each.estimate.low is None for each in pairs):
-        return f"p: {test}."
-    return f"Interval: Student's t. p: {test}. They may disagree at the edge."
+    return "Interval and p: Student's t with a row won and a row lost added."
 
 
 def _left_out(pair: EvalPaired) -> str:
@@ -219,25 +222,25 @@ def _failures(result: EvalResult, width: int) -> Iterator[Text]:
         return
     yield Text()
     yield _head("Failed runs:")
-    examples = _first_failures(result)
-    for model in result.models:
-        for reason, number in model.failures.items():
-            tag = f"{model.model_tag} " if result.model_summaries else ""
-            error = examples.get((model.model_tag, reason), "")
-            yield from _wrapped(f"{tag}{clean(reason, 60)}: {number} of {model.total_runs}; {error}", width)
-
-
-def _first_failures(result: EvalResult) -> dict[tuple[str, str], str]:
-    """(model tag, reason) → where it happened first and what was said."""
-    found: dict[tuple[str, str], str] = {}
     alone = result.models[0].model_tag
+    found: dict[tuple[str | None, str], dict[str, list[str]]] = {}
     for row in result.rows:
         for run in row.runs:
             if not run.success:
-                place = (run.model_tag or alone, run.reason or "unknown")
-                if place not in found:
-                    found[place] = f"e.g. row {row.row_index} run {run.run_index}: {clean(run.error)}"
-    return found
+                errors = found.setdefault((run.model_tag or alone, run.reason or "unknown"), {})
+                errors.setdefault(clean(run.error), []).append(f"row {row.row_index} run {run.run_index}")
+    for model in result.models:
+        tag = f"{model.model_tag} " if result.model_summaries else ""
+        for reason, number in model.failures.items():
+            errors = found.get((model.model_tag, reason), {})
+            told = sorted(errors.items(), key=lambda each: -len(each[1]))
+            name = f"{tag}{clean(reason, 60)}"
+            if not told:
+                yield from _wrapped(f"{name}: {number} of {model.total_runs}", width)
+            for error, places in told[:_ERRORS]:
+                yield from _wrapped(f"{name}: {len(places)} of {model.total_runs}; e.g. {places[0]}: {error}", width)
+            if rest := sum(len(places) for _, places in told[_ERRORS:]):
+                yield from _wrapped(f"{name}: {rest} of {model.total_runs} with other messages", width)
 
 
 def _scorer_errors(result: EvalResult, width: int) -> Iterator[Text]:

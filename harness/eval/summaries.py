@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from harness.eval.results import (
     BASELINE,
@@ -22,7 +22,7 @@ from harness.eval.results import (
     EvalRunResult,
     ModelRuns,
 )
-from harness.stats.paired import paired_by_key
+from harness.stats.difference import paired_scores, scores_of
 from harness.stats.passk import pass_at_k, pass_rate
 from harness.stats.summary import THRESHOLD_SLACK, spread
 
@@ -31,6 +31,9 @@ PASS_KS = (1, 3, 5, 10)
 
 MISSING = 0.0
 """What the documented statistics take for a run without a score."""
+
+SCORE_LIMITS = (0.0, 1.0)
+"""The least and the greatest score of an evaluation function; scores outside widen them."""
 
 
 def summarize_eval(
@@ -176,9 +179,9 @@ def _summary(
     scored_rows = [_scores(runs, name) for runs in by_row.values()]
     total = sum(map(len, by_row.values()))
     failed = sum(not run.success for runs in by_row.values() for run in runs)
-    scored = spread(scored_rows)
+    scored = spread(scored_rows, SCORE_LIMITS)
     summary = EvalEvalSummary(scored=scored, score_errors=total - failed - scored.count, failed_runs=failed)
-    if total:
+    if scored.count:
         values = [score for row in scored_rows for score in row]
         zeros = total - len(values)
         summary.mean = math.fsum(values) / total
@@ -190,7 +193,8 @@ def _summary(
         tried = [max(len(runs), n_runs) for runs in by_row.values()]
         documented = Counter((n, passed) for n, (_, passed) in zip(tried, counts, strict=True))
         ks = [k for k in PASS_KS if k <= n_runs]
-        summary.pass_at_k = {k: pass_rate(documented, k, pass_at_k).value or 0.0 for k in ks}
+        rates = {k: pass_rate(documented, k, pass_at_k).value or 0.0 for k in ks}
+        summary.pass_at_k = rates if scored.count else dict.fromkeys(ks, math.nan)
         summary.scored_pass_at_k = {k: pass_rate(Counter(counts), k, pass_at_k) for k in ks}
     return summary
 
@@ -211,25 +215,18 @@ def _population_std(values: Sequence[float], zeros: int, mean: float) -> float:
 def _paired(
     first: Mapping[int, Sequence[EvalRunResult]], second: Mapping[int, Sequence[EvalRunResult]], name: str
 ) -> EvalPaired:
-    scored = paired_by_key(dict(_row_means(first, name)), dict(_row_means(second, name)))
-    if not any(_zeros(runs, name) for side in (first, second) for runs in side.values()):
+    sides = [{str(row): _scores(runs, name) for row, runs in side.items()} for side in (first, second)]
+    missing = [
+        {str(row): len(runs) - len(known[str(row)]) for row, runs in side.items()}
+        for side, known in zip((first, second), sides, strict=True)
+    ]
+    scored = paired_scores(*(scores_of(side, SCORE_LIMITS) for side in sides))
+    if not any(any(each.values()) for each in missing):
         return EvalPaired(scored, scored)
-    counted = paired_by_key(
-        dict(_row_means(first, name, with_zeros=True)), dict(_row_means(second, name, with_zeros=True))
-    )
-    zeros = sum(_zeros(first[row], name) + _zeros(second[row], name) for row in first.keys() & second.keys())
+    filled = [
+        {row: [*values, *[MISSING] * zeros[row]] for row, values in side.items()}
+        for side, zeros in zip(sides, missing, strict=True)
+    ]
+    counted = paired_scores(*(scores_of(side, SCORE_LIMITS) for side in filled))
+    zeros = sum(each[str(row)] for each in missing for row in first.keys() & second.keys())
     return EvalPaired(counted, scored, zeros)
-
-
-def _zeros(runs: Sequence[EvalRunResult], name: str) -> int:
-    return len(runs) - len(_scores(runs, name))
-
-
-def _row_means(
-    by_row: Mapping[int, Sequence[EvalRunResult]], name: str, *, with_zeros: bool = False
-) -> Iterator[tuple[int, float]]:
-    for row, runs in by_row.items():
-        scores = _scores(runs, name)
-        number = len(runs) if with_zeros else len(scores)
-        if number:
-            yield row, math.fsum(scores) / number

@@ -119,8 +119,12 @@ def _statistics(result: EvalResult) -> Table:
 
 def _rates(result: EvalResult) -> Table:
     ks = list(next(iter(result.eval_summaries.values())).pass_at_k)
-    rows = [[f"{100 * one.pass_at_k[k]:.1f}%" for k in ks] for _, _, one in each_summary(result)]
+    rows = [[_percent(one.pass_at_k[k]) for k in ks] for _, _, one in each_summary(result)]
     return [[f"pass@{k}" for k in ks], *rows]
+
+
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.1f}%" if math.isfinite(rate) else numerals.NONE
 
 
 def _certainty(result: EvalResult) -> Table:
@@ -161,7 +165,9 @@ def _difference(pair: Paired) -> list[str]:
 
 def score_cell(value: float | None) -> str:
     """A score with the documented three digits, unless it is so large that they say nothing."""
-    if value is None or abs(value) >= MOST_FIXED:
+    if value is None or not math.isfinite(value):
+        return numerals.NONE
+    if abs(value) >= MOST_FIXED:
         return numerals.score(value)
     return f"{value + 0.0:.3f}"
 

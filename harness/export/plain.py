@@ -22,12 +22,19 @@ from harness.types import JsonDict, Message
 CELL_LIMIT = 32_767
 """Characters that Excel and LibreOffice keep of a cell."""
 
-FORMULA = re.compile(
-    r"'*(?:[\t\r]|[\s\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*[=+\-@＝＋－＠﹦﹢﹣﹫])"
-)
-"""A cell that a spreadsheet may take for a formula: by its first visible character, also in its wide or small form,
-which some read as the plain one; or by the tab or carriage return that some cut off before they look. Leading
-apostrophes belong to it so that taking one away always undoes `defused`."""
+_BLANK = r"\s\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
+_FIRST_OF_CELL = rf"'*(?:[\t\r]|(?:(?![\t\r\n])[{_BLANK}])*[=+\-@＝＋－＠﹦﹢﹣﹫])"
+_BEHIND = rf"'*(?:(?![\t\r\n])[\x22{_BLANK}])*[=+\-@＝＋－＠﹦﹢﹣﹫]"
+_FORMULA = re.compile(rf"\A(?={_FIRST_OF_CELL})|(?<=[;\t\r\n])(?={_BEHIND})")
+"""Where a spreadsheet may see the start of a formula: at the first visible character of a cell, also in its wide or
+small form, which some read as the plain one; at the tab or carriage return that some cut off before they look; and
+where a spreadsheet that separates cells by `;` or a tab starts a cell or a row, since it sees no quotation marks that
+stand behind a comma. Leading apostrophes belong to it so that taking one away always undoes `defused`."""
+
+APOSTROPHE = re.compile(rf"\A'(?={_FIRST_OF_CELL})|(?<=[;\t\r\n])'(?={_BEHIND})")
+"""The apostrophes that `defused` adds."""
+
+_IN_JSON = re.compile(rf";(?={_BEHIND})")
 
 _ROW_END = "\r\n"
 """What `csv` is told: it puts cells into quotes that hold a letter of it. A carriage return outside quotes ends a row
@@ -88,16 +95,13 @@ def stream_jsonl(run: RunDir, stream: IO[bytes]) -> Exported:
 
 
 def defused(text: str) -> str:
-    """`text` with an apostrophe before it if a spreadsheet could take it for a formula.
-
-    Reversible: a cell that `FORMULA` matches lost nothing but has one apostrophe more than it had.
-    """
-    return f"'{text}" if FORMULA.match(text) else text
+    """`text` with an apostrophe wherever a spreadsheet could take what follows for a formula; `restored` undoes it."""
+    return _FORMULA.sub("'", text)
 
 
 def restored(cell: str) -> str:
     """The text of a cell that `defused` made."""
-    return cell[1:] if FORMULA.match(cell) else cell
+    return APOSTROPHE.sub("", cell)
 
 
 class _Encoded:
@@ -195,7 +199,8 @@ def _cell(value: str | int | float | bool | None, *, is_json: bool) -> str | int
     if not isinstance(value, str):
         return value
     # JSON begins with a bracket, a quote, a letter or a number that was a number before.
-    return _writable(value) if is_json else defused(_writable(value))
+    text = _writable(value)
+    return _IN_JSON.sub(r"\\u003b", text) if is_json else defused(text)
 
 
 def _writable(text: str) -> str:

@@ -18,6 +18,11 @@ from harness.store.tally import NOT_SCORED
 from harness.tasks.text import estimated_tokens, output_of
 from harness.types import Usage
 
+UNKNOWN_USAGE = TaskUsage(
+    inputTokens=None, outputTokens=None, reasoningTokens=None, cachedTokens=None, requests=0, unreported=0
+)
+"""Of a task without a reply, and of a run whose journal cannot be added up."""
+
 TIMEOUT = "timeout"
 """Reason of a task that took too long, and the word by which the documents know an error as one of time."""
 
@@ -73,6 +78,8 @@ def to_result(task_id: str, model_id: str, base: Generated | Failed, score: Scor
         result["errors"] = [words]
         result["error"] = words
         result["timeout"] = is_timeout
+        if is_timeout and not base.usage.requests:  # the endpoint may have used tokens, which no reply told
+            result["usage"] = UNKNOWN_USAGE
         return _in_documented_order(result)
     scored = cast(Scored, score)
     errors: object = scored.extra.get(ERRORS)

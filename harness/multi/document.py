@@ -15,6 +15,7 @@ from harness.config.runs import ResolvedRun
 from harness.multi.models import Model
 from harness.multi.results import EvaluationResult, ModelResult, PersistStatus, Totals
 from harness.multi.summary import compare, methods
+from harness.redact import hidden
 from harness.store.manifest import without_secrets
 from harness.types import JsonDict
 
@@ -96,7 +97,7 @@ def meta_of(
     pairs = compare(results)
     return {
         "documentVersion": DOCUMENT_VERSION,
-        **cast(JsonDict, without_secrets({name: value for name, value in extra.items() if value is not None})),
+        **cast(JsonDict, without_secrets(hidden({name: value for name, value in extra.items() if value is not None}))),
         "models": [_asked(model, run) for model, run in zip(models, runs, strict=True)],
         "paired": pairs,
         "methods": methods(has_pairs=bool(pairs)),
@@ -113,7 +114,7 @@ def _asked(model: Model, run: ResolvedRun) -> JsonDict:
         "baseUrl": without_credentials(url) if url else None,
         "samplingArgs": dict(run.settings.model.sampling_args),
     }
-    return cast(JsonDict, without_secrets(asked))
+    return cast(JsonDict, without_secrets(hidden(asked)))
 
 
 def without_credentials(url: str) -> str:

@@ -30,7 +30,7 @@ from harness.multi.endpoints import SharedEndpoints
 from harness.multi.events import EventFile, Events, listening
 from harness.multi.models import FILES, Model, not_a_list, read_models
 from harness.multi.options import RECORDS, Options, Persist, read_options, storable
-from harness.multi.persist import Inputs, list_records, load_record, make_record, save_record
+from harness.multi.persist import Inputs, leaks_of, list_records, load_record, make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, RunEntry, RunRecord
 from harness.multi.settings import Common, ModelRuns, resolve_models, without_rows
 from harness.multi.watch import Watch
@@ -140,7 +140,7 @@ async def load_run(run_id: str, *, persist_dir: str | Path = RECORDS) -> RunReco
 
 
 async def replay_run(
-    run_id: str, /, options: Options | Mapping[str, object] | object = None, **more: object
+    run_id: str, /, options: Options | Mapping[str, object] | object = None, *, trust: bool = False, **more: object
 ) -> EvaluationResult:
     """Evaluate the stored tasks and models again, with the stored options under those that are given.
 
@@ -150,6 +150,7 @@ async def replay_run(
     Args:
         run_id: Its id, the beginning of exactly one id, or `latest`.
         options: As `evaluate` takes them; `run_id` among them is that of the replay.
+        trust: Send keys where a record says that this machine did not make.
         **more: Options by keyword.
 
     Raises:
@@ -159,6 +160,11 @@ async def replay_run(
     given = read_options(options, more)
     record = await load_run(run_id, persist_dir=given.persist_dir)
     tasks, models, chosen = replayed(run_id, record, given)
+    if record is not None and not trust and (leaks := leaks_of(record)):
+        raise UsageError(
+            f"{record['runId']} was not made on this machine, and this would {' and '.join(leaks)}; if you trust its "
+            "author, pass trust=True"
+        )
     if record is not None and (hook := lost_hook(record, chosen)):
         logger.warning("%s was scored by %s, which is not stored: this replay is scored by the documented formula "
                        "unless score_output is given", record["runId"], hook)  # fmt: skip

@@ -17,13 +17,14 @@ from typing import cast
 
 import orjson
 
-from harness.caps import ROWS, read_whole
+from harness.caps import ROWS
+from harness.config.key_hosts import leak
 from harness.config.wording import shown
 from harness.errors import ConfigError, HarnessError, StoreError
 from harness.multi.models import Model
 from harness.multi.options import RECORDS, Options, Persist
 from harness.multi.results import EvaluationResult, ModelSummary, PersistStatus, RunEntry, RunRecord
-from harness.redact import redactor
+from harness.redact import hidden, redactor
 from harness.store.atomic import (
     atomic_write,
     durable_sync,
@@ -33,8 +34,10 @@ from harness.store.atomic import (
     translated,
     write_all,
 )
+from harness.store.known_runs import is_known, remember
 from harness.store.manifest import without_secrets
 from harness.store.rundir import RunLock
+from harness.store.safe_files import open_to_append, read_file
 from harness.tasks import Task
 from harness.types import JsonDict
 
@@ -63,7 +66,7 @@ def make_record(result: EvaluationResult, inputs: Inputs, persist: Persist) -> R
         inputs: What it was made of.
         persist: What is to be in the record.
     """
-    configs = [cast(JsonDict, without_secrets(model.to_config())) for model in inputs.models]
+    configs = [cast(JsonDict, without_secrets(hidden(model.to_config()))) for model in inputs.models]
     record = RunRecord(
         runId=result["runId"],
         startedAt=result["startedAt"],
@@ -72,13 +75,18 @@ def make_record(result: EvaluationResult, inputs: Inputs, persist: Persist) -> R
         totals=result["totals"],
         summary=result["summary"],
         models=result["models"] if persist.include_outputs else [],
-        tasks=[task.document() for task in inputs.tasks] if persist.include_inputs else [],
+        tasks=[_task(task) for task in inputs.tasks] if persist.include_inputs else [],
         modelConfigs=configs if persist.include_inputs else [],
-        options=inputs.options.stored() if persist.include_options else {},
+        options=cast(JsonDict, hidden(inputs.options.stored())) if persist.include_options else {},
         persistedAt=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         meta=result["meta"],
     )
     return cast(RunRecord, _unsaid(record))
+
+
+def _task(task: Task) -> JsonDict:
+    document = task.document()
+    return {**document, **{name: hidden(document[name]) for name in ("chatOptions",) if name in document}}
 
 
 def save_record(
@@ -106,9 +114,29 @@ def save_record(
                 raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
         atomic_write(path.absolute(), _pretty(record), private=private)
         _append(where, _line(_entry(record, path)), private=private)
+        remember(_models_of(record))
     except (StoreError, TypeError, ValueError, RecursionError) as error:  # of options or errors that are no JSON
         return _not_stored(path, NOT_STORED, error)
     return PersistStatus(enabled=True, stored=True, path=str(path), reason=None)
+
+
+def leaks_of(record: RunRecord) -> list[str]:
+    """What a replay of a record would do with keys that needs trust: one that this machine did not make may name a host
+    to send them to.
+
+    Args:
+        record: As it was read.
+    """
+    if is_known(_models_of(record)):
+        return []
+    configs = cast("Sequence[object]", record.get("modelConfigs") or ())
+    keyed = [cast(JsonDict, each) for each in configs if isinstance(each, dict)]
+    found = [leak(str(each.get("baseUrl") or ""), str(each["apiKeyVar"])) for each in keyed if each.get("apiKeyVar")]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _models_of(record: RunRecord) -> bytes:
+    return json.dumps([record["runId"], record.get("modelConfigs")], sort_keys=True).encode()
 
 
 def list_records(limit: int = 25, folder: str | Path = RECORDS) -> list[RunEntry]:
@@ -126,7 +154,7 @@ def list_records(limit: int = 25, folder: str | Path = RECORDS) -> list[RunEntry
         raise ConfigError(f"limit = {shown(limit)}: must be 0 (all) or a greater integer")
     path = Path(folder) / INDEX
     try:
-        data = read_whole(path, ROWS)
+        data = read_file(path, ROWS)
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -188,7 +216,7 @@ def _record_of(entry: RunEntry, path: Path) -> RunRecord | None:
 
 def _read_record(path: Path) -> RunRecord | None:
     try:
-        value: object = json.loads(read_whole(path, ROWS))
+        value: object = json.loads(read_file(path, ROWS))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -237,7 +265,7 @@ def _append(folder: Path, line: bytes, *, private: bool) -> None:
     path = folder / INDEX
     with RunLock.take(folder / ".index.lock", f"the index {path}", wait=True), translated("write", path):
         is_new = not path.exists()
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, file_mode(private=private))
+        fd = open_to_append(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, file_mode(private=private))
         try:
             if private:  # it may be there from before; now it tells of something that is
                 os.fchmod(fd, 0o600)

@@ -10,6 +10,7 @@ from typing import cast
 
 from harness.multi.models import numbered
 from harness.multi.results import ModelResult, TaskResult
+from harness.stats.difference import UNKNOWN, Range
 from harness.stats.standings import Attempt, Standing, Standings, standings
 from harness.types import Usage
 
@@ -30,7 +31,8 @@ def standings_of(models: Sequence[ModelResult], reasons: Sequence[Mapping[str, s
         [
             (name, [_attempt(each, why) for each in model["results"]], _planned(model))
             for name, model, why in zip(names, models, known, strict=True)
-        ]
+        ],
+        [_promised(model) for model in models],
     )
     return replace(found, models=tuple(map(_with_schema, found.models, models)))
 
@@ -38,6 +40,16 @@ def standings_of(models: Sequence[ModelResult], reasons: Sequence[Mapping[str, s
 def _planned(model: ModelResult) -> int:
     summary = model["summary"]
     return summary["total"] + summary.get("notRun", 0)
+
+
+def _promised(model: ModelResult) -> Range:
+    """The least and the greatest score possible; infinite where a hook scores, and in a record of another program."""
+    meta = model["summary"].get("meta") or {}
+    match meta.get("scoreRange"):
+        case [int() | float() as low, int() | float() as high] if low < high:
+            return float(low), float(high)
+        case _:
+            return UNKNOWN
 
 
 def _attempt(result: TaskResult, reasons: Mapping[str, str]) -> Attempt:

@@ -9,21 +9,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.multi.collect import to_usage
-from harness.multi.results import ModelResult, ModelSummary, TaskResult, TaskUsage
+from harness.multi.collect import UNKNOWN_USAGE, to_usage
+from harness.multi.results import ModelResult, ModelSummary, TaskResult
 from harness.multi.standing import standings_of
 from harness.stats import paired
+from harness.stats.difference import UNKNOWN, Range
 from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import METHODS, Summary, number
 from harness.types import JsonDict
 
 SCHEMA_VALID, MATCHED = "schema_valid", "matched"
 """Metrics of a task with a schema, and of one with an expected text."""
-
-_UNKNOWN = TaskUsage(
-    inputTokens=None, outputTokens=None, reasoningTokens=None, cachedTokens=None, requests=0, unreported=0
-)
-"""Of a run whose journal cannot be added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +37,8 @@ class RunOutcome:
     """The run folder; None if nothing was kept."""
     fail_fast: bool = False
     """Whether it was to stop at its first failed task."""
+    score_range: Range = UNKNOWN
+    """The least and the greatest score possible; infinite where it is unknown."""
 
 
 def summarize_model(model_id: str, results: Sequence[TaskResult], outcome: RunOutcome) -> ModelSummary:
@@ -65,7 +63,7 @@ def summarize_model(model_id: str, results: Sequence[TaskResult], outcome: RunOu
         aborted=not_run > 0 or (outcome.fail_fast and errors > 0),
         notRun=not_run,
         stopReason=outcome.stop_reason,
-        usage=_UNKNOWN if outcome.summary is None else to_usage(outcome.summary.usage),
+        usage=UNKNOWN_USAGE if outcome.summary is None else to_usage(outcome.summary.usage),
         cost=None if outcome.summary is None else number(outcome.summary.usage.cost),
         meta=_meta(results, outcome),
     )
@@ -101,7 +99,7 @@ def methods(*, has_pairs: bool) -> JsonDict:
         "score": "scored tasks alone: mean, sample standard deviation (ddof 1), 95 % interval",
         "t": METHODS["t"],
         "wilson": METHODS["wilson"],
-        "wilson_effective": METHODS["wilson_effective"],
+        "adjusted_t": METHODS["adjusted_t"],
         "bounds": METHODS["bounds"],
     }
     if has_pairs:
@@ -128,6 +126,7 @@ def _meta(results: Sequence[TaskResult], outcome: RunOutcome) -> JsonDict:
     metrics = {} if summary is None else {name: each.to_json() for name, each in summary.metrics.items()}
     return {
         "score": None if summary is None else summary.reward.to_json(),
+        "scoreRange": [number(end) for end in outcome.score_range],
         "scored": 0 if summary is None else summary.scored,
         "coverage": None if summary is None else number(summary.coverage),
         "bounds": None if summary is None or summary.bounds is None else [number(each) for each in summary.bounds],

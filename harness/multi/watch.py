@@ -83,6 +83,7 @@ class Watch:
             summary=run.summary,
             state=progress.state,
             fail_fast=run.fail_fast,
+            score_range=run.manifest.reward_range,
             stop_reason=(progress.note or progress.state) if progress.state != "done" else None,
             folder=str(run.folder.path) if run.is_saved else None,
         )

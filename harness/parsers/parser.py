@@ -3,6 +3,7 @@ reading of completions (text or messages, content as text or as parts)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -80,7 +81,7 @@ class Parser:
     def _mean_over_replies(self, completion: Prompt, grade: Callable[[str], float]) -> float:
         """The mean grade of the assistant's messages; 0 if there are none."""
         grades = [grade(text_of(message)) for message in self.get_assistant_messages(completion)]
-        return sum(grades) / len(grades) if grades else 0.0
+        return math.fsum(grades) / len(grades) if grades else 0.0
 
 
 def _by_role(completion: Prompt, role: str) -> Messages:

@@ -3,15 +3,18 @@ meets them (`faults`) nor how they are written (`script`)."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+import orjson
+
 from harness.config.wording import suggestion
 from harness.errors import ConfigError
 from harness.reference.faults import MALFORMED, Delivery, Fault
-from harness.reference.spoil import EDITS, GARBLINGS
+from harness.reference.spoil import EDITS, ERROR_PLACES, GARBLINGS, ROUTER_ERROR
 
 MEGABYTE = 2**20
 
@@ -118,9 +121,18 @@ def _body(given: Given) -> Fault:
 
 
 def _wrapped(given: Given) -> Fault:
-    code = int(_number(given, "code", 429, 100, 999))
-    body = b'{"error": {"message": "the provider behind this router failed", "code": %d}}' % code
-    return Fault("body", body=body)
+    """An error alone, or (`form`) inside the right reply."""
+    words, form = _text(given, "code", "429"), _text(given, "form", "alone")
+    code = int(words) if words.isdecimal() else words
+    if form == "alone":
+        return Fault("body", body=json.dumps({"error": {**ROUTER_ERROR, "code": code}}).encode())
+    if form not in ERROR_PLACES:
+        raise ConfigError(
+            f"form {form!r} is none of an error inside a 200; {suggestion(form, ['alone', *ERROR_PLACES])}"
+        )
+    finish = _text(given, "finish", "error" if form == "finish" else "stop")
+    value = orjson.dumps([form, code, None if finish == "null" else finish])
+    return Fault(edit="error-beside", value=value.decode())
 
 
 def _status(given: Given) -> int:
@@ -150,8 +162,20 @@ KINDS: dict[str, Kind] = {
         "200 that says it is packed and is not",
         Fault("body", body=b"\x1f\x8bnot gzip at all", headers=(("Content-Encoding", "gzip"),)),
     ),
+    "cut-gzip": _act("the right reply, packed, without the last 8 bytes of the packing", Fault(edit="cut-gzip")),
+    "partial": _act("the right reply with the status 206, which says that it is a part", Fault(edit="partial")),
+    "two-choices": _edit("another answer of index 1 before the right one of index 0", "two-choices"),
     "malformed": _act("200 with cut JSON, a page, no choices, nothing, in turn", Fault("body", body=MALFORMED[0])),
-    "wrapped-error": Kind("an error with `code` (429) inside a 200, as routers send it", _wrapped, ("code",)),
+    "wrapped-error": Kind(
+        f"an error with `code` (429) inside a 200; `form` is alone, or beside an answer: {', '.join(ERROR_PLACES)}; "
+        "`finish` is the finish reason",
+        _wrapped,
+        ("code", "form", "finish"),
+    ),
+    "no-max-tokens": _act(
+        "a request with max_tokens is refused as OpenAI's reasoning models do; max_completion_tokens is taken",
+        Fault(edit="no-max-tokens"),
+    ),
     "body": Kind("`text`, with `status` and `content_type`", _body, ("text", "status", "content_type")),
     "huge": Kind(
         "a reply of `megabytes` (100), with `status` (200); `gzip = true` packs it",
@@ -232,8 +256,6 @@ def _error(digits: str, given: Given) -> Fault:
         headers = (("Retry-After", asked),)
     body = None
     if "message" in given or "code" in given:
-        import orjson
-
         words = _text(given, "message", f"injected fault: {status}")
         body = orjson.dumps({"error": {"message": words, "code": _text(given, "code", "injected")}})
     return Fault("status", status=status, headers=headers, body=body, name=digits)

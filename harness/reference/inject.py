@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import re
 import socket
@@ -17,7 +18,7 @@ import orjson
 from aiohttp import web
 
 from harness.reference.faults import Asked, Fault
-from harness.reference.spoil import spoil
+from harness.reference.spoil import refused, spoil
 from harness.types import JsonDict
 
 _BLOCK = 256 * 1024
@@ -67,7 +68,14 @@ async def _do(
         return web.Response()
     if fault.act == "huge":
         return await _send_huge(request, fault)
+    if (error := refused(fault.edit, asked.body)) is not None:
+        return web.Response(status=400, body=orjson.dumps(error), content_type=_JSON)
     body = _body(fault, asked, answer)
+    if fault.edit == "partial":
+        return web.Response(status=206, body=body, content_type=_JSON)
+    if fault.edit == "cut-gzip":
+        packed = gzip.compress(body)[:-8]
+        return web.Response(body=packed, content_type=_JSON, headers={"Content-Encoding": "gzip"})
     if fault.delivery == "truncated":
         body = body[: int(len(body) * fault.sent)]
     elif fault.delivery != "whole":

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import orjson
+
 from harness.types import JsonDict
 
 CHARS_PER_TOKEN = 4
@@ -104,6 +106,51 @@ def _say(reply: JsonDict, content: object, finish: str) -> None:
     choice["message"] = message
 
 
+ROUTER_ERROR: JsonDict = {"message": "the provider behind this router failed"}
+
+
+def _error_beside(reply: JsonDict, value: str, request: JsonDict) -> None:
+    form, code, finish = orjson.loads(value)
+    _choice(reply)["finish_reason"] = finish
+    ERROR_PLACES[form](reply, code)
+
+
+def _in_choice(reply: JsonDict, code: object) -> None:
+    _choice(reply)["error"] = {**ROUTER_ERROR, "code": code}
+
+
+ERROR_PLACES: dict[str, Callable[[JsonDict, object], None]] = {
+    "top": lambda reply, code: reply.update(error={**ROUTER_ERROR, "code": code}),
+    "choice": _in_choice,
+    "text": lambda reply, code: reply.update(error=ROUTER_ERROR["message"], code=code),
+    "code": lambda reply, code: reply.update(error={"code": code}),
+    "object": lambda reply, code: reply.update(ROUTER_ERROR, object="error", code=code),
+    "finish": lambda reply, code: None,
+    "empty": lambda reply, code: reply.update(error={"message": "", "code": None}),
+}
+"""Where an error stands beside an answer: at the top, in the choice, at the top as text, as a code alone, in fields of
+the reply itself, or nowhere but in the finish reason. An `empty` one is no error."""
+
+
+def _two_choices(reply: JsonDict, value: str, request: JsonDict) -> None:
+    other: JsonDict = {"index": 1, "finish_reason": "stop"}
+    other |= {"text": "?"} if "text" in _choice(reply) else {"message": {"role": "assistant", "content": "?"}}
+    reply["choices"] = [other, _choice(reply)]
+
+
+def _as_it_is(reply: JsonDict, value: str, request: JsonDict) -> None:
+    """Leave the reply alone: only how it is sent is wrong."""
+
+
+def refused(edit: str, request: JsonDict) -> JsonDict | None:
+    """The error body (HTTP 400) with which a model refuses the request; None if it takes it."""
+    if edit != "no-max-tokens" or "max_tokens" not in request:
+        return None
+    words = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    error = {"message": words, "type": "invalid_request_error", "param": "max_tokens", "code": "unsupported_parameter"}
+    return {"error": error}
+
+
 def _arguments(text: object) -> Callable[[JsonDict], None]:
     def garble(call: JsonDict) -> None:
         cast("JsonDict", call["function"])["arguments"] = text
@@ -152,4 +199,9 @@ EDITS: dict[str, Callable[[JsonDict, str, JsonDict], None]] = {
     "refusal": _refusal,
     "length": _length,
     "bad-tool-call": _bad_tool_call,
+    "error-beside": _error_beside,
+    "no-max-tokens": _as_it_is,
+    "cut-gzip": _as_it_is,
+    "partial": _as_it_is,
+    "two-choices": _two_choices,
 }

@@ -1,5 +1,5 @@
 """A run beside the one that it was made from: what has become of each reward. Owns the comparison and its layout; the
-difference of the means is `compare.difference`'s."""
+difference of the means is `stats.difference`'s."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TypeAlias
 from rich.console import Console
 
 from harness.report import numerals
-from harness.report.compare.difference import UNKNOWN, Range, paired_scores, scores_of
 from harness.report.text import clean
+from harness.stats.difference import UNKNOWN, Range, paired_scores, scores_of
 from harness.stats.intervals import same
 from harness.stats.paired import Paired
 from harness.stats.summary import number, spread

@@ -26,6 +26,9 @@ LEAST_BAR, MOST_BAR = 6, 30
 
 GAP = 2
 
+SO_FAR = "mean so far"
+"""Head of means that are of the rollouts that ended first."""
+
 BEFORE_BAR = ("tokens", "busy")
 """Columns that go, in this order, when a terminal is too narrow for all and a bar."""
 
@@ -163,7 +166,9 @@ def _table(rows: Sequence[_Row], frame: Frame) -> list[Text]:
     if bar_width < LEAST_BAR:
         bar_width = 0
     line = " " * (name_width + (GAP + bar_width if bar_width else 0))
-    line += "".join(f"{head:>{GAP + width}}" for head, width in widths.items())
+    is_early = any(row.watch.is_of_early_ones for row in rows) and widths["mean"] >= len(SO_FAR)
+    shown = {"mean": SO_FAR if is_early else "mean"}
+    line += "".join(f"{shown.get(head, head):>{GAP + width}}" for head, width in widths.items())
     head = Text(fit(line, frame.width).rstrip(), style="dim")
     return [head, *(_line(row, widths, name_width, bar_width, frame) for row in rows)]
 

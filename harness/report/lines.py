@@ -59,6 +59,12 @@ class Watch:
         """Whether the run is still to end."""
         return self.progress.state in OPEN
 
+    @property
+    def is_of_early_ones(self) -> bool:
+        """Whether the mean is of the rollouts that happened to end first, which may be the easy ones. (That of a run
+        with a target takes examples in their order.)"""
+        return self.is_open and self.progress.target is None and self.progress.done < self.progress.total
+
     def observe(self, now: float) -> None:
         """Take a sample for the rate; at any interval."""
         if not self.progress.started or not self.is_open:
@@ -73,7 +79,9 @@ class Watch:
         if scored != self._seen and (now >= self._due or not self.is_open):
             started = time.perf_counter()
             means, single = self.progress.rewards.means()
-            self._estimate = mean_interval(means, single_rollout=single, binary=self.progress.rewards.binary)
+            self._estimate = mean_interval(
+                means, single_rollout=single, binary=self.progress.rewards.binary, limits=self.progress.limits
+            )
             target = self.progress.target
             if target is not None and (self.is_open or target.ended_early):
                 # Who watches an ordinary interval is misled: this one may be watched.
@@ -183,7 +191,10 @@ def end_line(watch: Watch, now: float, *, with_model: bool) -> str:
 
 def _score_parts(watch: Watch, now: float) -> list[str]:
     progress = watch.progress
-    parts = [f"mean {numerals.plus_minus(watch.estimate(now))}"] if progress.scored else []
+    parts: list[str] = []
+    if progress.scored:
+        mean = numerals.plus_minus(watch.estimate(now))
+        parts.append(f"mean so far {mean} (quick rollouts end first)" if watch.is_of_early_ones else f"mean {mean}")
     if progress.unscored:
         unscored = dict(progress.unscored)
         parts.append(f"{numerals.count(sum(unscored.values()))} unscored ({numerals.reasons(unscored)})")

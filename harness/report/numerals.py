@@ -80,9 +80,13 @@ def p_value(value: float | None, bound: float = 0.05) -> str:
     return f"<{least:.{digits}f}" if value < least else f"{value:.{digits}f}"
 
 
+LARGE_COUNT = 10**12
+"""Counts from here on are written as powers of ten."""
+
+
 def count(value: int) -> str:
-    """A whole number with separators."""
-    return f"{value:,}"
+    """A whole number with separators; a very large one in short."""
+    return f"{value:,}" if abs(value) < LARGE_COUNT else f"{value:.2g}"
 
 
 def coverage(*summaries: Summary) -> str:

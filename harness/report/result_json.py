@@ -13,12 +13,13 @@ from harness.report.text import clean_block
 from harness.types import JsonDict
 
 
-def result_object(results: Sequence[RunReport], budget: JsonDict | None = None) -> JsonDict:
+def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, suite: str | None = None) -> JsonDict:
     """`{"runs": [{env_id, name, model, path, state, note, summary}]}`; `summary` is null for a run without rollouts.
 
     Args:
         results: How the runs ended.
         budget: What they might spend and did, under `budget`; None leaves it out.
+        suite: Their suite's id, under `suite`; None leaves it out.
     """
     whole: JsonDict = {
         "runs": [
@@ -34,12 +35,13 @@ def result_object(results: Sequence[RunReport], budget: JsonDict | None = None) 
             for result in results
         ]
     }
+    whole |= {} if suite is None else {"suite": suite}
     return whole if budget is None else {**whole, "budget": budget}
 
 
-def result_json(results: Sequence[RunReport], budget: JsonDict | None = None) -> bytes:
+def result_json(results: Sequence[RunReport], budget: JsonDict | None = None, suite: str | None = None) -> bytes:
     """The object as indented JSON with a final newline; write it to `sys.stdout.buffer`."""
-    whole = _writable(result_object(results, budget))
+    whole = _writable(result_object(results, budget, suite))
     return orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -96,6 +96,8 @@ class Digest:
     """The lowest mean first."""
     best: list[Ranked] = field(default_factory=list[Ranked])
     """The highest mean first; no example that is among the worst."""
+    functions: dict[str, Summary] = field(default_factory=dict[str, Summary])
+    """The numbers of each function, of an agent evaluation that has several."""
     is_level: bool = False
     """Whether all examples with a score have the same mean: then the worst are simply the first."""
 
@@ -112,7 +114,11 @@ def digest(run: RunDir, manifest: Manifest, final: Mapping[str, object] | None) 
         JournalDamaged: a line cannot be read.
         StoreError: the file cannot be read.
     """
-    return digest_of(read_journal(run), manifest, final)
+    recorded = read_journal(run)
+    found = digest_of(recorded, manifest, final)
+    parts = {name: digest_of(recorded, manifest, final, measure=name).summary for name in manifest.functions}
+    found.functions = {name: summary for name, summary in parts.items() if summary is not None}
+    return found
 
 
 def digest_of(
@@ -120,6 +126,8 @@ def digest_of(
     manifest: Manifest,
     final: Mapping[str, object] | None,
     also: Callable[[int, Outcome], None] | None = None,
+    *,
+    measure: str = "",
 ) -> Digest:
     """The same of a journal whose lines are known.
 
@@ -129,6 +137,7 @@ def digest_of(
         final: As `digest`.
         also: Told of every rollout, with its number, in the order of tables: reading takes longer than anything that is
             done with what was read, so a journal is read once for all.
+        measure: The metric that stands in place of the reward; "" if none does.
 
     Raises:
         JournalDamaged: as `digest`.
@@ -140,7 +149,8 @@ def digest_of(
     troubles: dict[tuple[bool, str], Trouble] = {}
     standings: list[_Standing] = []
     numbers = in_order(recorded)
-    pairs = zip(numbers, outcomes(recorded, numbers), strict=True)
+    read = (each.measured(measure) if measure else each for each in outcomes(recorded, numbers))
+    pairs = zip(numbers, read, strict=True)
     for _, group in groupby(pairs, key=lambda pair: recorded.place(pair[0])[0]):
         rewards: list[tuple[float, int]] = []
         made = 0
@@ -156,7 +166,8 @@ def digest_of(
             mean = math.fsum(reward for reward, _ in rewards) / len(rewards)
             low, high = (pick(rewards, key=lambda each: each[0])[1] for pick in (min, max))
             standings.append(_Standing(mean, len(rewards), made, low, high))
-    found.summary = summary_of(manifest, recorded, final, table)
+    summary = summary_of(manifest, recorded, final, table)
+    found.summary = replace(summary, metrics={}) if measure else summary
     found.troubles = sorted(troubles.values(), key=lambda trouble: (trouble.is_scored, -trouble.count))
     _rank(found, standings, recorded)
     return found

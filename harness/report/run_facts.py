@@ -180,6 +180,7 @@ def facts_json(facts: RunFacts) -> JsonDict:
         "versions": {} if manifest is None else manifest.versions,
         "git": {} if manifest is None else manifest.git,
         "summary": None if found is None or found.summary is None else found.summary.to_json(),
+        "functions": {} if found is None else {name: each.to_json() for name, each in found.functions.items()},
         "waiting": None if found is None else found.waiting,
         "troubles": [] if found is None else [trouble.to_json() for trouble in found.troubles],
         "worst": [] if found is None else [ranked.to_json() for ranked in found.worst],

@@ -15,7 +15,7 @@ from harness.report import numerals
 from harness.report.changes import show_changes
 from harness.report.run_digest import Digest, Ranked, Trouble
 from harness.report.run_facts import BUILT_IN, RunFacts, inherited, settings_of, size_words, steps_of
-from harness.report.runs import origin_words, recorded_coverage, recorded_estimate
+from harness.report.runs import function_words, origin_words, recorded_coverage, recorded_estimate
 from harness.report.table import RunReport, final_table
 from harness.report.text import clean, clean_block
 from harness.report.transcript import message_text
@@ -126,7 +126,8 @@ def _family(page: RunFacts, manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 def _relative(entry: Entry) -> str:
     mean = recorded_estimate(entry.final).mean
-    return f"{entry.title} · {entry.model}, {entry.state}" + ("" if mean is None else f", mean {numerals.score(mean)}")
+    words = function_words(entry) or ("" if mean is None else f"mean {numerals.score(mean)}")
+    return f"{entry.title} · {entry.model}, {entry.state}{f', {words}' if words else ''}"
 
 
 def _relatives(entries: Sequence[Entry]) -> str:
@@ -155,8 +156,15 @@ def _scores(page: RunFacts, console: Console, width: int) -> None:
         waiting = f"{numerals.count(found.waiting)} {them} generated and not scored yet"
         note = f"{note}; {waiting}" if note else waiting
     # The name alone: model, state and folder stand above.
-    report = RunReport(entry.name, entry.env_id, entry.model, None, found.summary, entry.state, note)
-    final_table([report], console)
+    summaries = found.functions or {entry.name: found.summary}
+    final_table(
+        [
+            RunReport(name, entry.env_id, entry.model, None, summary, entry.state, note)
+            for name, summary in summaries.items()
+        ],
+        console,
+        what="function" if found.functions else "run",
+    )
     if page.changes is not None and page.parent is not None:
         _say(console, "")
         show_changes(page.parent.id, page.changes, console)

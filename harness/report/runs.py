@@ -82,6 +82,8 @@ def remarks(entry: Entry, name: str) -> list[str]:
     said = [clean(problem, 1000) for problem in entry.problems]
     if entry.manifest is not None and entry.manifest.parent:
         said.append(origin_words(entry.manifest.derived, entry.manifest.parent))
+    if words := function_words(entry):
+        said.append(f"mean over evaluation functions: {words}")
     if entry.state == "died":
         said.append(f"go on: {how_to_go_on(entry, name)}")
     return said
@@ -111,6 +113,14 @@ def origin_words(derived: Mapping[str, object], parent: str) -> str:
     how = _HOW.get(str(derived.get("how")), "made")
     only = derived.get("only")
     return f"{how} from {clean(parent, 100)}" + (f" ({clean(only, 60)} only)" if only else "")
+
+
+def function_words(entry: Entry) -> str:
+    """The mean of each function, by the `summary.json` of an agent evaluation that has several; else ""."""
+    metrics = table((entry.final or {}).get("metrics"))
+    names = () if entry.manifest is None else entry.manifest.functions
+    means = {name: number(table(metrics.get(name)).get("mean")) for name in names if name in metrics}
+    return ", ".join(f"{clean(name, 60)} {numerals.score(mean)}" for name, mean in means.items())
 
 
 def recorded_estimate(summary: JsonDict | None) -> Estimate:

@@ -117,7 +117,7 @@ def _method(found: Standings) -> str:
     methods = {estimate.method for estimate in estimates if estimate.method is not None}
     if not methods:
         return f"95 % interval: {numerals.NONE} where there is too little to tell."
-    how = {"t": "Student's t", "wilson": "Wilson's", "wilson_effective": "Wilson's"}
+    how = {"t": "Student's t", "wilson": "Wilson's", "adjusted_t": "Student's t with two examples added"}
     words = " or ".join(dict.fromkeys(how[method] for method in sorted(methods)))
     none = any(estimate.low is None for estimate in estimates)
     return f"95 % interval: {words}{f'; {numerals.NONE} where there is too little to tell' if none else ''}."
@@ -197,7 +197,7 @@ def _verdict(found: Standings, width: int) -> Iterator[Text]:
         yield from prose(line, width, "bold")
     if best is not None:
         bound = f"{ALPHA / pairs:.2g}, which is {ALPHA} / {pairs} pairs of models" if pairs > 1 else f"{ALPHA}"
-        yield from prose(f"More than noise is p < {bound}, in a sign-flip test over the tasks.", width)
+        yield from prose(f"More than noise is p < {bound}, in Student's t test of the tasks' differences.", width)
 
 
 def _verdict_words(name: str, against: Sequence[Difference]) -> Iterator[str]:

@@ -62,15 +62,16 @@ class _Column:
         return max(cell_len(cell) for cell in [self.head, *self.cells])
 
 
-def final_table(results: Sequence[RunReport], console: Console) -> None:
+def final_table(results: Sequence[RunReport], console: Console, what: str = "run") -> None:
     """Print all of it.
 
     Args:
         results: The runs, in the order of the suite.
         console: From `report.text.make_console`: stdout, or stderr where stdout carries JSON.
+        what: Each of them is.
     """
     labels = _labels(results)
-    names = _Column("run", [_short(label) for label in labels])
+    names = _Column(what, [_short(label) for label in labels])
     for position, group in enumerate(_pack(_groups(results), names, console.width)):
         columns = [names, *group] if position == 0 else _without_empty([names, *group])
         _print(columns, console)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from harness.errors import UsageError
-from harness.store.finding import all_runs, find_run, runs_in
+from harness.store.finding import all_runs, find_run, is_run, latest_of, runs_in
 from harness.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ def chosen(runs: Runs, path: str | Path) -> list[RunDir]:
     """The run folders that `runs` means, each once, in the order in which they were named.
 
     Args:
-        runs: An id, the beginning of one, `latest`, a run folder, a folder of runs, several of these, or a frame of
-            `runs_df`, or a row of it.
+        runs: An id, the beginning of one, `latest` (all of the newest invocation), a run folder, a folder of
+            runs, several of these, or a frame of `runs_df`, or a row of it.
         path: The output folder in which ids are looked up.
 
     Raises:
@@ -45,7 +45,7 @@ def folders_in(path: Path) -> list[Path]:
     Raises:
         StoreError: the output folder cannot be read.
     """
-    return all_runs(path) or ([path] if (path / "run.json").is_file() else runs_in(path))
+    return all_runs(path) or ([path] if is_run(path) else runs_in(path))
 
 
 def _folders(name: str | Path | RunDir, path: str | Path) -> list[Path]:
@@ -54,7 +54,8 @@ def _folders(name: str | Path | RunDir, path: str | Path) -> list[Path]:
     if str(name) and (found := folders_in(Path(name))):
         return found
     try:
-        return [find_run(path, str(name))]
+        latest = latest_of(str(name), path)
+        return [find_run(path, str(name))] if latest is None else latest.runs
     except UsageError:
         if all_runs(path):
             raise

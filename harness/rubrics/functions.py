@@ -8,7 +8,7 @@ import functools
 import inspect
 import math
 import numbers
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -103,6 +103,35 @@ def read_group(value: object, size: int) -> list[Value]:
     if len(items) != size:
         return [(None, f"returned {len(items)} values for {size} rollouts")] * size
     return [read(item) for item in items]
+
+
+def total(terms: Iterable[float]) -> float:
+    """The sum of terms without the rounding errors of the terms: 0.7 + 0.29 + 0.01 is 1, as are 49 times 1/49.
+
+    `math.fsum` rounds once, but 0.29 is stored as a little less than 0.29. So a decimal of at most 15 digits that lies
+    within the rounding errors of the terms is taken for the sum. One term is returned as it is.
+    """
+    parts = [term for term in terms if term]
+    try:
+        exact = math.fsum(parts)
+    except (OverflowError, ValueError):  # beyond the largest float; inf and -inf
+        return sum(parts)
+    if len(parts) < 2 or not math.isfinite(exact):
+        return exact
+    short = float(f"{exact:.15g}")
+    return short if abs(short - exact) <= 2.0 * math.fsum(map(math.ulp, parts)) else exact
+
+
+def weight_limits(weights: Iterable[float]) -> tuple[float, float]:
+    """The lowest and the highest weighted sum of values from 0 to 1."""
+    weights = list(weights)
+    return total(w for w in weights if w < 0), total(w for w in weights if w > 0)
+
+
+def range_limits(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """The lowest and the highest sum of rewards that lie in these ranges."""
+    lows, highs = zip(*ranges, strict=True)
+    return total(lows), total(highs)
 
 
 def raised(error: BaseException) -> str:

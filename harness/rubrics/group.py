@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from harness.errors import EnvironmentFault
 from harness.parsers.parser import Parser
 from harness.records import Score
-from harness.rubrics.functions import RewardFunc, Value
+from harness.rubrics.functions import RewardFunc, Value, range_limits, total
 from harness.rubrics.judge_port import JudgeSpec
 from harness.rubrics.rubric import Rubric
 from harness.state import State
@@ -71,8 +71,7 @@ class RubricGroup(Rubric):
     @property
     def reward_range(self) -> tuple[float, float]:
         """The sums of the lowest and of the highest rewards."""
-        ranges = [rubric.reward_range for rubric in self.rubrics]
-        return sum(low for low, _ in ranges), sum(high for _, high in ranges)
+        return range_limits(rubric.reward_range for rubric in self.rubrics)
 
     @property
     def has_own_way(self) -> bool:
@@ -121,16 +120,15 @@ class RubricGroup(Rubric):
 
 
 def _sum(scores: Sequence[Score]) -> Score:
-    reward: float | None = 0.0
+    rewards: list[float] = []
     metrics: dict[str, float | None] = {}
     fatal: dict[str, str] = {}
     minor: dict[str, str] = {}
     for score in scores:
         metrics.update(score.metrics)
         if score.reward is None:
-            reward = None
             fatal.update(score.reasons)
         else:
             minor.update(score.reasons)
-            reward = None if reward is None else reward + score.reward
-    return Score(reward, metrics, {**fatal, **minor})
+            rewards.append(score.reward)
+    return Score(total(rewards) if len(rewards) == len(scores) else None, metrics, {**fatal, **minor})

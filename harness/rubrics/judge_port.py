@@ -44,6 +44,9 @@ class JudgeSpec:
     """Over the endpoint's own; their values are never recorded."""
     prompt: object = None
     """What the judge is told and may say, as a JSON value: part of what the run measures. Only its digest is kept."""
+    default_url: str | None = None
+    """Where it is asked, with `api_key_var`, if neither `base_url` nor the endpoint registry says; the run is refused
+    if a layer names another host for its model. None: where any model without a url is asked."""
     key: str | None = field(default=None, repr=False)
     """A literal key, out of a client object that code was given. Never recorded, never shown."""
 
@@ -196,7 +199,7 @@ async def ask(
         response = await chat(prompt, tools=tools, sampling_args=sampling_args)
     except SystemicError as error:
         words = f"the judge {spec.model} cannot be asked: {error}"
-        fault = SystemicError(words, status=error.status, retryable=error.retryable, reason=error.reason)
+        fault = type(error)(words, status=error.status, retryable=error.retryable, reason=error.reason)
         now.fault = now.fault or fault
         raise fault from error
     except ModelError as error:
@@ -236,7 +239,9 @@ def _unread(model: str, error: ModelError, wasted: Usage) -> JsonDict:
 
 def prompt_digest(spec: JudgeSpec, prompt: Prompt, sampling_args: Mapping[str, Any] | None = None) -> str:
     """Tells one question to a judge from another."""
-    return digest([spec.model, spec.base_url, dict(spec.sampling_args), dict(sampling_args or {}), prompt])
+    return digest(
+        [spec.model, spec.base_url or spec.default_url, dict(spec.sampling_args), dict(sampling_args or {}), prompt]
+    )
 
 
 def judge_chat(spec: JudgeSpec, state: MutableMapping[str, Any] | None = None) -> Chat:

@@ -1,7 +1,8 @@
 r"""The rubric for answers that are mathematics: `\boxed{x = \frac{1}{2}}` is `0.5`. Owns what a reply's answer is and
 the reward; the comparison runs in processes of its own (`math_pool`), bounded by the CPU time that it uses there.
 
-A comparison without a verdict is no wrong answer: the rollout is unscored, and the reason says what happened."""
+An answer that is too much to compare is wrong, and the rollout records why. Any other comparison without a verdict is
+no wrong answer: the rollout is unscored, and the reason says what happened."""
 
 from __future__ import annotations
 
@@ -9,17 +10,18 @@ import copy
 import functools
 import importlib.util
 import math
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, cast
 
 from harness.errors import EnvironmentFault, VerificationError
 from harness.parsers.extract import extract_boxed_answer
 from harness.parsers.parser import Parser, identity
 from harness.parsers.xml import XMLParser
 from harness.rubrics.functions import RewardFunc
-from harness.rubrics.math_pool import math_pool
+from harness.rubrics.math_pool import Exhausted, math_pool
 from harness.rubrics.math_text import squeezed
 from harness.rubrics.rubric import Rubric
+from harness.state import State
 from harness.types import Prompt
 
 MAX_WORKERS = 10
@@ -30,6 +32,12 @@ TIMEOUT_SECONDS = 5.0
 
 LONGEST, LONGEST_GOLD = 2_000, 20_000
 """Letters. An answer longer than this, and than four times the expected one, is no final answer but a loop."""
+
+REASON = "correct_answer_reason"
+"""State key: why an answer that could not be compared is wrong."""
+
+CONTROL = "1"
+"""What the expected answer is compared with to see whether it is too much by itself."""
 
 
 class MathRubric(Rubric):
@@ -44,7 +52,8 @@ class MathRubric(Rubric):
         weights: As many as `funcs`; 1 each by default.
         parser: Finds the answer in a completion; the environment's own by default.
         max_workers: Processes at once. All math rubrics share them; there are never more than cores.
-        timeout_seconds: CPU seconds that one comparison may use. One that needs more leaves the rollout unscored.
+        timeout_seconds: CPU seconds that one comparison may use. An answer that needs more is wrong. If the expected
+            answer alone needs more than half of them, the rollout is unscored.
         class_objects: Further values that functions may take, by name.
         reward_range: As for `Rubric`.
 
@@ -71,7 +80,9 @@ class MathRubric(Rubric):
         self.timeout_seconds = _seconds(timeout_seconds)
         self.add_reward_func(self.correct_answer)
 
-    async def correct_answer(self, completion: Prompt, answer: str, parser: Parser) -> float:
+    async def correct_answer(
+        self, completion: Prompt, answer: str, parser: Parser, state: State | None = None
+    ) -> float:
         """1 if the reply's boxed answer equals the expected one, else 0.
 
         Raises:
@@ -82,7 +93,26 @@ class MathRubric(Rubric):
         if not said:
             return 0.0
         math_pool.reserve(self.max_workers)
-        return float(await _verify(said, gold, self.timeout_seconds))
+        return await graded(said, gold, self.timeout_seconds, {} if state is None else state)
+
+
+async def graded(answer: str, gold: str, cpu_seconds: float, state: MutableMapping[str, Any]) -> float:
+    """1 for the right answer, 0 for any other; puts into `state` why an answer could not be compared.
+
+    Args:
+        answer: Without its box.
+        gold: The same.
+        cpu_seconds: CPU time that the comparison may use.
+        state: Of the rollout.
+
+    Raises:
+        VerificationError: there is no verdict; says why.
+    """
+    right, reason = await _verify(answer, gold, cpu_seconds)
+    state.pop(REASON, None)
+    if reason:
+        state[REASON] = reason
+    return float(right)
 
 
 async def verify_math(answer: str, gold: str | float, timeout_seconds: float = TIMEOUT_SECONDS) -> bool:
@@ -94,13 +124,13 @@ async def verify_math(answer: str, gold: str | float, timeout_seconds: float = T
         timeout_seconds: CPU seconds that the comparison may use; waiting for its turn does not count.
 
     Raises:
-        VerificationError: there is no verdict; says why.
+        VerificationError: there is no verdict; says why. An answer that is too much to compare is False.
         EnvironmentFault: math-verify is not installed, or `gold` is empty.
     """
     require_math_verify("verify_math")
     math_pool.reserve(MAX_WORKERS)
     said = extract_boxed_answer(answer).strip()
-    return bool(said) and await _verify(said, expected(gold), _seconds(timeout_seconds))
+    return bool(said) and (await _verify(said, expected(gold), _seconds(timeout_seconds)))[0]
 
 
 def boxed_answer(parser: Parser, completion: Prompt) -> str:
@@ -142,12 +172,22 @@ def require_math_verify(who: str) -> None:
             raise EnvironmentFault(f"{who} needs math-verify ({package} is missing): pip install 'bench-harness[math]'")
 
 
-async def _verify(answer: str, gold: str, cpu_seconds: float) -> bool:
+async def _verify(answer: str, gold: str, cpu_seconds: float) -> tuple[bool, str]:
+    """The verdict, and why an answer that could not be compared is wrong."""
     if squeezed(answer) == squeezed(gold):
-        return True
+        return True, ""
     if len(gold) > LONGEST_GOLD:
         raise VerificationError(f"the expected answer has {len(gold)} letters; at most {LONGEST_GOLD} can be compared")
-    return len(answer) <= max(LONGEST, 4 * len(gold)) and await math_pool.check(answer, gold, cpu_seconds)
+    if len(answer) > max(LONGEST, 4 * len(gold)):
+        return False, ""
+    try:
+        return await math_pool.check(answer, gold, cpu_seconds), ""
+    except Exhausted as error:
+        try:
+            await math_pool.check(CONTROL, gold, cpu_seconds / 2)
+        except VerificationError:
+            raise error from None  # the expected answer is too much by itself, which says nothing about the other
+        return False, f"the answer is too much to compare, which makes it wrong: {error}"
 
 
 def _last_box(text: str) -> str:

@@ -35,6 +35,12 @@ WALL_SECONDS = 600.0
 """Backstop for one exchange, of real time: a process that was stopped, or a machine that swaps. No verdict hangs on
 it, so it may be generous."""
 
+CRASHES = frozenset((signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL))
+"""Signals that a process gets for what it does itself: too deep a recursion in native code, say."""
+
+RESOURCES = ("MemoryError", "RecursionError", "OverflowError", "ValueError")
+"""Errors of a computation that is too large; `ValueError` is what Python says of integers of too many digits."""
+
 ATTEMPTS = 2
 """A process that was killed from outside says nothing about the answer; the second time it may well be the answer."""
 
@@ -48,6 +54,10 @@ class _Check:
     gold: str
     cpu_seconds: float
     future: Future[bool] = field(default_factory=Future[bool])
+
+
+class Exhausted(VerificationError):
+    """The comparison itself used up its time or memory, or crashed on what it compares; the machine is not to blame."""
 
 
 class _Gone(Exception):
@@ -98,7 +108,8 @@ class _Process:
         """Ask for one verdict.
 
         Raises:
-            VerificationError: there is none, and asking again would not help.
+            VerificationError: there is none, and asking again would not help; `Exhausted` where what is compared is
+                too much.
             _Lost: the child that worked on it was killed.
             _Gone: the process was.
         """
@@ -112,16 +123,18 @@ class _Process:
             reply = self._reply(until)
             died = reply.get("died")
             if died == signal.SIGPROF:
-                raise VerificationError(
-                    f"comparing {_shorten(check.answer)} with {_shorten(check.gold)} was cut after "
-                    f"{check.cpu_seconds:g} s of CPU time, so it is neither right nor wrong; raise timeout_seconds"
+                raise Exhausted(
+                    f"{_words(check)} was cut after {check.cpu_seconds:g} s of CPU time; raise timeout_seconds"
                 )
+            if died in CRASHES:
+                raise Exhausted(f"{_words(check)} crashed (signal {died})")
             if died is not None:
                 raise _Lost(f"signal {died}")
             if reply.get("id") == self._number:
                 break
         if "error" in reply:
-            raise VerificationError(f"comparing {_shorten(check.answer)} with {_shorten(check.gold)}: {reply['error']}")
+            kind = Exhausted if str(reply["error"]).startswith(RESOURCES) else VerificationError
+            raise kind(f"{_words(check)}: {reply['error']}")
         return bool(reply["right"])
 
     def kill(self) -> None:
@@ -216,7 +229,7 @@ class MathPool:
             cpu_seconds: CPU time that the comparison may use.
 
         Raises:
-            VerificationError: there is no verdict; says why.
+            VerificationError: there is no verdict; says why. `Exhausted` where what is compared is too much.
         """
         check = _Check(answer, gold, cpu_seconds)
         with self._lock:
@@ -307,6 +320,10 @@ class MathPool:
 def cores() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _words(check: _Check) -> str:
+    return f"comparing {_shorten(check.answer)} with {_shorten(check.gold)}"
 
 
 def _shorten(text: str) -> str:

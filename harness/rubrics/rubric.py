@@ -12,7 +12,7 @@ from harness.config.wording import suggestion
 from harness.errors import EnvironmentFault, UsageError
 from harness.parsers.parser import Parser
 from harness.records import Score
-from harness.rubrics.functions import GROUP_NAMES, ROLLOUT_NAMES, Planned, RewardFunc, Value, plan
+from harness.rubrics.functions import GROUP_NAMES, ROLLOUT_NAMES, Planned, RewardFunc, Value, plan, total, weight_limits
 from harness.rubrics.judge_port import JudgeSpec
 from harness.rubrics.scoring import Scoring
 from harness.state import State
@@ -103,8 +103,7 @@ class Rubric:
         """The lowest and the highest reward."""
         if self._range is not None:
             return self._range
-        weights = [planned.weight for planned in self._functions]
-        return sum(w for w in weights if w < 0), sum(w for w in weights if w > 0)
+        return weight_limits(planned.weight for planned in self._functions)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
         """Add a function to the reward.
@@ -192,7 +191,7 @@ class Rubric:
 
     def _score(self, values: Mapping[str, Value]) -> Score:
         """One rollout's score; what failed of the reward comes first among the reasons."""
-        reward = 0.0
+        terms: list[float] = []
         metrics: dict[str, float | None] = {}
         fatal: dict[str, str] = {}
         minor: dict[str, str] = {}
@@ -202,7 +201,8 @@ class Rubric:
             if value is None:
                 (fatal if planned.weight else minor)[planned.name] = reason
             elif planned.weight:
-                reward += planned.weight * value
+                terms.append(planned.weight * value)
+        reward = total(terms)
         if not fatal and not math.isfinite(reward):
             fatal["*"] = f"the weighted sum is {reward}"
         return Score(None if fatal else reward, metrics, {**fatal, **minor})

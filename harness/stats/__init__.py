@@ -11,6 +11,7 @@
     averages     over several environments
     signflip, hypotheses   tests, adjusted p-values, a gate's verdict
     paired       two measurements of the same examples: difference, interval, p-value, wins and losses
+    difference   two runs: which scores are compared, their range, the verdict (what every command calls)
     power        how many examples and rollouts a difference takes
     ranks        places of several models
     agreement    judges against people

@@ -56,7 +56,8 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | str | None]], scale: S
     """Agreement beyond chance of any number of raters who may have left items out: 1 − D_observed / D_expected.
 
     Args:
-        ratings: One row an item, one rating a rater; None: not rated. Items with fewer than two ratings say nothing.
+        ratings: One row an item, one rating a rater; None or NaN: not rated. Items with fewer than two ratings say
+            nothing.
         scale: How far two ratings are apart.
 
     Returns:
@@ -67,7 +68,11 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | str | None]], scale: S
 
     Source: Krippendorff 2004, Content Analysis, ch. 11.
     """
-    units = [kept for row in ratings if len(kept := [rating for rating in row if rating is not None]) > 1]
+    units = [
+        kept
+        for row in ratings
+        if len(kept := [rating for rating in row if rating is not None and rating == rating]) > 1
+    ]
     if not units:
         return None
     if scale == "nominal":

@@ -7,30 +7,37 @@ clusters are single examples, the interval is the ordinary one."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.stats.arrays import column, number_groups, sums_of
-from harness.stats.intervals import LEVEL, Estimate
+from harness.stats.intervals import INFORMATIVE, LEVEL, Estimate, added_interval, informative
 from harness.stats.quantiles import t_quantile
 
 if TYPE_CHECKING:
     from harness.stats.arrays import Labels, Numbers
 
 
-def clustered_mean(means: Numbers, clusters: Labels, level: float = LEVEL) -> Estimate:
+def clustered_mean(
+    means: Numbers, clusters: Labels, level: float = LEVEL, *, limits: tuple[float, float] | None = None
+) -> Estimate:
     """The mean over examples, with a standard error that allows for whatever the examples of one cluster share.
 
     CR1: SE² = C/(C−1) · (1/n²) · Σ over clusters of (Σ over its examples of (s̄ − μ̂))², and Student's t with C−1
-    degrees of freedom. With few clusters, of very different size, it is still too narrow; 20 equal ones are enough.
+    degrees of freedom. If the limits of the scores are known and fewer than 15 clusters show the spread, or t would
+    leave the limits, one cluster of average size is added at each limit (`adjusted_t`): few clusters that nearly always
+    pass say little about the others. With few clusters, of very different size, both are still too narrow.
 
     Args:
         means: One value an example, finite.
         clusters: Label of each example's cluster.
         level: Of confidence.
+        limits: The least and the greatest score possible; None: 0 and 1 if every value is one of these, else unknown.
 
     Returns:
-        The estimate; without a standard error and interval for fewer than two clusters, and where nothing varies
-        between clusters.
+        The estimate; without a standard error and interval for fewer than two clusters, and, without limits, where
+        nothing varies between clusters.
 
     Raises:
         ValueError: the lengths differ, or a value is not finite.
@@ -41,17 +48,42 @@ def clustered_mean(means: Numbers, clusters: Labels, level: float = LEVEL) -> Es
     codes, count = number_groups(clusters, len(values), "clustered_mean")
     if not len(values):
         return Estimate(level=level, clusters=0)
-    mean = math.fsum(values.tolist()) / len(values)
+    listed = values.tolist()
+    mean = math.fsum(listed) / len(values)
+    low, high = float(values.min()), float(values.max())
+    if limits is not None:
+        limits = min(limits[0], low), max(limits[1], high)
+    elif {*listed} == {0.0, 1.0}:
+        limits = 0.0, 1.0
     sums = sums_of(values - mean, codes, count)
     # What is left of rounding is no variation.
-    noise = 1e-12 * float(abs(values).max()) * len(values)
-    if count < 2 or float(abs(sums).max()) <= noise:
-        return Estimate(mean=mean, examples=len(values), level=level, clusters=count)
-    stderr = math.sqrt(count / (count - 1) * float((sums**2).sum())) / len(values)
-    half = t_quantile(0.5 + level / 2, count - 1) * stderr
-    return Estimate(
-        mean, stderr, mean - half, mean + half, "cluster_t", len(values), level, clusters=count, df=count - 1
-    )
+    if float(abs(sums).max()) <= 1e-12 * max(abs(low), abs(high)) * len(values):
+        sums *= 0.0
+    plain = Estimate(mean=mean, examples=len(values), level=level, clusters=count)
+    if count < 2:
+        return plain
+    return _by_clusters(plain, [each * count / len(values) for each in sums.tolist()], limits)
+
+
+def _by_clusters(plain: Estimate, deviations: Sequence[float], limits: tuple[float, float] | None) -> Estimate:
+    """The estimate with its interval.
+
+    Args:
+        plain: The same without one.
+        deviations: Of the clusters from the mean, each in units of a cluster of average size.
+        limits: The least and the greatest score possible, if they are known.
+    """
+    count, mean = len(deviations), plain.mean or 0.0
+    spread = math.hypot(*deviations)
+    if not spread and limits is None:
+        return plain
+    stderr = spread / math.sqrt(count * (count - 1)) or None
+    t = t_quantile(0.5 + plain.level / 2, count - 1)
+    low, high = mean - t * (stderr or 0.0), mean + t * (stderr or 0.0)
+    if limits is not None and (informative(deviations) < INFORMATIVE or low < limits[0] or high > limits[1]):
+        low, high = added_interval(mean, spread, count, limits, t)
+        return replace(plain, stderr=stderr, low=low, high=high, method="adjusted_t", df=count - 1)
+    return replace(plain, stderr=stderr, low=low, high=high, method="cluster_t", df=count - 1)
 
 
 def miller_stderr(means: Numbers, clusters: Labels) -> float:

@@ -70,9 +70,10 @@ def t_two_sided(t: float, df: float) -> float:
     square = t * t
     if math.isinf(square):
         return LEAST_P
-    if square < df:
+    x = df / (df + square)
+    if x > (df + 2) / (df + 5):  # |t| below about 1.7: the p-value is not small, and nothing cancels
         return 1.0 - beta_cdf(square / (df + square), 0.5, df / 2)
-    return max(LEAST_P, beta_cdf(df / (df + square), df / 2, 0.5))
+    return max(LEAST_P, _beta_tail(x, df / 2, 0.5))
 
 
 @lru_cache(maxsize=1024)

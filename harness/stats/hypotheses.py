@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from harness.stats.distributions import LEAST_P, beta_cdf, t_quantile_real, t_two_sided
 from harness.stats.intervals import LEVEL, Estimate, same, sample_std
+from harness.stats.quantiles import normal_quantile
 from harness.stats.summary import number
 from harness.types import JsonDict
 
@@ -88,6 +89,21 @@ def t_of_estimate(estimate: Estimate) -> float | None:
     return t_two_sided(estimate.mean / estimate.stderr, df)
 
 
+def p_of_interval(estimate: Estimate) -> float | None:
+    """Two-sided p-value of the test that a mean is 0, from its interval: below 1 − level exactly if the interval leaves
+    0 out. Exact for Student's intervals; of others it takes the distance to the end on the side of 0 for as many
+    standard errors as a normal distribution has. None without an interval."""
+    mean, low, high = estimate.mean, estimate.low, estimate.high
+    if mean is None or low is None or high is None:
+        return None
+    if estimate.method in ("t", "cluster_t", "welch", "satterthwaite"):
+        return t_of_estimate(estimate)
+    reach = mean - low if mean > 0 else high - mean
+    if reach <= 0:
+        return 1.0 if mean == 0 else LEAST_P
+    return max(LEAST_P, math.erfc(normal_quantile(0.5 + estimate.level / 2) * abs(mean) / reach / math.sqrt(2)))
+
+
 @dataclass(frozen=True, slots=True)
 class Unpaired:
     """First minus second, of two independent samples. What is undefined is None."""
@@ -147,7 +163,7 @@ def welch(
     if clusters is None:
         units, count = (n, m), None
         a, b = (
-            0.0 if same(min(side), max(side)) else sample_std(side, mean) ** 2 / len(side)
+            0.0 if same(min(side), max(side)) else sample_std(side, mean) / math.sqrt(len(side))
             for side, mean in ((first, x), (second, y))
         )
     else:
@@ -156,13 +172,12 @@ def welch(
         sides = [clustered_mean(side, labels, level) for side, labels in zip((first, second), clusters, strict=True)]
         units = sides[0].clusters or 0, sides[1].clusters or 0
         count = sum(units)
-        a, b = ((side.stderr or 0.0) ** 2 for side in sides)
-    total = a + b
-    if total == 0.0 or min(units) < 2:
+        a, b = (side.stderr or 0.0 for side in sides)
+    stderr = math.hypot(a, b)
+    if stderr == 0.0 or min(units) < 2:
         return unknown
     # Of the parts of the sum, whose squares neither vanish nor overflow.
-    df = 1 / ((a / total) ** 2 / (units[0] - 1) + (b / total) ** 2 / (units[1] - 1))
-    stderr = math.sqrt(total)
+    df = 1 / ((a / stderr) ** 4 / (units[0] - 1) + (b / stderr) ** 4 / (units[1] - 1))
     half = t_quantile_real(0.5 + level / 2, df) * stderr
     ends = difference - half, difference + half
     estimate = Estimate(difference, stderr, *ends, "welch", n + m, level, clusters=count, df=df)
@@ -228,6 +243,11 @@ def non_inferiority(estimate: Estimate, margin: float) -> Verdict:
     if estimate.low > -margin + ROUNDING:
         return "pass"
     return "fail" if estimate.high < -margin - ROUNDING else "inconclusive"
+
+
+def is_above(low: float | None, margin: float) -> bool:
+    """Whether a lower limit of the difference lies above −margin; None, an unknown limit, counts as above."""
+    return low is None or low > -margin + ROUNDING
 
 
 def _ascending(p_values: Sequence[float | None]) -> list[tuple[float, int]]:

@@ -9,6 +9,7 @@ Method: TypeAlias = Literal[
     "t",
     "wilson",
     "wilson_effective",
+    "adjusted_t",
     "bonett_price",
     "cluster_t",
     "welch",
@@ -26,11 +27,14 @@ Method: TypeAlias = Literal[
 
 INTERVALS: dict[Method, str] = {
     "t": "Student t on per-example means, n-1 degrees of freedom (Miller 2024, arXiv 2411.00640)",
-    "wilson": "Wilson score interval for a proportion (Wilson 1927)",
+    "wilson": "Wilson score interval for a proportion (Wilson 1927), of fewer than 20 passes or failures no nearer to "
+    "them than an exact one-sided 97 % limit (after Brown, Cai & DasGupta 2001)",
     "wilson_effective": "Wilson score interval with the effective sample size p(1-p)/SE^2 and Student's t (after "
     "Korn & Graubard 1998)",
-    "bonett_price": "adjusted Wald interval for a difference of paired proportions, or of shares of passes (after "
-    "Bonett & Price 2012)",
+    "adjusted_t": "Student t with one example (or cluster) more at the least and one at the greatest score possible "
+    "(after Agresti & Coull 1998)",
+    "bonett_price": "Student t on the differences with one pair (or cluster) more won and one more lost (after Bonett "
+    "& Price 2012)",
     "cluster_t": "cluster-robust (CR1) standard error, Student t with clusters-1 degrees of freedom (Miller 2024, "
     "arXiv 2411.00640, App. A)",
     "welch": "two independent samples, Student t with Welch's degrees of freedom (Welch 1947)",
@@ -54,10 +58,10 @@ INTERVALS: dict[Method, str] = {
 
 _WHEN: dict[Method, str] = {
     "t": "scores of any kind, where no other is named",
-    "wilson": "binary scores, one rollout each: fewer than 300 of them, fewer than 20 of either kind, or where t would "
-    "leave 0 to 1; or all 0, or all 1",
-    "wilson_effective": "binary scores, several rollouts each: of that size fewer than 20 of either kind, or where t "
-    "would leave 0 to 1",
+    "wilson": "scores of two values, one rollout each: fewer than 300 of them, or fewer than 20 of either value; all "
+    "scores at one end of their range",
+    "adjusted_t": "scores with a known range, where fewer than 15 examples show how much they vary, or where t would "
+    "leave the range",
     "betting": "the run ended early as asked; for the mean of the whole run, of which this is a random part",
     "asymptotic": "the run ended early as asked, and its rewards have no range",
 }

@@ -3,20 +3,22 @@ and ties. Owns these estimators; what is paired with what, and what a missing va
 
 The pair is the sampling unit: reduce rollouts to one value an example before calling anything here. Where both sides
 agree in which examples are hard, the differences spread less than either side's scores, and the interval is narrower
-than that of two independent samples. Where examples come in clusters, the cluster is the unit: its differences keep or
-turn their signs together."""
+than that of two independent samples. Where examples come in clusters, the cluster is the unit.
+
+The interval and the p-value are of one test: p is below 1 − level exactly if the interval leaves 0 out."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeVar
 
+from harness.stats.distributions import beta_quantile, t_two_sided
 from harness.stats.hypotheses import McNemar, mcnemar, t_of_estimate
-from harness.stats.intervals import LEVEL, SAME, Estimate, mean_interval, same, sample_std
-from harness.stats.quantiles import normal_quantile
+from harness.stats.intervals import EXACT_TAIL, LEVEL, SAME, Estimate, mean_interval, same, sample_std
+from harness.stats.quantiles import t_quantile
 from harness.stats.signflip import DRAWS, SEED, Test, sign_flip
 from harness.stats.summary import number
 from harness.types import JsonDict
@@ -30,6 +32,7 @@ __all__ = [
     "SEED",
     "Paired",
     "Test",
+    "fewest_pairs",
     "paired_by_key",
     "paired_difference",
     "sign_flip",
@@ -37,11 +40,10 @@ __all__ = [
 
 METHODS: dict[str, str] = {
     "difference": "mean over pairs of first minus second; each value is one example's mean over its rollouts",
-    "ci95": "95 % Student t interval on the differences, n-1 degrees of freedom (Miller 2024, arXiv 2411.00640, § 4)",
-    "p_value": "two-sided sign-flip permutation test of the differences (Fisher 1935; on 0/1 scores McNemar's exact)",
-    "exact": "all sign patterns counted",
-    "monte_carlo": f"(1 + patterns at least as extreme) / (1 + {DRAWS}), fixed seed (Phipson & Smyth 2010)",
-    "normal": "normal approximation of the sign-flip distribution",
+    "ci95": "95 % Student t interval on the differences with one pair more won and one more lost, n-1 degrees of "
+    "freedom (after Bonett & Price 2012; Miller 2024, arXiv 2411.00640, § 4)",
+    "p_value": "two-sided, of the test that belongs to the interval: below 0.05 exactly if that leaves 0 out",
+    "adjusted_t": "Student t with one pair more won and one more lost",
 }
 """Travels with the numbers, so that a comparison explains itself."""
 
@@ -53,12 +55,12 @@ class Paired:
     """First minus second, over the pairs. What is undefined is None."""
 
     estimate: Estimate
-    """The mean difference; without an interval for one pair, and where all differences are equal, unless
-    limits are known."""
+    """The mean difference; without an interval for one pair, and where all differences are 0, unless limits are
+    known."""
     p_value: float | None
-    """Two-sided; None without a pair, 1 if no pair differs."""
-    test: Test | None
-    """How the p-value was made."""
+    """Two-sided, of the test that belongs to the interval; None without a pair, 1 if no pair differs."""
+    test: Literal["adjusted_t"] | None
+    """How the p-value was made; None without one."""
     wins: int
     """Pairs in which the first is greater."""
     losses: int
@@ -72,7 +74,11 @@ class Paired:
     """Left out, because the second has no value for it."""
     only_second: int = 0
     t_p_value: float | None = None
-    """Two-sided, of Student's t on the differences (with clusters: on CR1): the one that belongs to the interval."""
+    """Two-sided, of Student's t on the differences alone (with clusters: on CR1)."""
+    cautious_low: float | None = None
+    """How low the difference may lie if losses were missed by chance (`_cautious_low`); None without known limits."""
+    sums: Sequence[float] = field(default=(), repr=False, compare=False)
+    """The differences, or the sums of each cluster's."""
     effect: float | None = None
     """Mean difference in units of the spread of the differences."""
     mcnemar: McNemar | None = None
@@ -80,6 +86,12 @@ class Paired:
     variance_saved: float | None = None
     """Part of the variance that pairing removed: 1 − SE²/(SE_A² + SE_B²), where SE² = SE_A² + SE_B² − 2·SE_A·SE_B·ρ
     (Miller 2024, § 4); below 0 where the sides are negatively correlated."""
+
+    @property
+    def flips(self) -> tuple[float, Test] | None:
+        """The sign-flip test of the same differences: its two-sided p-value, and how it was made. Computed when asked
+        for, which may take a quarter of a second."""
+        return sign_flip(self.sums) if self.sums else None
 
     @property
     def pairs(self) -> int:
@@ -107,7 +119,7 @@ class Paired:
 
     def full_json(self) -> JsonDict:
         """`to_json` and what the documented results of evaluations do not have."""
-        exact = self.mcnemar
+        exact, flips = self.mcnemar, self.flips
         return {
             **self.to_json(),
             "level": self.estimate.level,
@@ -116,6 +128,7 @@ class Paired:
             "t_p_value": number(self.t_p_value),
             "effect": number(self.effect),
             "mcnemar": None if exact is None else {"p_value": exact.p_value, "mid_p": exact.mid_p},
+            "sign_flip": None if flips is None else {"p_value": flips[0], "test": flips[1]},
             "variance_saved": number(self.variance_saved),
         }
 
@@ -126,7 +139,6 @@ def paired_by_key(
     *,
     clusters: Mapping[Key, Hashable] | None = None,
     limits: tuple[float, float] | None = None,
-    passes: bool = False,
     level: float = LEVEL,
 ) -> Paired:
     """Compare the two on the keys that both have; the others are counted and left out.
@@ -136,7 +148,6 @@ def paired_by_key(
         second: The same of the other side.
         clusters: What each example's cluster is; every common key has one.
         limits: As for `paired_difference`.
-        passes: As for `paired_difference`.
         level: Of confidence.
     """
     common = [key for key in first if key in second]
@@ -145,7 +156,6 @@ def paired_by_key(
         [second[key] for key in common],
         clusters=None if clusters is None else [clusters[key] for key in common],
         limits=limits,
-        passes=passes,
         level=level,
     )
     return replace(paired, only_first=len(first) - len(common), only_second=len(second) - len(common))
@@ -157,7 +167,6 @@ def paired_difference(
     *,
     clusters: Labels | None = None,
     limits: tuple[float, float] | None = None,
-    passes: bool = False,
     level: float = LEVEL,
 ) -> Paired:
     """Compare `first[i]` with `second[i]`.
@@ -170,26 +179,24 @@ def paired_difference(
         second: As many.
         clusters: Label of each pair's cluster, if pairs of one cluster resemble each other.
         limits: The least and the greatest score possible, where they are known. Then sides that agree everywhere have
-            an interval as well, and passes and failures that of Bonett and Price; else equal differences have none.
-        passes: Whether every single score is at a limit, where values are means of several: these have it too.
+            an interval as well, and no interval reaches further than scores can differ.
         level: Of confidence.
 
     Raises:
         ValueError: the lengths differ, a value is not finite, or one lies outside the limits.
 
-    Source: Miller 2024, arXiv 2411.00640, § 4 (paired standard error); Fisher 1935 (randomisation test).
+    Source: Miller 2024, arXiv 2411.00640, § 4 (paired standard error); Bonett & Price 2012 (interval and test).
     """
     first, second = _checked(first, second, limits)
     differences = [0.0 if same(min(a, b), max(a, b)) else a - b for a, b in zip(first, second, strict=True)]
     wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    p_value, test = sign_flip(_flipped(differences, clusters)) if differences else (None, None)
-    seen, estimate = {*first, *second}, _estimate(differences, clusters, level)
-    if limits is not None and differences:
-        estimate = _within_limits(estimate, differences, limits, passes=passes or seen <= {*limits})
+    seen, units = {*first, *second}, _Units(differences, clusters)
+    width = None if limits is None else float(limits[1] - limits[0])
+    estimate, p_value = _tested(units, _estimate(differences, clusters, level), width)
     return Paired(
         estimate=estimate,
         p_value=p_value,
-        test=test,
+        test=None if p_value is None else "adjusted_t",
         wins=wins,
         losses=losses,
         ties=len(differences) - wins - losses,
@@ -197,6 +204,8 @@ def paired_difference(
         second=_mean(second),
         correlation=_correlation(first, second),
         t_p_value=t_of_estimate(estimate),
+        cautious_low=_cautious_low(units, estimate, width),
+        sums=units.sums,
         effect=_effect(estimate, differences),
         mcnemar=mcnemar(wins, losses) if seen and seen <= {0.0, 1.0} else None,
         variance_saved=_saved(first, second, differences),
@@ -216,43 +225,108 @@ def _estimate(differences: Sequence[float], clusters: Labels | None, level: floa
     return mean_interval(differences, single_rollout=False, level=level)
 
 
-def _within_limits(
-    estimate: Estimate, differences: Sequence[float], limits: tuple[float, float], *, passes: bool
-) -> Estimate:
-    """The interval that knowing the range of the scores allows."""
-    width = float(limits[1] - limits[0])
-    # Of differences that are all 0, as of passes and failures, it is known how rare others must be.
-    if not any(differences) or (passes and estimate.clusters is None):
-        units = len(differences) if estimate.clusters is None else estimate.clusters
-        low, high = _bonett_price(differences, width, units, estimate.level)
-        return replace(estimate, low=low, high=high, method="bonett_price", df=None)
-    if estimate.low is None or estimate.high is None:
-        return estimate
-    return replace(estimate, low=max(estimate.low, -width), high=min(estimate.high, width))
-
-
-def _bonett_price(differences: Sequence[float], width: float, n: int, level: float) -> tuple[float, float]:
-    """Adjusted Wald interval for the difference of two paired proportions (Bonett & Price 2012): as if one more pair
-    were won, and one more lost.
-
-    Of shares of passes, each is won or lost by the largest difference seen, and the interval is never narrower than if
-    the sides agreed everywhere: that an example differs is no evidence that others do not. Where one side passes nearly
-    always, Student's interval lies on the wrong side of the truth in one case of ten.
+class _Units:
+    """What pairs are tested as: examples, or clusters of them.
 
     Args:
-        differences: Of the pairs, at least one.
-        width: The greatest possible.
-        n: Pairs, or their clusters.
-        level: Of confidence.
+        differences: Of the pairs.
+        clusters: Label of each pair's cluster; None: every pair is a unit.
     """
-    z = normal_quantile(0.5 + level / 2)
-    mean, largest = math.fsum(differences) / len(differences), max(map(abs, differences)) or width
-    middle = math.fsum(d / largest for d in differences) / (n + 2)
-    squares = math.fsum((d / largest) ** 2 for d in differences) + 2
-    half = z * math.sqrt((squares / (n + 2) - middle**2) / (n + 2))
-    least = z * math.sqrt(2) / (n + 2) * width if largest < width else 0.0
-    low, high = min((middle - half) * largest, mean - least), max((middle + half) * largest, mean + least)
-    return max(-width, low), min(width, high)
+
+    def __init__(self, differences: Sequence[float], clusters: Labels | None) -> None:
+        self.sums: Sequence[float] = differences
+        self.sizes: Sequence[int] = [1] * len(differences)
+        if clusters is not None:
+            found: defaultdict[Hashable, list[float]] = defaultdict(list)
+            for difference, cluster in zip(differences, clusters, strict=True):
+                found[cluster].append(difference)
+            self.sums = [math.fsum(values) for values in found.values()]
+            self.sizes = [len(values) for values in found.values()]
+        self.count = len(self.sums)
+        self.size = len(differences) / self.count if self.count else 1.0
+        """Of the average unit."""
+
+    def added(self, width: float | None) -> tuple[float, float] | None:
+        """Middle and standard error of the differences with one unit more won, and one lost; None if nothing differs
+        and no width is known.
+
+        What is won, or lost, is the typical size of a difference, each weighted by itself (Σd²/Σ|d|: 1 of passes and
+        failures), or the whole width if nothing differs.
+        """
+        largest = max(map(abs, self.sums), default=0.0) / self.size or width
+        if not largest:
+            return None
+        parts = [each / self.size / largest for each in self.sums]  # their squares cannot overflow
+        absolute = math.fsum(map(abs, parts))
+        typical = math.fsum(part * part for part in parts) / absolute if absolute else 1.0
+        n = self.count + 2
+        middle = math.fsum(parts) / n
+        total = 2 * (typical**2 + middle**2) + math.fsum(
+            (part - middle * size / self.size) ** 2 for part, size in zip(parts, self.sizes, strict=True)
+        )
+        return middle * largest, math.sqrt(total) / n * largest
+
+
+def _tested(units: _Units, estimate: Estimate, width: float | None) -> tuple[Estimate, float | None]:
+    """The interval, and the p-value of the test of no difference that belongs to it: Student's t on the differences
+    with one pair more won and one more lost (Bonett & Price 2012, who have the normal distribution).
+
+    Plain t is a certainty where few examples differ; with the two added pairs no fewer than six can show a difference.
+    """
+    if not units.count:
+        return estimate, None
+    found = units.added(width)
+    if found is None or (units.count < 2 and width is None):
+        return estimate, 1.0
+    middle, stderr = found
+    if units.count < 2:
+        return replace(estimate, low=-(width or 0.0), high=width, method="bonett_price"), 1.0
+    half = t_quantile(0.5 + estimate.level / 2, units.count - 1) * stderr
+    low, high = middle - half, middle + half
+    if width is not None:
+        low, high = max(-width, low), min(width, high)
+    df = None if estimate.clusters is None else units.count - 1
+    return (
+        replace(estimate, low=low, high=high, method="bonett_price", df=df),
+        t_two_sided(middle / stderr, units.count - 1),
+    )
+
+
+def _cautious_low(units: _Units, estimate: Estimate, width: float | None) -> float | None:
+    """How low the difference may lie, allowing for rare losses of which too few were seen: the least of
+
+    - the low end of the interval,
+    - the mean less what the interval would reach if the sides agreed everywhere: that so many examples show no large
+      loss does not exclude one on others,
+    - what was won less the one-sided exact limit (3 % for a level of 95 %) of what was lost, in units of the greatest
+      difference seen: a mean of few large losses is skewed.
+    """
+    if width is None or estimate.low is None or units.count < 2:
+        return estimate.low if width is not None else None
+    n, mean = units.count, estimate.mean or 0.0
+    effective = math.fsum(units.sizes) ** 2 / math.fsum(size * size for size in units.sizes)
+    t = t_quantile(0.5 + estimate.level / 2, n - 1)
+    values = [each / units.size for each in units.sums]
+    largest = max(map(abs, values)) or width
+    lost = math.fsum(-value / largest for value in values if value < 0)
+    won = math.fsum(value for value in values if value > 0) / n
+    limit = beta_quantile(1 - (1 - estimate.level) * EXACT_TAIL, lost + 1, n - lost) if lost < n else 1.0
+    return max(-width, min(estimate.low, mean - t * math.sqrt(2) / (effective + 2) * width, won - largest * limit))
+
+
+def fewest_pairs(alpha: float) -> int:
+    """Pairs (or clusters) below which no p-value is below `alpha`, however far apart the sides are: that of n equal
+    differences is the least.
+
+    Raises:
+        ValueError: `alpha` does not lie between 0 and 1.
+    """
+    if not 0 < alpha < 1:
+        raise ValueError(f"fewest_pairs: {alpha} does not lie between 0 and 1")
+    n = 2
+    while t_two_sided(n * math.sqrt((n + 2) / (4 * n + 4)), n - 1) >= alpha:
+        n += 1
+    return n
 
 
 def _checked(
@@ -273,16 +347,6 @@ def _checked(
         # The mean of equal scores may differ from them by rounding.
         first, second = ([min(high, max(low, value)) for value in side] for side in (first, second))
     return first, second
-
-
-def _flipped(differences: Sequence[float], clusters: Labels | None) -> Sequence[float]:
-    """What keeps or turns its sign: the differences, or the sums of each cluster's."""
-    if clusters is None:
-        return differences
-    sums: defaultdict[Hashable, list[float]] = defaultdict(list)
-    for difference, cluster in zip(differences, clusters, strict=True):
-        sums[cluster].append(difference)
-    return [math.fsum(values) for values in sums.values()]
 
 
 def _spread(differences: Sequence[float]) -> float | None:

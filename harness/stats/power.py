@@ -3,8 +3,9 @@ that so many can show, and the cheapest way to get there. Owns these plans; a pi
 
 The variance of a paired difference of means is (ω² + σ_A²/K_A + σ_B²/K_B) / n: ω² is how much the true difference
 varies from question to question, σ² how much one answer varies about its question's average. Rollouts only shrink that.
-Source: Miller 2024, arXiv 2411.00640, § 5; but where Miller has the normal distribution there is the noncentral t here,
-since whoever compares does not know the variance either: two examples more than by Miller, which is a lot of ten."""
+Source: Miller 2024, arXiv 2411.00640, § 5; but where Miller has the normal distribution there is the test of `paired`:
+Student's t, since the variance is not known, with one pair more won and one more lost. It takes three to seven examples
+more than by Miller, which is a lot of ten."""
 
 from __future__ import annotations
 
@@ -13,11 +14,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.stats.distributions import t_shift
-from harness.stats.intervals import LEVEL
-from harness.stats.paired import Paired
+from harness.stats.distributions import beta_quantile
+from harness.stats.intervals import EXACT_TAIL, LEVEL
+from harness.stats.paired import Paired, fewest_pairs
 from harness.stats.quantiles import normal_quantile, t_quantile
-from harness.stats.signflip import fewest_pairs
 from harness.stats.variance import Noise, noise
 
 ALPHA = 0.05
@@ -29,6 +29,9 @@ SLACK = 1e-9
 
 MOST_ROLLOUTS = 64
 """Rollouts of an example that a plan considers."""
+
+LARGE = 10**6
+"""Examples beyond which losses that were not seen do not matter."""
 
 MOST_EXAMPLES = 10**12
 """Beyond which none is looked for."""
@@ -150,9 +153,8 @@ def required_examples(
 ) -> int:
     """Examples with which a true difference of `delta` is found with the chance `power`.
 
-    The fewest n with n · δ² ≥ λ² · (ω² + σ_A²/K_A + σ_B²/K_B), λ being the noncentrality at which t with n−1 degrees of
-    freedom is significant with that chance; but no fewer than those with which a sign-flip test can find anything: 6 at
-    a level of 0.05.
+    The fewest n at which the test of `paired_difference` is significant with that chance; but no fewer than those with
+    which it can find anything: 6 at a level of 0.05.
 
     Args:
         parts: What the difference varies by.
@@ -169,9 +171,26 @@ def required_examples(
         parts, delta, rollouts=rollouts, second_rollouts=second_rollouts, alpha=alpha, power=power
     )
     n, variance = max(fewest_pairs(alpha), by_miller), parts.variance(rollouts, second_rollouts)
-    while t_shift(alpha / 2, power, n - 1) * math.sqrt(variance / n) > abs(delta) * (1 + SLACK):
+    while not _finds(abs(delta) * (1 + SLACK), variance, n, alpha, power):
         n += 1
     return n
+
+
+def _finds(delta: float, variance: float, n: int, alpha: float, power: float) -> bool:
+    """Whether n pairs whose differences have this mean and variance are significant with this chance: whether the mean
+    that is exceeded with this chance is significant."""
+    spread = math.sqrt(variance)
+    mean = delta - normal_quantile(power) * spread / math.sqrt(n)
+    if mean <= 0:
+        return False
+    absolute = mean  # of normal differences
+    if mean < 40 * spread:
+        ratio = mean / spread
+        centre = math.sqrt(2 / math.pi) * math.exp(-ratio * ratio / 2)
+        absolute = spread * centre + mean * math.erf(ratio / math.sqrt(2))
+    typical = (variance + mean * mean) / absolute
+    stderr = math.sqrt((n - 1) * variance + 2 * mean**2 + 2 * typical**2)
+    return n * mean >= t_quantile(1 - alpha / 2, n - 1) * stderr
 
 
 def detectable(
@@ -184,7 +203,7 @@ def detectable(
     power: float = POWER,
 ) -> float:
     """The smallest true difference that so many examples find with the chance `power` (MDE); NaN for fewer than those
-    with which a sign-flip test can find anything.
+    with which the test can find anything.
 
     Arguments and errors as for `required_examples`.
     """
@@ -193,8 +212,16 @@ def detectable(
         raise ValueError(f"detectable: {rollouts} rollouts")
     if examples < fewest_pairs(alpha):
         return math.nan
-    shift = t_shift(alpha / 2, power, examples - 1)
-    return shift * math.sqrt(parts.variance(rollouts, second_rollouts) / examples)
+    variance = parts.variance(rollouts, second_rollouts)
+    if variance == 0.0:
+        return 0.0
+    low, high = 0.0, 100 * math.sqrt(variance)
+    if not _finds(high, variance, examples, alpha, power):
+        return math.nan
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _finds(middle, variance, examples, alpha, power) else (middle, high)
+    return high
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,16 +312,20 @@ def passing_examples(paired: Paired, margin: float, width: float | None, *, powe
     Returns:
         The number in all, those that were compared included. None if the spread is unknown, and with it all.
     """
-    needed = settling_examples(paired, margin, power=power)
     estimate = paired.estimate
-    if estimate.method != "bonett_price" or width is None:
+    needed = settling_examples(paired, margin, power=power)
+    if width is None:
         return needed
-    # Its two pairs more, one won and one lost, are most of what there is to see where few examples differ.
+    # Fewer would not exclude losses that were not seen.
     share = 0.0 if estimate.stderr is None else estimate.stderr**2 * estimate.examples / width**2
     z, z_power = normal_quantile(0.5 + estimate.level / 2), normal_quantile(power)
 
     def passes(n: int) -> bool:
-        return z * math.sqrt(share * n + 2) / (n + 2) + z_power * math.sqrt(share / n) <= margin / width
+        t = t_quantile(0.5 + estimate.level / 2, n - 1) if n > 1 else math.inf
+        unseen = 0.0 if n > LARGE else beta_quantile(1 - (1 - estimate.level) * EXACT_TAIL, 1, n)
+        chance = z_power * math.sqrt(share / n)
+        floor = max(t * math.sqrt(2) / (n + 2), unseen)
+        return max(floor, z * math.sqrt(share * n + 2) / (n + 2)) + chance <= margin / width
 
     units = bisect_left(range(1, MOST_EXAMPLES), True, key=passes) + 1
     return max(needed or 0, math.ceil(units * estimate.examples / (estimate.clusters or estimate.examples)))

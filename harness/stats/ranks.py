@@ -59,7 +59,7 @@ def rank_intervals(
 def tied_with_best(scores: Sequence[Numbers], alpha: float = 0.05) -> list[bool]:
     """Which models cannot be told from the one with the highest mean (the first of equal ones), itself included.
 
-    Paired sign-flip tests against it, Holm over all of them. Being chosen as the best makes it look better than it is,
+    Paired tests against it, Holm over all of them. Being chosen as the best makes it look better than it is,
     so that a model outside the group is not always worse; being inside never says that two models are equal.
 
     Args:

@@ -180,6 +180,10 @@ class ScoreTable:
         """The values of one metric, as `rewards`."""
         return self._values(self._metrics[name])
 
+    def is_reward(self, name: str) -> bool:
+        """Whether a metric has the reward's value in every rollout."""
+        return self._metrics[name].tobytes() == self._reward.tobytes()
+
     def unscored(self) -> Counter[str]:
         """Reason → rollouts, the commonest first; of equally common ones by name, whichever came first: the order in
         which rollouts end is chance."""

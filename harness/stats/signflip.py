@@ -35,23 +35,11 @@ NORMAL_FROM = 2_000
 """Effective number of differing pairs from which the normal approximation errs less than sampling does."""
 
 
-def fewest_pairs(alpha: float) -> int:
-    """Pairs below which no p-value of this test is below `alpha`, however far apart the sides are: if n pairs all have
-    the same sign it is 2¹⁻ⁿ.
-
-    Raises:
-        ValueError: `alpha` does not lie between 0 and 1.
-    """
-    if not 0 < alpha < 1:
-        raise ValueError(f"fewest_pairs: {alpha} does not lie between 0 and 1")
-    n = 1
-    while 2.0 ** (1 - n) >= alpha:
-        n += 1
-    return n
-
-
 def sign_flip(differences: Sequence[float]) -> tuple[float, Test]:
     """Two-sided p-value of the hypothesis that each difference is as likely to have the other sign.
+
+    It is no test of the mean: of differences that are not symmetric (many small gains, few large losses) it finds one
+    that is not there in up to 37 % of cases with 20 pairs.
 
     The part of all 2ⁿ sign patterns whose sum is at least as far from 0 as the observed one. Pairs without a difference
     have no part in it; if none differs it is 1, and so it is for a single pair; it is never 0. Patterns are counted

@@ -11,9 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.stats.intervals import Estimate, mean_interval, same
-from harness.stats.paired import Paired, paired_by_key
+from harness.stats.difference import UNKNOWN, Range, paired_scores, scores_of
+from harness.stats.intervals import Estimate, same
+from harness.stats.paired import Paired, fewest_pairs
 from harness.stats.quantiles import nearest_rank
+from harness.stats.summary import spread
+from harness.stats.target import finite_limits
 from harness.types import Usage
 
 ALPHA = 0.05
@@ -72,6 +75,8 @@ class Standing:
     """Replies whose cost is unknown; that of `usage`, if there is any, is then a lower bound."""
     failures: Mapping[str, int]
     """Reason → attempts without a score, the commonest first."""
+    promised: Range = UNKNOWN
+    """The least and the greatest score possible, as the run says."""
 
     @property
     def made(self) -> int:
@@ -94,8 +99,13 @@ class Standing:
         return len({each.task for each in self.attempts}) + self.not_run
 
     @property
-    def counted(self) -> Mapping[str, float]:
-        """Task → its score, of all that were run; one without a score counts 0."""
+    def values(self) -> Mapping[str, list[float]]:
+        """Task → the scores of its attempts; those without one are left out."""
+        return _by_task((each.task, each.score) for each in self.attempts if each.score is not None)
+
+    @property
+    def counted(self) -> Mapping[str, list[float]]:
+        """The same of all attempts; one without a score counts 0."""
         return _by_task((each.task, MISSING if each.score is None else each.score) for each in self.attempts)
 
     @property
@@ -150,7 +160,7 @@ class Difference:
     @property
     def can_tell(self) -> bool:
         """Whether so few tasks could show anything: if one model won all of them, would that be more than noise?"""
-        return 2.0 ** (1 - self.scored.pairs) < self.alpha
+        return self.scored.pairs >= fewest_pairs(self.alpha)
 
     @property
     def is_partial(self) -> bool:
@@ -241,19 +251,19 @@ def _leads(first: Mapping[str, float], second: Mapping[str, float]) -> bool:
     return ours > theirs and not same(theirs, ours)
 
 
-def standings(models: Sequence[tuple[str, Sequence[Attempt], int]]) -> Standings:
+def standings(models: Sequence[tuple[str, Sequence[Attempt], int]], promised: Sequence[Range] = ()) -> Standings:
     """Set the models side by side.
 
     Args:
         models: (name, attempts made, attempts planned) of each.
+        promised: The least and the greatest score possible of each model; unknown if there are none.
     """
-    return Standings(tuple(_standing(name, attempts, planned) for name, attempts, planned in models))
+    ranges = list(promised) or [UNKNOWN] * len(models)
+    return Standings(tuple(_standing(*model, known) for model, known in zip(models, ranges, strict=True)))
 
 
-def _standing(name: str, attempts: Sequence[Attempt], planned: int) -> Standing:
-    scores = _by_task((each.task, each.score) for each in attempts if each.score is not None)
-    single = len(scores) == sum(each.score is not None for each in attempts)
-    binary = all(each.score in (0.0, 1.0) for each in attempts if each.score is not None)
+def _standing(name: str, attempts: Sequence[Attempt], planned: int, promised: Range) -> Standing:
+    values = _by_task((each.task, each.score) for each in attempts if each.score is not None)
     seconds = sorted(each.seconds for each in attempts if each.seconds is not None)
     checked = [each.schema_valid for each in attempts if each.schema_valid is not None]
     failures = Counter(each.reason or "unknown" for each in attempts if each.score is None)
@@ -262,8 +272,8 @@ def _standing(name: str, attempts: Sequence[Attempt], planned: int) -> Standing:
         attempts=tuple(attempts),
         planned=planned,
         mean=_mean([MISSING if each.score is None else each.score for each in attempts]),
-        scored=mean_interval(list(scores.values()), single_rollout=single, binary=binary),
-        scores=scores,
+        scored=spread(values.values(), finite_limits(promised)).estimate,
+        scores=scores_of(values).means,
         success=_mean([float(each.is_valid) for each in attempts]),
         schema_valid=sum(checked),
         schema_answers=len(checked),
@@ -272,23 +282,24 @@ def _standing(name: str, attempts: Sequence[Attempt], planned: int) -> Standing:
         usage=sum((each.usage for each in attempts), Usage()),
         unpriced=sum(each.usage.requests for each in attempts if each.usage.cost is None),
         failures=dict(failures.most_common()),
+        promised=promised,
     )
 
 
 def _difference(first: Standing, second: Standing, alpha: float) -> Difference:
-    scored = paired_by_key(first.scores, second.scores)
-    counted = scored
+    ours, theirs = first.promised, second.promised
+    scored = counted = paired_scores(scores_of(first.values, ours), scores_of(second.values, theirs))
     if first.unscored or second.unscored:
-        counted = paired_by_key(first.counted, second.counted)
+        counted = paired_scores(scores_of(first.counted, ours), scores_of(second.counted, theirs))
     return Difference(first.name, second.name, scored, counted, max(first.tasks, second.tasks), alpha)
 
 
-def _by_task(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """The mean of each task's scores, tasks in the order in which they come."""
+def _by_task(scores: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
+    """Each task's scores, tasks in the order in which they come."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for task, score in scores:
         found[task].append(score)
-    return {task: math.fsum(values) / len(values) for task, values in found.items()}
+    return dict(found)
 
 
 def _mean(values: Sequence[float]) -> float | None:

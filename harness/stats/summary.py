@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
@@ -13,7 +13,7 @@ from harness.stats.methods import SUMMARY as METHODS
 from harness.stats.passk import THRESHOLD_SLACK, PassRate, pass_at_k, pass_counts, pass_hat_k, pass_rate, powers_of_two
 from harness.stats.quantiles import nearest_rank
 from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
-from harness.stats.target import Aim, Target
+from harness.stats.target import Aim, Target, finite_limits
 from harness.types import JsonDict, Usage
 
 __all__ = ["METHODS", "THRESHOLD_SLACK", "Distribution", "ScoreTable", "Spread", "Summary", "summarize"]
@@ -196,7 +196,7 @@ def summarize(  # noqa: PLR0913 - what a summary is of
         resumed: Outcomes that were there before that time began (0 if it is that of all attempts at the run).
         aim: When the run was to end, if not with its plan.
     """
-    reward, target = _reward(table, aim)
+    reward, target = _reward(table, aim, finite_limits(reward_range))
     unscored = table.unscored()
     passes = pass_counts(table.rewards(), pass_threshold)
     powers = powers_of_two(rollouts_per_example)
@@ -207,7 +207,7 @@ def summarize(  # noqa: PLR0913 - what a summary is of
         scored=reward.count,
         unscored=dict(unscored),
         reward=reward,
-        metrics={name: _unwatched(metric_spread(table.metric(name)), target) for name in table.metric_names},
+        metrics={name: _metric(table, name, reward, target) for name in table.metric_names},
         pass_threshold=pass_threshold,
         pass_at_k={k: _unwatched_rate(pass_rate(passes, k, pass_at_k), target) for k in powers},
         pass_hat_k={k: _unwatched_rate(pass_rate(passes, k, pass_hat_k), target) for k in powers},
@@ -225,9 +225,9 @@ def summarize(  # noqa: PLR0913 - what a summary is of
     )
 
 
-def _reward(table: ScoreTable, aim: Aim | None) -> tuple[Spread, Target | None]:
+def _reward(table: ScoreTable, aim: Aim | None, limits: tuple[float, float] | None) -> tuple[Spread, Target | None]:
     """The reward, and what made the run end early."""
-    reward = spread(table.rewards())
+    reward = spread(table.rewards(), limits)
     target = None if aim is None else _ended_early(table, aim)
     return (reward if target is None else replace(reward, estimate=target.estimate)), target
 
@@ -241,41 +241,62 @@ def _ended_early(table: ScoreTable, aim: Aim) -> Target | None:
     return target if target.ended_early else None
 
 
-def spread(groups: Iterable[list[float]]) -> Spread:
+def spread(
+    groups: Iterable[list[float]],
+    limits: tuple[float, float] | None = None,
+    clusters: Sequence[Hashable] | None = None,
+) -> Spread:
     """Reduce each example to its mean, estimate the mean over examples, and describe the single values.
 
     Args:
         groups: The values of each example; examples without any are left out.
+        limits: The least and the greatest value possible; None if unknown. Values outside widen them.
+        clusters: Label of each group's cluster, if examples of one cluster resemble each other.
     """
-    means, values = array("d"), array("d")
+    means, values, owners = array("d"), array("d"), list[Hashable]()
     single = True
-    for group in groups:
+    for place, group in enumerate(groups):
         if group:
+            if clusters is not None:
+                owners.append(clusters[place])
             means.append(group[0] if len(group) == 1 else math.fsum(group) / len(group))
             values.extend(group)
             single = single and len(group) == 1
     if not values:
         return Spread(Estimate())
     low, high = min(values), max(values)
-    binary = low in (0.0, 1.0) and high in (0.0, 1.0) and all(value in (0.0, 1.0) for value in values)
-    estimate = mean_interval(means, single_rollout=single, binary=binary)
+    if limits is not None:
+        limits = min(limits[0], low), max(limits[1], high)
+    if clusters is None:
+        binary = low in (0.0, 1.0) and high in (0.0, 1.0) and all(value in (0.0, 1.0) for value in values)
+        estimate = mean_interval(means, single_rollout=single, binary=binary, limits=limits)
+    else:
+        from harness.stats.clusters import clustered_mean
+
+        estimate = clustered_mean(means, owners, limits=limits)
     if len(values) < 2:
         std = None
     elif same(low, high):
         std = 0.0
-    elif single and estimate.stderr is not None:
+    elif single and clusters is None and estimate.stderr is not None:
         std = estimate.stderr * math.sqrt(len(values))
     else:
         std = sample_std(values, math.fsum(values) / len(values))
     return Spread(estimate, std, low, high, len(values))
 
 
-def metric_spread(groups: Iterable[list[float]]) -> Spread:
+def metric_spread(groups: Iterable[list[float]], clusters: Sequence[Hashable] | None = None) -> Spread:
     """As `spread`; but a metric that is always 0, or always 1, may be a count: Wilson's interval says nothing of it."""
-    metric = spread(groups)
+    metric = spread(groups, clusters=clusters)
     if metric.estimate.method == "wilson" and metric.min == metric.max:
         return replace(metric, estimate=Estimate(mean=metric.estimate.mean, examples=metric.estimate.examples))
     return metric
+
+
+def _metric(table: ScoreTable, name: str, reward: Spread, target: Target | None) -> Spread:
+    if target is None and table.is_reward(name):
+        return reward
+    return _unwatched(metric_spread(table.metric(name)), target)
 
 
 def _unwatched(metric: Spread, target: Target | None) -> Spread:

@@ -153,10 +153,12 @@ def close_to_others(folder: Path) -> None:
     folder.chmod(0o700)  # first: from here on, nobody comes to what is in it
     if not is_closed(folder):
         raise OSError(errno.ENOTSUP, "this file system keeps nobody out, so nothing can be private on it", str(folder))
-    for path in folder.rglob("*"):
-        if not path.is_symlink():
-            with contextlib.suppress(FileNotFoundError):
-                path.chmod(0o700 if path.is_dir() else 0o600)
+    for root, folders, files in os.walk(folder):
+        for name, mode in (*((each, 0o700) for each in folders), *((each, 0o600) for each in files)):
+            path = Path(root, name)
+            if not path.is_symlink():
+                with contextlib.suppress(FileNotFoundError):
+                    path.chmod(mode)
 
 
 def new_file(path: Path) -> BinaryIO:

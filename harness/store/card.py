@@ -17,10 +17,11 @@ from harness.redact import redactor
 from harness.store.atomic import atomic_write, is_closed
 from harness.store.card_head import config_entry, configs_yaml, join_card, merge_config, split_card
 from harness.store.card_tables import leaderboard_row, passes, results, unscored_table, with_row
-from harness.store.card_text import escape, fenced
+from harness.store.card_text import escape, fenced, shown_config
 from harness.store.finding import runs_in
 from harness.store.manifest import Manifest, without_secrets
 from harness.store.rundir import RunDir, RunLock
+from harness.store.safe_files import read_file
 from harness.types import JsonDict
 
 CONFIG_LIMIT = 20_000
@@ -52,7 +53,7 @@ def refresh_card(run: RunDir) -> None:
     entry = re.compile(rf"(^- config_name: {re.escape(run.id)}\n(?:  .*\n)*?  description: ).*$", re.MULTILINE)
     with RunLock.take(run.parent / ".card.lock", f"the card of {run.parent}", wait=True):
         try:
-            card = path.read_text(encoding="utf-8")
+            card = read_file(path).decode("utf-8")
         except (OSError, UnicodeDecodeError):
             card = ""
         head, body = split_card(card)
@@ -65,7 +66,8 @@ def refresh_card(run: RunDir) -> None:
 
 def _rebuild(parent: Path) -> None:
     for stale in parent.glob(".README.md.*.tmp"):  # of a process that was killed: the lock says that nobody else writes
-        stale.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            stale.unlink()
     runs = [RunDir(path) for path in reversed(runs_in(parent))]
     filled = [run for run in runs if run.has_data()]
     entries = [
@@ -80,7 +82,7 @@ def _rebuild(parent: Path) -> None:
 
 def _is_private(file: Path) -> bool:
     try:
-        return file.stat().st_mode & 0o077 == 0
+        return file.lstat().st_mode & 0o077 == 0
     except OSError:
         return False
 
@@ -92,9 +94,9 @@ def _state(run: RunDir) -> str:
     whoever has loaded a run once would get those rows for ever, however far the run has come.
     """
     files: list[tuple[str, int, int]] = []
-    for path in run.data_path.glob("*.parquet"):
+    for path in run.row_files():
         with contextlib.suppress(FileNotFoundError):
-            stat = path.stat()
+            stat = path.lstat()
             files.append((path.name, stat.st_size, stat.st_mtime_ns))
     mark = hashlib.sha256(repr(sorted(files)).encode()).hexdigest()[:16]
     return f"{len(files)} parquet files of {sum(size for _, size, _ in files)} bytes, state {mark}"
@@ -116,7 +118,7 @@ def merge_remote(existing: str | None, run_dir: Path, repo: str) -> str:
     head, body = split_card(existing if existing is not None else _remote_introduction(repo))
     head = merge_config(head, config_entry(run.id, f"data/{run.id}/*.parquet", default=True))
     summary = run.read_summary()
-    section = run_card_section(manifest, summary, source=repo, config_toml=_config(run))
+    section = run_card_section(manifest, summary, source=repo, config_toml=shown_config(run.config_path))
     body = _with_section(body, run.id, section)
     return join_card(head, with_row(body, leaderboard_row(manifest, summary), run.id))
 
@@ -179,16 +181,10 @@ def _parent_body(parent: Path, runs: list[RunDir]) -> str:
         cells += [told.get("95 % interval", "–"), told.get("scored", "–"), _planned(manifest), passes(summary)]
         lines.append(f"| {' | '.join(escape(cell) for cell in cells)} |")
         if run.has_data():
-            sections.append(run_card_section(manifest, summary, source=source, config_toml=_config(run)))
+            sections.append(
+                run_card_section(manifest, summary, source=source, config_toml=shown_config(run.config_path))
+            )
     return "\n".join(lines) + "\n\n" + "\n".join(sections)
-
-
-def _config(run: RunDir) -> str | None:
-    """Its `config.toml`; None if it has none that can be read: the card of all runs must not end with one of them."""
-    try:
-        return run.config_path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def _remote_introduction(repo: str) -> str:

@@ -4,20 +4,27 @@ key; every other key, comment and quirk of a head that somebody else wrote stays
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from harness.errors import StoreError
 from harness.types import JsonDict
 
 # As huggingface_hub finds it, so that both mean the same text.
-_HEAD = re.compile(r"^(\s*---[\r\n]+)([\S\s]*?)([\r\n]+---(\r\n|\r|\n|$))")
+_HEAD = re.compile(r"\s*+---[\r\n]++([\S\s]*?)(?<![\r\n])[\r\n]+---(?:\r\n|\r|\n|$)")
+_EMPTY_HEAD = re.compile(r"\s*+---[\r\n]()[\r\n]+---(?:\r\n|\r|\n|$)")
 
-LONGEST = 1_000_000
-"""Characters of a head: hundreds of times what a thousand runs need."""
+LONGEST = 500_000
+"""Characters of a head: more than a thousand runs need."""
 
-MOST_VALUES = 200_000
-"""Values in a head, with aliases unfolded."""
+MOST_VALUES = 25_000
+"""Values in a head, with aliases unfolded: those of two thousand runs."""
+
+DEEPEST = 100
+"""Levels of a head: the loader in C would overflow its stack at some thousands."""
+
+LONGEST_WORD = 2_000
+"""Characters of a value without quotation marks: converting a number takes time that grows with its square."""
 
 
 def config_entry(run_id: str, path: str, *, default: bool, description: str | None = None) -> JsonDict:
@@ -42,8 +49,8 @@ def configs_yaml(entries: Sequence[Mapping[str, object]]) -> str:
 def split_card(card: str) -> tuple[str, str]:
     """A card's head without its `---` lines (or ""), and its body."""
     card = card.removeprefix("\ufeff")
-    found = _HEAD.match(card)
-    return (found.group(2), card[found.end() :]) if found else ("", card)
+    found = _HEAD.match(card) or _EMPTY_HEAD.match(card)
+    return (found.group(1), card[found.end() :]) if found else ("", card)
 
 
 def join_card(head: str, body: str) -> str:
@@ -83,11 +90,12 @@ def _mapping(head: str) -> JsonDict:
     if len(head) > LONGEST:
         raise StoreError(f"the card's YAML head has more than {LONGEST} characters: shorten it by hand, then try again")
     try:
+        _check_events(head)
         _check_size(head)
-        value = cast(object, yaml.safe_load(head))
+        value = _load(head)
     except RecursionError:
         raise StoreError("the card's YAML head is nested too deeply: repair it by hand, then try again") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: the 99th of a month, and the like
         where = " ".join(str(error).split())
         raise StoreError(f"the card's YAML head cannot be read: {where}; repair it by hand, then try again") from error
     if value is None:
@@ -95,6 +103,35 @@ def _mapping(head: str) -> JsonDict:
     if not isinstance(value, dict):
         raise StoreError("the card's YAML head is not a mapping: repair it by hand, then try again")
     return cast(JsonDict, value)
+
+
+def _check_events(head: str) -> None:
+    """Refuse a head of too many levels or values before anything is built of it.
+
+    Raises:
+        StoreError: it has.
+    """
+    import yaml
+
+    depth = count = 0
+    for event in cast("Iterable[object]", yaml.parse(head, Loader=_loader())):  # pyright: ignore[reportUnknownMemberType]
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        count += isinstance(event, yaml.NodeEvent)
+        if depth > DEEPEST:
+            raise RecursionError
+        if count > MOST_VALUES:
+            raise _too_many()
+        if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and len(event.value) > LONGEST_WORD:
+            raise StoreError(
+                f"the card's YAML head has a value of more than {LONGEST_WORD} characters without quotation marks: "
+                "repair it by hand, then try again"
+            )
+
+
+def _too_many() -> StoreError:
+    return StoreError(
+        f"the card's YAML head unfolds to more than {MOST_VALUES} values: repair it by hand, then try again"
+    )
 
 
 def _check_size(head: str) -> None:
@@ -105,7 +142,6 @@ def _check_size(head: str) -> None:
     """
     import yaml
 
-    compose = cast("Callable[..., object]", yaml.compose)  # pyright: ignore[reportUnknownMemberType]
     sizes: dict[int, int] = {}
     open_now: set[int] = set()
 
@@ -123,10 +159,8 @@ def _check_size(head: str) -> None:
             open_now.discard(id(node))
         return sizes[id(node)]
 
-    if size_of(compose(head, Loader=yaml.SafeLoader)) > MOST_VALUES:
-        raise StoreError(
-            f"the card's YAML head unfolds to more than {MOST_VALUES} values: repair it by hand, then try again"
-        )
+    if size_of(_compose(head)) > MOST_VALUES:
+        raise _too_many()
 
 
 def _with_configs(head: str, entries: list[JsonDict]) -> str:
@@ -135,7 +169,7 @@ def _with_configs(head: str, entries: list[JsonDict]) -> str:
     wanted = _mapping(head) | {"configs": entries}
     spliced = _spliced(head, configs_yaml(entries))
     try:
-        if yaml.safe_load(spliced) == wanted:
+        if _load(spliced) == wanted:
             return spliced
     except yaml.YAMLError:
         pass
@@ -148,20 +182,48 @@ def _dump(value: JsonDict) -> str:
 
     text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1000)
     # PyYAML writes some line separators so that it reads them back as spaces; escaped they are safe.
-    return text if yaml.safe_load(text) == value else yaml.safe_dump(value, sort_keys=False, width=1000)
+    return text if _load(text) == value else yaml.safe_dump(value, sort_keys=False, width=1000)
+
+
+def _load(text: str) -> object:
+    loader = _loader()(text)
+    try:
+        return cast(object, loader.get_single_data())
+    finally:
+        loader.dispose()
+
+
+def _compose(text: str) -> object:
+    import yaml
+
+    compose = cast("Callable[..., object]", yaml.compose)  # pyright: ignore[reportUnknownMemberType]
+    return compose(text, Loader=_loader())
+
+
+def _loader() -> Any:
+    """The safe loader in C, which is many times as fast as the one in Python."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _spliced(head: str, block: str) -> str:
     """`head` with the text of its `configs` key replaced by `block`, or `block` at its end."""
     import yaml
 
-    compose = cast("Callable[..., object]", yaml.compose)  # pyright: ignore[reportUnknownMemberType]
-    node = compose(head, Loader=yaml.SafeLoader)
+    node = _compose(head)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == "configs":
                 start, end = key.start_mark.index, value.end_mark.index
-                # The parser counts the comments and blank lines before the next key to the value.
-                kept = re.search(r"(?:^[ \t]*(?:#.*)?(?:\r?\n|\Z))*\Z", head[start:end], re.MULTILINE)
-                return head[:start] + block + (kept.group() if kept else "") + head[end:].lstrip("\r\n")
+                return head[:start] + block + _comments(head[start:end]) + head[end:].lstrip("\r\n")
     return (head.rstrip() + "\n" if head.strip() else "") + block
+
+
+def _comments(value: str) -> str:
+    """The comments and blank lines at the end of a value: the parser counts those before the next key to it."""
+    lines = value.split("\n")
+    first = len(lines)
+    while first > 1 and lines[first - 1].strip(" \t\r")[:1] in ("", "#"):
+        first -= 1
+    return "\n".join(lines[first:])

@@ -162,7 +162,8 @@ def results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str
     if summary is None:
         return [("scored", "no summary yet")]
     reward = table(summary.get("reward"))
-    results = [("mean reward", _number(reward.get("mean"))), ("95 % interval", _interval(reward))]
+    what = f"mean over {len(manifest.functions)} evaluation functions" if manifest.functions else "mean reward"
+    results = [(what, _number(reward.get("mean"))), ("95 % interval", _interval(reward))]
     if early := table(summary.get("until_ci")):
         made = f"after {early.get('examples')} of {early.get('of_examples')} examples, as --until-ci asked"
         results.append(("ended early", f"{made}; the interval is a confidence sequence for the mean of all of them"))

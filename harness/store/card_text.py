@@ -1,12 +1,19 @@
-"""Untrusted text in Markdown: as one line that can be nothing but text, and as a block of code that it cannot leave.
-Owns what is escaped; knows nothing of cards."""
+"""Text of cards and pages: untrusted text in Markdown, as one line and as a block of code, and a run's settings."""
 
 from __future__ import annotations
 
 import html
 import re
+import tomllib
+from itertools import takewhile
+from pathlib import Path
+from typing import cast
 
+from harness.caps import DOCUMENT
 from harness.harmless import OBEYED
+from harness.redact import hidden
+from harness.store.safe_files import read_file
+from harness.types import JsonDict
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
 _CONTROL = re.compile(rf"(?:[\s\x00-\x1f\u200c\u200d]|{OBEYED.pattern})+")
@@ -24,3 +31,28 @@ def fenced(text: str, language: str) -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def shown_config(path: Path, cap: int = DOCUMENT) -> str | None:
+    """The text of a run's `config.toml` for readers; None if it cannot be read.
+
+    One that an older version or a person wrote may hold secrets under their names: then it is written anew without
+    them, and without its comments but those above the first line.
+
+    Args:
+        path: The file.
+        cap: Bytes at most.
+    """
+    import tomli_w
+
+    try:
+        text = read_file(path, cap).decode("utf-8")
+        document: JsonDict = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+        return None
+    # The `key` of an `[[endpoint]]` names a variable.
+    clean = {**cast(JsonDict, hidden(document)), **{name: document[name] for name in ("endpoint",) if name in document}}
+    if clean == document:
+        return text
+    head = "".join(takewhile(lambda line: line.startswith("#"), text.splitlines(keepends=True)))
+    return f"{head}\n{tomli_w.dumps(clean)}"

@@ -9,8 +9,9 @@ import contextlib
 from harness.store.atomic import discard
 from harness.store.card import rebuild_card
 from harness.store.rundir import RunDir
+from harness.store.safe_files import is_folder
 
-_ASIDE = (".data.*", ".*.tmp", "data/.*.tmp")
+_ASIDE = (".data.*", ".*.tmp")
 """Names under which files and folders are made before they take their place."""
 
 
@@ -23,16 +24,17 @@ def is_complete(run: RunDir) -> bool:
     """Whether the summary can be read, and the rows on disk are all that the journal holds. Without a journal there is
     nothing that either could be made from."""
     try:
-        size = run.journal_path.stat().st_size
+        size = run.journal_path.lstat().st_size
     except FileNotFoundError:
         return True
-    rows = [path.name for path in run.data_path.glob("*.parquet")]
+    rows = [path.name for path in run.row_files()]
     return rows == [final_name(size)] and run.known_summary() is not None
 
 
 def sweep(run: RunDir) -> None:
     """Remove what a process that was killed has left beside the files of a run. The caller holds the run's lock."""
-    for stale in [path for pattern in _ASIDE for path in run.path.glob(pattern)]:
+    found = [path for pattern in _ASIDE for path in run.path.glob(pattern)]
+    for stale in [*found, *(run.data_path.glob(".*.tmp") if is_folder(run.data_path) else ())]:
         with contextlib.suppress(OSError):
             discard(stale)
 

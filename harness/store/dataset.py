@@ -25,6 +25,7 @@ from harness.errors import StoreError
 from harness.records import Example, Failed, Generated, Scored
 from harness.store.arrow import arrow, parquet
 from harness.store.atomic import (
+    discard,
     durable_sync,
     make_folder,
     new_file,
@@ -40,6 +41,7 @@ from harness.store.journal import JournalReader
 from harness.store.recorded import NOWHERE, Recorded
 from harness.store.rows import BATCH_BYTES, BATCH_ROWS, WRITER_OPTIONS, Columns, RowFile
 from harness.store.rundir import RunDir
+from harness.store.safe_files import is_folder, open_binary
 
 NOTES = b"bench"
 """Key of our JSON in a parquet file's metadata."""
@@ -167,7 +169,7 @@ class DatasetWriter:
         """Takes over the rows that an earlier process left, if they are what the journal says."""
         sweep(self._run)
         if not self._run.has_data():
-            self._rebuild = os.path.lexists(self._data) and not self._data.is_dir()  # a file, or a link to nowhere
+            self._rebuild = os.path.lexists(self._data) and not is_folder(self._data)  # a file, or a link
             return
         try:
             parts = sorted((_read_part(path, self._columns) for path in self._data.glob("*.parquet")), key=_start_of)
@@ -216,7 +218,8 @@ class DatasetWriter:
         waiting = done.count(False) if with_waiting else 0
         if not waiting and not any(done):
             # What may lie there is of rollouts that the journal does not hold.
-            shutil.rmtree(self._data, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                discard(self._data)
             self._parts, self._rebuild = [], False
             return 0
         part = _Part(0, recorded.end, SORTED, waiting)
@@ -286,7 +289,7 @@ class DatasetWriter:
         if self._rebuild or len(self._parts) != 1 or self._parts[0].level != SORTED:
             return False
         with translated("read", self._run.journal_path):
-            size = self._run.journal_path.stat().st_size
+            size = self._run.journal_path.lstat().st_size
         return self._parts[0].end == size and self._recorded.end == size
 
     def _has_row(self, number: int) -> bool:
@@ -329,7 +332,8 @@ def _read_part(path: Path, columns: Columns) -> _Part:
     """
     pa = arrow()
     try:
-        schema = parquet().read_schema(path)
+        with open_binary(path) as file:
+            schema = parquet().read_schema(file)
         notes = json.loads(cast(bytes, (schema.metadata or {})[NOTES]))
         if tuple(schema.names) != columns.names:
             raise StoreError(f"{path} has other columns")
@@ -344,14 +348,15 @@ def _read_part(path: Path, columns: Columns) -> _Part:
 def _concatenate(sources: list[Path], target: Path, notes: dict[str, str]) -> None:
     """Copies the rows of `sources` into one new file, a row group at a time."""
     pa = arrow()
-    schema = parquet().read_schema(sources[0]).with_metadata(notes)
+    with open_binary(sources[0]) as first:
+        schema = parquet().read_schema(first).with_metadata(notes)
     with translated("write", target):
         new_file(target).close()
     with translated("write", target), parquet().ParquetWriter(target, schema, **WRITER_OPTIONS) as writer:
         held: list[Any] = []
         for source in sources:
             # Threads and read-ahead would keep 20 MB for good, to gain milliseconds.
-            with parquet().ParquetFile(source, pre_buffer=False) as file:
+            with open_binary(source) as opened, parquet().ParquetFile(opened, pre_buffer=False) as file:
                 for group in range(file.num_row_groups):
                     held.append(file.read_row_group(group, use_threads=False).cast(schema))
                     if sum(t.num_rows for t in held) >= BATCH_ROWS or sum(t.nbytes for t in held) >= BATCH_BYTES:

@@ -4,17 +4,18 @@ and the order in age; reads of a manifest at most the time, and that only where 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
-import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from harness.caps import read_whole
 from harness.errors import UsageError
 from harness.store.atomic import translated
 from harness.store.codec import from_text
+from harness.store.invocations import Invocation, is_run, newest_invocation
+from harness.store.safe_files import is_folder, link_error, read_file
 from harness.types import JsonDict
 
 _RUN_ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9]{4}")
@@ -27,8 +28,10 @@ _LISTED = 5
 
 
 def runs_in(parent: Path) -> list[Path]:
-    """The run folders in `parent`, oldest first. A folder without `run.json` is none, nor is one whose name begins with
-    a dot: it is about to go."""
+    """The run folders in `parent`, oldest first. A folder without `run.json` is none, nor is a link, nor one whose name
+    begins with a dot: it is about to go."""
+    if parent.parent.name == "evals" and parent.is_symlink():
+        return []  # of an output folder: no link in it is followed
     return _newest(_runs(parent), None)
 
 
@@ -46,13 +49,28 @@ def find_run(output_dir: Path | str, name: str) -> Path:
 
     Args:
         output_dir: The output folder to search.
-        name: A path of a run folder (or of a file in it), a run id, the beginning of exactly one id, or `latest`.
+        name: A path of a run folder (or of a file in it), a run id, the beginning of exactly one id, `latest`, or an
+            output folder: the only run of the newest invocation.
 
     Raises:
         UsageError: there is none, or more than one.
         StoreError: the output folder cannot be read.
     """
     return find_runs(output_dir, [name])[0]
+
+
+def find_sibling(output_dir: Path | str, run_id: str) -> Path:
+    """The run of that very id in an output folder. The id may be a stranger's text: it is never taken for a path.
+
+    Raises:
+        UsageError: there is none.
+        StoreError: the output folder cannot be read.
+    """
+    runs = _under(output_dir)
+    found = next((run for run in runs if run.name == run_id), None)
+    if found is None:
+        raise UsageError(f"no run {run_id!r} under {Path(output_dir) / 'evals'}")
+    return found
 
 
 def find_runs(output_dir: Path | str, names: Iterable[str]) -> list[Path]:
@@ -66,22 +84,53 @@ def find_runs(output_dir: Path | str, names: Iterable[str]) -> list[Path]:
         UsageError: as `find_run`.
         StoreError: as `find_run`.
     """
-    known: list[Path] | None = None
+    under = functools.cache(_under)
     found: list[Path] = []
     for name in names:
         path = _at(name)
-        if path is None:
-            known = _under(output_dir) if known is None else known
-            path = _named(name, Path(output_dir) / "evals", known)
+        if path is None and (named := _latest(name, output_dir, under)) is not None:
+            path = _only(name, named)
+        elif path is None:
+            path = _named(name, Path(output_dir) / "evals", under(Path(output_dir)))
         found.append(path)
     return found
+
+
+def latest_of(name: str, output_dir: Path | str) -> Invocation | None:
+    """The newest invocation, if `name` asks for one: `latest`, or the path of an output folder.
+
+    Raises:
+        UsageError: there is no run.
+        StoreError: the output folder cannot be read.
+    """
+    return _latest(name, output_dir, _under)
+
+
+def _latest(name: str, output_dir: Path | str, under: Callable[[Path], list[Path]]) -> Invocation | None:
+    """As `latest_of`; `under` lists the run folders of an output folder."""
+    if name == "latest" and not os.path.exists(name):
+        root = Path(output_dir)
+    elif os.path.isdir(os.path.join(name, "evals")) and not is_run(Path(name)):
+        root = Path(name)
+    else:
+        return None
+    runs = under(root)
+    return newest_invocation(root, _newest(runs, 1)[-1] if runs else None, runs)
+
+
+def _only(name: str, found: Invocation) -> Path:
+    """The only run of an invocation."""
+    if len(found.runs) + len(found.failed) == 1:
+        return found.runs[0]
+    listing = "".join(f"\n  {run}" for run in found.runs)
+    raise UsageError(f"{name} is a suite of {_counted(found.runs)} ({found.id}), and one is needed: name it{listing}")
 
 
 def _at(name: str) -> Path | None:
     """The run folder at a path, if that is what `name` is."""
     if os.path.exists(name):
         for candidate in (Path(name), Path(name).parent):
-            if _is_run(candidate):
+            if is_run(candidate):
                 return candidate if candidate.name else candidate.resolve()
         if held := runs_in(Path(name)):
             raise UsageError(f"{name} is the folder of {_counted(held)}; name one of them: {_listing(held)}")
@@ -92,8 +141,6 @@ def _named(name: str, root: Path, runs: Sequence[Path]) -> Path:
     """The one of `runs` that a name means which is no path."""
     if not runs:
         raise UsageError(f"no runs under {root}; name the output folder with --output-dir")
-    if name == "latest":
-        return _newest(runs, 1)[-1]
     matches = [run for run in runs if run.name == name] or [run for run in runs if name and run.name.startswith(name)]
     if len(matches) == 1:
         return matches[0]
@@ -107,7 +154,9 @@ def _under(output_dir: Path | str) -> list[Path]:
     """Every run folder under an output folder, in no order."""
     root = Path(output_dir) / "evals"
     with translated("read", root):
-        parents = _entries(root)
+        if root.is_symlink():
+            raise link_error(root)
+        parents = [path for path in _entries(root) if is_folder(path)]
     found: list[Path] = []
     for parent in parents:
         with contextlib.suppress(OSError):  # one that nobody may read must not hide the others
@@ -116,7 +165,7 @@ def _under(output_dir: Path | str) -> list[Path]:
 
 
 def _runs(parent: Path) -> list[Path]:
-    return [path for path in _entries(parent) if _is_run(path)]
+    return [path for path in _entries(parent) if is_folder(path) and is_run(path)]
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -124,15 +173,6 @@ def _entries(folder: Path) -> list[Path]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return [folder / name for name in os.listdir(folder) if not name.startswith(".")]
     return []
-
-
-def _is_run(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(os.stat(path / "run.json").st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True  # it is there, and whoever reads it is told why that fails
 
 
 def _counted(runs: Sequence[Path]) -> str:
@@ -165,5 +205,5 @@ def _began(run: Path) -> tuple[str, str]:
     """When a run began, as its manifest has it, and its id."""
     created: object = None
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        created = cast(JsonDict, from_text(read_whole(run / "run.json"))).get("created")
+        created = cast(JsonDict, from_text(read_file(run / "run.json"))).get("created")
     return (created if isinstance(created, str) else "", run.name)

@@ -20,6 +20,7 @@ from harness.store.hub_failures import Failure, Kind, Patience
 from harness.store.hub_names import check_repo, default_name
 from harness.store.hub_session import Tries, conversation, fetch, login_token
 from harness.store.rundir import RunDir
+from harness.store.safe_files import open_binary
 from harness.types import JsonDict
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class _Push:
         self._plan = plan
         self._patience = patience
         self._api: HfApi = HfApi(endpoint=plan.endpoint, token=plan.token, library_name="bench-harness")
-        size = sum(path.stat().st_size for path in plan.run.data_path.glob("*.parquet"))
+        size = sum(path.lstat().st_size for path in plan.run.row_files())
         self._tries = Tries(patience, patience.deadline(size), notice, lambda: self._name)
         self._name = plan.name
         self._seen = False
@@ -195,8 +196,8 @@ class _Push:
         folder = f"data/{self._plan.run.id}"
         # Open files, not paths: the library then uploads over plain HTTP, which every endpoint speaks and `bounded`
         # bounds. Xet, which it prefers for paths, has its own connections and its own endless patience.
-        files = sorted(self._plan.run.data_path.glob("*.parquet"))
-        added = {f"{folder}/{path.name}": opened.enter_context(path.open("rb")) for path in files}
+        files = self._plan.run.row_files()
+        added = {f"{folder}/{path.name}": opened.enter_context(open_binary(path)) for path in files}
         there = [file.rfilename for file in head.siblings or []]
         stale = [path for path in there if path.startswith(f"{folder}/") and path not in added]
         return [

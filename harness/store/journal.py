@@ -23,6 +23,7 @@ from harness.errors import EnvironmentFault, JournalDamaged, StoreError
 from harness.records import Record
 from harness.store.atomic import durable_sync, file_mode, is_closed, store_error, sync_folder, translated, write_all
 from harness.store.codec import UnknownType, encode, parse, record_of
+from harness.store.safe_files import open_binary, open_regular, open_to_append
 from harness.types import JsonDict
 
 READ_BUFFER = 1 << 20
@@ -69,7 +70,7 @@ class Journal:
         """
         with translated("open", path):
             mode = file_mode(private=is_closed(path.parent))
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
+            fd = open_to_append(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)
             try:
                 end = _recover(path, fd, verified, fsync)
             except BaseException:
@@ -239,7 +240,7 @@ def scan(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[
         JournalDamaged: a line before the last one is no JSON; names file and line.
         StoreError: the file cannot be read.
     """
-    with translated("read", path), io.BufferedReader(io.FileIO(path), READ_BUFFER) as file:
+    with translated("read", path), io.BufferedReader(io.FileIO(open_regular(path)), READ_BUFFER) as file:
         file.seek(start)
         offset = start
         # A binary file splits at b"\n" alone; str.splitlines would split at the separators that Unicode has.
@@ -276,7 +277,7 @@ class JournalReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         with translated("read", path):
-            self._fd: int = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd: int = open_regular(path)
 
     def document(self, offset: int) -> JsonDict:
         """The JSON object of the line that begins at `offset`.
@@ -358,7 +359,7 @@ def damaged(path: Path, offset: int, why: str) -> JournalDamaged:
 def _line_number(path: Path, offset: int) -> int:
     """1-based; counted only when a message needs it."""
     number, left = 1, offset
-    with path.open("rb") as file:
+    with open_binary(path) as file:
         while left > 0 and (chunk := file.read(min(left, READ_BUFFER))):
             number += chunk.count(b"\n")
             left -= len(chunk)

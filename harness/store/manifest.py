@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
 from harness.errors import StoreError
-from harness.redact import redactor
+from harness.redact import hidden, hidden_command, hidden_source, redactor
 from harness.types import JsonDict
 
 SCHEMA_VERSION = 1
@@ -77,11 +77,25 @@ class Manifest:
         """Whether the run was made for the eyes of its owner only."""
         return self.settings.get(PRIVATE) is True
 
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The evaluation functions of an agent evaluation that has several; else none. Each is a score of its own: the
+        mean of unlike functions, which is the reward, says little."""
+        return tuple(self.metric_names) if self.kind == "eval" and len(self.metric_names) > 1 else ()
+
+    def range_of(self, measure: str) -> tuple[float, float]:
+        """The least and the greatest value of the reward, or of a metric; infinite where it is unknown.
+
+        Args:
+            measure: `reward`, or the name of a metric.
+        """
+        return self.reward_range if measure == "reward" or self.kind == "eval" else (-math.inf, math.inf)
+
     def to_json(self) -> JsonDict:
         """The object that goes into `run.json`: plain JSON, known secrets and whatever looks like one taken out."""
         values: JsonDict = {"schema_version": self.schema_version}
         values |= {name: getattr(self, name) for name in _FIELDS}
-        return cast(JsonDict, without_secrets(values))
+        return cast(JsonDict, without_secrets(_hidden(values)))
 
     @classmethod
     def from_json(cls, value: object) -> Manifest:
@@ -109,7 +123,7 @@ class Manifest:
                 raise StoreError("reward_range is no pair of numbers")
             low, high = picked["reward_range"]
             picked["reward_range"] = (-math.inf if low is None else low, math.inf if high is None else high)
-        return cls(**picked)
+        return cls(**_hidden(picked))  # one that an older version wrote may hold them
 
     def ended(self, status: RunStatus, note: str = "") -> Manifest:
         """The same run with another status.
@@ -136,6 +150,25 @@ _TYPES: Mapping[str, tuple[type, str]] = {
 
 _NUMBERS: Mapping[str, tuple[type, ...]] = {"planned": (int,), "given_up": (int, float, type(None))}
 """Tables of amounts; `cost` may be unknown."""
+
+
+def _hidden(values: JsonDict) -> JsonDict:
+    """The fields of a manifest without secrets that stand under their names, in settings and in the command line."""
+    clean = {name: hidden(values[name]) for name in ("settings", "identity") if name in values}
+    if "command" in values:
+        clean["command"] = hidden_command(cast(str, values["command"]))
+    if "origins" in values:
+        clean["origins"] = {path: _origin(line) for path, line in cast(JsonDict, values["origins"]).items()}
+    return {**values, **clean}
+
+
+def _origin(line: object) -> object:
+    """An origin without a secret that the text of its flag or `--set` holds."""
+    if not isinstance(line, dict):
+        return line
+    origin = cast(JsonDict, line)
+    source: object = origin.get("source")
+    return {**origin, "source": hidden_source(source)} if isinstance(source, str) else origin
 
 
 def _check(picked: JsonDict) -> None:

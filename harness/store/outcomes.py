@@ -4,7 +4,7 @@ way of reading a journal, for whoever shows, exports or analyses a run; keeps on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from harness.errors import StoreError
@@ -31,6 +31,18 @@ class Outcome:
         """The reward; None if there is none, or none that statistics could use."""
         reward = None if self.score is None else self.score.reward
         return reward if reward is not None and abs(reward) <= LARGEST_SCORE else None
+
+    def measured(self, metric: str) -> Outcome:
+        """The same rollout with a metric in place of the reward.
+
+        Args:
+            metric: Its name.
+        """
+        if self.score is None:
+            return self
+        value, reasons = self.score.metrics.get(metric), self.score.reasons
+        why = {} if value is not None else {metric: reasons.get(metric) or reasons.get("*") or NO_REASON}
+        return replace(self, score=replace(self.score, reward=value, reasons=why))
 
     @property
     def is_scored(self) -> bool:

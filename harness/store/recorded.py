@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from harness.keyindex import KeyIndex
-from harness.records import Example
+from harness.records import BUDGET_SPENT, Example
 from harness.store.codec import UnknownType
 from harness.store.journal import JournalReader, damaged, scan, unknown
 from harness.types import JsonDict
@@ -20,7 +20,7 @@ Status: TypeAlias = Literal["generated", "scored", "unscored", "failed"]
 _STATUSES: tuple[Status, ...] = ("generated", "scored", "unscored", "failed")
 _GENERATED, _SCORED, _UNSCORED, _FAILED = range(4)
 
-_FINAL, _RETRYABLE, _NONE = range(3)
+_FINAL, _RETRYABLE, _NONE, _OPEN = range(4)
 """What kind of failure the newest base line of a rollout is."""
 
 NOWHERE = -1
@@ -144,7 +144,17 @@ class Recorded:
     def retryable(self, key: str) -> bool:
         """Whether the rollout failed in a way that time may heal."""
         number = self._rollouts.find(key)
-        return number >= 0 and self._status[number] == _FAILED and self._failure[number] == _RETRYABLE
+        return number >= 0 and self._status[number] == _FAILED and self._failure[number] in (_RETRYABLE, _OPEN)
+
+    def is_open(self, key: str) -> bool:
+        """Whether the rollout failed only because the budget was spent, so that a resume makes it again."""
+        number = self._rollouts.find(key)
+        return number >= 0 and self._failure[number] == _OPEN
+
+    @property
+    def open_count(self) -> int:
+        """Rollouts that failed only because the budget was spent."""
+        return self._failure.count(_OPEN)
 
     def generated_at(self, key: str) -> int | None:
         """Offset of the newest `generated` line; None if there is none, or if the rollout failed after it."""
@@ -225,7 +235,7 @@ class Recorded:
             self._example_of.append(example)
             self._rollout_index.append(document["rollout_index"])
         self._status[number] = _FAILED if failed else _GENERATED
-        self._failure[number] = (_RETRYABLE if document["retryable"] else _FINAL) if failed else _NONE
+        self._failure[number] = _failure_of(document) if failed else _NONE
         self._base[number] = offset
         self._score[number] = NOWHERE
         return number
@@ -237,3 +247,9 @@ class Recorded:
         self._status[number] = _SCORED if document["outcome"] == "scored" else _UNSCORED
         self._score[number] = offset
         return number
+
+
+def _failure_of(document: JsonDict) -> int:
+    if document.get("reason") == BUDGET_SPENT:
+        return _OPEN
+    return _RETRYABLE if document["retryable"] else _FINAL

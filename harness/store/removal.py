@@ -33,9 +33,7 @@ def remove_runs(runs: Sequence[RunDir]) -> None:
         UsageError: one is a symbolic link; nothing was removed.
         StoreError: a folder cannot be renamed or deleted; what was removed before it stays removed.
     """
-    for run in runs:
-        if run.path.is_symlink():
-            raise UsageError(f"{run.path} is a symbolic link; remove the link and what it leads to by hand")
+    refuse_linked(runs)
     parents = dict.fromkeys(run.parent for run in runs)
     for run in runs:  # one after the other: a process may have few files open, and be asked to remove thousands
         run.lock().release()
@@ -48,6 +46,20 @@ def remove_runs(runs: Sequence[RunDir]) -> None:
                 aside.append(_put_aside(run))
     finally:
         _finish(list(parents), aside)
+
+
+def refuse_linked(runs: Sequence[RunDir]) -> None:
+    """Refuse runs that lie elsewhere than where their path says: what a link leads to is not removed, nor locked.
+
+    Raises:
+        UsageError: the run's folder, or one above it in its output folder, is a symbolic link.
+    """
+    for run in runs:
+        path = run.path.absolute()
+        above = (path.parent, path.parent.parent) if path.parent.parent.name == "evals" else ()
+        if link := next((each for each in (path, *above) if each.is_symlink()), None):
+            shown = run.path if link == path else link
+            raise UsageError(f"{shown} is a symbolic link; remove the link and what it leads to by hand")
 
 
 def _put_aside(run: RunDir) -> Path:
@@ -92,7 +104,7 @@ def _sweep(parent: Path) -> None:
 def _settle(parent: Path) -> None:
     """Make the card say what there is now. A folder that has none of ours, such as one that a run was copied to, keeps
     the README that it has."""
-    if (parent / _CARD_LOCK).exists():
+    if os.path.lexists(parent / _CARD_LOCK):
         try:
             rebuild_card(parent)
         except StoreError:
@@ -102,7 +114,7 @@ def _settle(parent: Path) -> None:
 
 def _drop_if_empty(parent: Path) -> None:
     """Remove the folder of an environment and model that has no run left."""
-    ours = {_CARD, _CARD_LOCK} if (parent / _CARD_LOCK).exists() else set[str]()
+    ours = {_CARD, _CARD_LOCK} if os.path.lexists(parent / _CARD_LOCK) else set[str]()
     if not ours and parent.absolute().parent.name != "evals":
         return  # a folder of somebody else's, which is none of our business even if it is empty now
     with contextlib.suppress(OSError):  # something else lies in it, or another run begins there at this moment

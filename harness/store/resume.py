@@ -10,7 +10,7 @@ from typing import cast
 
 from harness.errors import StoreError
 from harness.keys import canonical
-from harness.redact import REDACTED
+from harness.redact import REDACTED, hidden
 from harness.store.codec import to_text
 from harness.store.finding import runs_in
 from harness.store.journal import read_at
@@ -114,7 +114,7 @@ def _is_candidate(recorded: Manifest, manifest: Manifest) -> bool:
 
 def _as_recorded(identity: Mapping[str, object]) -> JsonDict:
     """As it looks after a way through run.json: secrets out, tuples as lists."""
-    return cast(JsonDict, without_secrets(identity))
+    return cast(JsonDict, without_secrets(hidden(identity)))
 
 
 def _differences(path: str, old: object, new: object) -> list[str]:

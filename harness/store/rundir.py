@@ -1,9 +1,9 @@
 """The run folder: its name, its files and its lock. Owns every path under the output folder and the atomic replacement
-of small files; finding a run again is `finding`'s, the journal's and the dataset's contents are their own modules'
-business."""
+of small files; finding a run again is `finding`'s, the journal's and the dataset's contents their own modules'."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -12,7 +12,7 @@ import secrets
 import string
 import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,6 @@ from typing import cast
 
 import orjson
 
-from harness.caps import read_whole
 from harness.errors import RunLocked, StoreError
 from harness.harmless import HIDDEN
 from harness.redact import redactor
@@ -36,7 +35,9 @@ from harness.store.atomic import (
     translated,
 )
 from harness.store.codec import from_text, to_text
+from harness.store.known_runs import remember
 from harness.store.manifest import Manifest, without_secrets
+from harness.store.safe_files import files_in, has_other_names, open_regular, read_file, refuse_links
 from harness.types import JsonDict
 
 NAME_LIMIT = 100
@@ -107,6 +108,7 @@ class RunDir:
         tries = 0
         while True:
             with translated("create", parent):
+                refuse_links(Path(output_dir), parent)
                 make_folder(parent, private=private)
             path = parent / new_run_id()
             with translated("create", path):
@@ -202,9 +204,9 @@ class RunDir:
         except StoreError as error:
             raise StoreError(f"cannot read {self.manifest_path}: {error}") from None
 
-    def write_config(self, toml: str) -> None:
-        """Replaces `config.toml`; secrets that slipped into `toml` are taken out, and what nobody would see in it is
-        written as its number."""
+    def write_config(self, toml: str, *, is_ours: bool = False) -> None:
+        """Replaces `config.toml`, without secrets that slipped into it, and with a number for what nobody would see.
+        `is_ours` records outside of the folder that this machine made it."""
         clean = redactor.text(toml)
         try:
             tomllib.loads(clean)
@@ -212,7 +214,10 @@ class RunDir:
             # The patterns took something for a secret that was no string; the known secrets must go all the same.
             clean = redactor.text(toml, patterns=False)
         clean = _UNSEEN.sub(lambda found: f"\\U{ord(found.group()):08X}", clean)  # of strings: nothing else has any
-        atomic_write(self.config_path, clean, private=self.is_closed)
+        data = clean.encode("utf-8", "replace")
+        atomic_write(self.config_path, data, private=self.is_closed)
+        if is_ours:
+            remember(data)
 
     def write_summary(self, summary: JsonDict) -> None:
         """Replaces `summary.json`."""
@@ -242,9 +247,13 @@ class RunDir:
         except StoreError:
             return None
 
+    def row_files(self) -> list[Path]:
+        """The parquet files of `data/`, sorted by name."""
+        return files_in(self.data_path, ".parquet")
+
     def has_data(self) -> bool:
         """Whether the run has rows that can be loaded."""
-        return any(self.data_path.glob("*.parquet"))
+        return bool(self.row_files())
 
 
 class RunLock:
@@ -269,11 +278,12 @@ class RunLock:
         """
         with translated("open", path):
             mode = file_mode(private=is_closed(path.parent))
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+            fd = open_regular(path, os.O_RDWR | os.O_CREAT, mode)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            os.truncate(fd, 0)
-            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+            if not has_other_names(fd):  # another name may be that of a file which is no lock
+                os.truncate(fd, 0)
+                os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         except BlockingIOError:
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(fd)
@@ -288,11 +298,11 @@ class RunLock:
         """Whether a process holds the lock of that file, now. Changes nothing; a file that is not there is not locked,
         one that cannot be read counts as locked."""
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_regular(path)
         except FileNotFoundError:
             return False
-        except OSError:
-            return True
+        except OSError as error:
+            return error.errno not in (errno.ELOOP, errno.EINVAL)  # nothing that could be locked: `take` says so
         try:
             # Shared and for this instant only: two lists at once must not take one another for the run.
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -323,20 +333,10 @@ class RunLock:
         self.release()
 
 
-@dataclass(frozen=True, slots=True)
-class SuiteRun:
-    """One run in a suite's file."""
-
-    path: str
-    """The run folder, relative to the output folder where it lies inside."""
-    env_id: str
-    name: str
-    model: str
-
-
 def write_suite(
-    output_dir: Path | str, suite_id: str, *, file: str | None, command: str, runs: Sequence[tuple[RunDir, Manifest]]
-) -> Path:
+    output_dir: Path | str, suite_id: str, *, file: str | None, command: str, runs: Sequence[tuple[RunDir, Manifest]],
+    failed: Sequence[str] = (),
+) -> Path:  # fmt: skip
     """Writes `{output_dir}/suites/{suite_id}.json`: which runs one invocation made. Private if one of them is.
 
     Args:
@@ -345,6 +345,7 @@ def write_suite(
         file: The suite file that was asked for, if any.
         command: The command line as it was typed.
         runs: The runs in their order.
+        failed: Names of environments that did not load.
 
     Returns:
         The file's path.
@@ -353,12 +354,19 @@ def write_suite(
     folder = root / "suites"
     private = any(manifest.is_private for _, manifest in runs)
     with translated("create", folder):
+        refuse_links(root, folder)
         make_folder(folder, private=private)
     entries = [
-        asdict(SuiteRun(_relative(run.path, root), manifest.env_id, manifest.name, manifest.model))
+        {
+            "path": _relative(run.path, root),
+            "env_id": manifest.env_id,
+            "name": manifest.name,
+            "model": manifest.model,
+        }
         for run, manifest in runs
     ]
     content = {"schema_version": 1, "id": suite_id, "file": file, "command": command, "runs": entries}
+    content |= {"failed": list(failed)} if failed else {}
     path = folder / f"{safe_name(suite_id)}.json"
     atomic_write(path, _pretty(cast(JsonDict, without_secrets(content))), private=private)
     return path
@@ -382,7 +390,7 @@ def _pretty(value: JsonDict) -> bytes:
 
 def _read_json(path: Path) -> object:
     try:
-        return from_text(read_whole(path))
+        return from_text(read_file(path))
     except OSError as error:
         raise store_error("read", path, error) from error
     except ValueError as error:

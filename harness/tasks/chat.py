@@ -3,10 +3,12 @@ tools."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from harness.clients.wire import check_settings_of_sampling
 from harness.errors import ConfigError
+from harness.redact import REDACTED
 from harness.types import JsonDict
 
 WIRE_NAMES: Mapping[str, str] = {
@@ -35,6 +37,8 @@ def sampling_args_of(chat_options: JsonDict) -> JsonDict:
             raise ConfigError(f"chatOptions.{name}: headers are the model's, and are said where the model is given")
         if wire in args:
             raise ConfigError(f"chatOptions say {wire} in two ways; leave one out")
+        if f'"{REDACTED}"' in json.dumps(value, default=str):
+            raise ConfigError(f"chatOptions.{name} holds a secret that is not recorded: give it again")
         args[wire] = value
     check_settings_of_sampling(args)
     return args

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.agents.dataset import DatasetReader, checked
 from harness.agents.dataset_files import FileRows, open_file, open_rows
@@ -253,6 +254,8 @@ def test_an_unknown_format(tmp_path: Path) -> None:
         ("a.csv", 'ground_truth,user_prompt,system_prompt\n"g,u,s\n',
          "Invalid CSV file: unexpected end of data (line 2)"),
         ("a.csv", b"ground_truth,user_prompt,system_prompt\n\xff,u,s\n", "Invalid CSV file: it cannot be read as"),
+        ("a.csv", "user_prompt;system_prompt\nu,v;s\n", "Invalid CSV file: its columns are separated by ';'; separate"),
+        ("a.csv", "user_prompt\tsystem_prompt\nu\ts\n", "Invalid CSV file: its columns are separated by tabs; sep"),
         ("a.csv", "a,b,a\n1,2,3\n", "Invalid CSV file: its header has two columns 'a'; rename one"),
         ("a.parquet", "PAR1", "Error reading Parquet file: "),
     ],
@@ -291,7 +294,7 @@ def test_an_empty_csv_file_has_no_rows(tmp_path: Path) -> None:
 # Rows that are wrong
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("raw", "words"),
     [
         ([1], "Row 7: Expected object, got list"),

@@ -12,6 +12,7 @@ import pytest
 from agent_parts import ADD, PROMPT, ROW, Agent, answer, attempt, item_of, played, tool_call
 from pydantic import BaseModel
 from scripted_chat import ScriptedChat
+from tables import for_each_row
 
 from harness.agents.environment import AgentEnv
 from harness.agents.loop import RolloutContext, RolloutResult
@@ -96,7 +97,7 @@ def test_what_of_it_can_be_set() -> None:
 # Requests
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("options", "run", "rollout_id", "more"),
     [
         (AgentOptions(), 2, "eval-0-run-2", {"execution_mode": "eval", "run_index": 2}),
@@ -359,7 +360,7 @@ def test_an_exception_of_a_task_of_the_agents_own() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("error", "words"), [(SystemExit(3), "SystemExit: 3"), (asyncio.CancelledError(), "CancelledError"),
                          (TimeoutError(), "TimeoutError")],
 )  # fmt: skip
@@ -372,7 +373,7 @@ def test_an_agent_ends_its_own_run_at_most(error: BaseException, words: str) -> 
     assert record.reason == "agent_error"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("returned", "words"),
     [
         (None, "the agent's run() returned NoneType, not a RolloutResult; end it with `return ctx.complete(messages)`"),
@@ -415,7 +416,7 @@ def test_a_fault_that_is_ours_stays_what_it_is() -> None:
 # Model errors
 
 
-@pytest.mark.parametrize("error", [BUSY, WRONG, ContextLengthError("too long", reason="context_length")])
+@for_each_row("error", [BUSY, WRONG, ContextLengthError("too long", reason="context_length")])
 def test_a_model_error_that_an_agent_lets_through(error: ModelError) -> None:
     record = failed(answer, error)
     assert (record.reason, record.error, record.retryable) == (error.reason, str(error), error.retryable)
@@ -477,7 +478,7 @@ def test_a_model_error_that_an_agent_gets_over() -> None:
     assert not failed(then_gives_up, BUSY, "4").retryable
 
 
-@pytest.mark.parametrize("ending", ["complete", "error", "raise"])
+@for_each_row("ending", ["complete", "error", "raise"])
 def test_an_unusable_endpoint_ends_the_run_whatever_the_agent_makes_of_it(ending: str) -> None:
     async def swallows(ctx: RolloutContext) -> object:
         await ctx.chat(ctx.request.messages)
@@ -517,7 +518,7 @@ async def stubborn(ctx: RolloutContext) -> object:
         return ctx.complete(ctx.request.messages)
 
 
-@pytest.mark.parametrize("play", [forever, stubborn])
+@for_each_row("play", [forever, stubborn])
 def test_a_run_that_takes_too_long(play: Any) -> None:
     record = failed(play, "hm", timeout=0.05)
     assert (record.reason, record.error) == ("timeout", "the rollout took longer than 0.05 s")

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import for_each_row
 
 from harness.agents.eval_functions import EvalFn, EvalFnWrapper, load_eval_fns, load_with_files, solution_of
 from harness.errors import EvalFnError
@@ -79,7 +80,7 @@ def test_functions_get_copies() -> None:
     assert ROW["tags"] == ["a"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("said", "solution"),
     [
         ([], ""),
@@ -128,7 +129,7 @@ def _hidden(*args: Any, **kwargs: Any) -> Any:
     return _async(*args, **kwargs)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("fn", "is_async"),
     [
         (_async, True),
@@ -156,7 +157,7 @@ def test_what_a_function_raises_comes_through() -> None:
 # What they return
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "score"),
     [(1, 1.0), (True, 1.0), (False, 0.0), (-2.5, -2.5), (np.float32(0.5), 0.5), (np.int64(3), 3.0),
      (np.array(0.5), 0.5), (np.bool_(True), 1.0), (decimal.Decimal("0.5"), 0.5)],
@@ -166,7 +167,7 @@ def test_numbers_are_scores(value: object, score: float) -> None:
     assert (result, type(result)) == (score, float)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "what"),
     [(None, "NoneType"), ("1.0", "str"), (float("nan"), "nan"), (float("inf"), "inf"), ([1.0], "list"),
      (np.array([1.0]), "ndarray"), (1j, "complex")],
@@ -185,7 +186,7 @@ def test_a_function_without_parameters() -> None:
         EvalFnWrapper(lambda: 1.0, "a")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("fn", "name"),
     [(lambda answer, ground_truth, extra_info: 1.0, "answer"), (lambda *args: 1.0, "args"),
      (lambda ground_truth, solution_str, extra_info: 1.0, "ground_truth")],
@@ -208,7 +209,7 @@ def _positional(solution_str: str, /, ground_truth: str, extra_info: object) -> 
     return 1.0
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("fn", "words"),
     [
         (lambda messages: 1.0,

@@ -153,7 +153,8 @@ def test_rows_are_checked_before_a_request_is_made_and_only_those_of_the_run(
 def test_a_folder_of_mcp_tools_is_evaluated_in_the_same_way(files: Path) -> None:
     pytest.importorskip("fastmcp")
     (files / "tools").mkdir()
-    (files / "tools" / "main.py").write_text("from fastmcp import FastMCP\nmcp = FastMCP('none')\n")
+    server = "from fastmcp import FastMCP\nmcp = FastMCP()\n@mcp.tool()\ndef add(a: int) -> int:\n    return a\n"
+    (files / "tools" / "main.py").write_text(server)
     assert bench("-n", "1", agent=None, mcp="tools", eval_fns=["rewards:exact"]) == 0
     [run] = run_dirs(files)
     assert run.parent.name == "tools-rows--reference--oracle"

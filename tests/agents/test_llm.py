@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from agent_parts import ADD, PROMPT, ROW, Agent, answer, attempt, played, tool_call
 from scripted_chat import ScriptedChat
+from tables import for_each_row
 
 from harness.agents.environment import AgentEnv
 from harness.agents.llm import StepEvent
@@ -93,7 +94,7 @@ def test_another_model_of_the_endpoint_may_be_asked() -> None:
     assert [each.sampling_args for each in used(use).asked] == [{"model": "small"}, {}, {}]
 
 
-@pytest.mark.parametrize("name", ["api_key", "api_base", "base_url"])
+@for_each_row("name", ["api_key", "api_base", "base_url"])
 def test_another_endpoint_may_not(name: str) -> None:
     async def use(ctx: RolloutContext) -> None:
         await ctx.chat(PROMPT, **{name: "sk-1234567890"})
@@ -105,7 +106,7 @@ def test_another_endpoint_may_not(name: str) -> None:
     assert chat.asked == []
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("messages", "words"),
     [
         ("hello", "TypeError: a conversation is a list of messages, not str"),
@@ -229,8 +230,8 @@ class Quit(Exception):
     """The end of a session."""
 
 
-@pytest.mark.parametrize("kind", ["request", "reply"])
-@pytest.mark.parametrize("error", [Quit("enough"), KeyboardInterrupt()])
+@for_each_row("kind", ["request", "reply"])
+@for_each_row("error", [Quit("enough"), KeyboardInterrupt()])
 def test_a_session_ends_whatever_the_agent_makes_of_it(kind: str, error: BaseException) -> None:
     async def step(event: StepEvent) -> None:
         if event.kind == kind and isinstance(error, KeyboardInterrupt):

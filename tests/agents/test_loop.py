@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.agents.loop import CompletionsResult, RolloutAgentLoop, RolloutContext, RolloutResult
 from harness.agents.schemas import RolloutMetrics, RolloutRequest
@@ -56,7 +57,7 @@ def context(llm: Any = None, **fields: Any) -> RolloutContext:
     return RolloutContext(request=request, tools=[], llm=llm or Model(reply(content="4")), **fields)
 
 
-@pytest.mark.parametrize("fields", [{}, {"name": ""}])
+@for_each_row("fields", [{}, {"name": ""}])
 def test_a_class_that_can_run_needs_a_name(fields: dict[str, Any]) -> None:
     methods = {"get_tools": Calc.get_tools, "run": Calc.run}
     with pytest.raises(TypeError) as caught:
@@ -110,7 +111,7 @@ def test_a_reply_with_tool_calls() -> None:
     assert (answered.has_tool_calls, answered.tool_calls, answered.content) == (True, [{"id": "1"}], None)
 
 
-@pytest.mark.parametrize("message", [{}, {"tool_calls": None}, {"tool_calls": []}])
+@for_each_row("message", [{}, {"tool_calls": None}, {"tool_calls": []}])
 def test_a_reply_without_tool_calls(message: dict[str, Any]) -> None:
     answered = reply(content="4", **message)
     assert (answered.has_tool_calls, answered.tool_calls, answered.content) == (False, [], "4")

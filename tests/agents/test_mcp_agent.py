@@ -16,6 +16,7 @@ import pytest
 from fastmcp import Context, FastMCP
 from fastmcp.utilities.types import Image
 from pydantic import BaseModel
+from tables import for_each_row
 
 from harness.agents.loop import CompletionsResult, RolloutContext, RolloutResult
 from harness.agents.mcp_agent import MCPAgentLoop
@@ -409,7 +410,7 @@ def test_a_cancelled_run_leaves_the_server_to_the_others() -> None:
     assert asyncio.run(main()) == "0"
 
 
-@pytest.mark.parametrize("is_async", [True, False])
+@for_each_row("is_async", [True, False])
 def test_a_tool_that_exits_ends_no_process_and_the_next_run_has_the_server_again(is_async: bool) -> None:
     async def leave_on_loop() -> str:
         raise SystemExit(4)

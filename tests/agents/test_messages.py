@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from tables import for_each_row
 
 from harness.agents.messages import (
     count_messages_by_role,
@@ -18,7 +18,7 @@ from harness.agents.messages import (
 )
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("calls", "expected"), [([{"id": "1"}], [{"id": "1"}]), (None, []), ([], []), ("text", []), ({"id": "1"}, [])]
 )
 def test_tool_calls_are_a_list_whatever_stands_there(calls: Any, expected: list[Any]) -> None:
@@ -29,7 +29,7 @@ def test_a_message_without_the_key_has_no_tool_calls() -> None:
     assert parse_tool_calls({}) == []
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("stop", "expected"),
     [(None, None), ("END", ["END"]), (["a", 1], ["a", "1"]), ([], []), (3, None), ({"a": 1}, None)],
 )
@@ -37,7 +37,7 @@ def test_stop_words_are_a_list_or_nothing(stop: Any, expected: list[str] | None)
     assert normalize_stop(stop) == expected
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("message", "text"),
     [({"content": "hi"}, "hi"), ({"content": None}, ""), ({}, ""), ({"content": [{"type": "text", "text": "a"}]}, "")],
 )

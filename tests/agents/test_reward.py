@@ -131,13 +131,23 @@ def test_a_rubric_function_checks_what_it_gets() -> None:
     ("old", "new", "words"),
     [
         ("extra_info: dict", "extra_info: dict = None", "Third parameter 'extra_info' must not have a default value"),
-        ("extra_info: dict", "extra_info: dict | None", "Third parameter 'extra_info' must be annotated as dict"),
+        ("extra_info: dict", "extra_info: str | None", "Third parameter 'extra_info' must be annotated as dict"),
         ("solution_str: str", "answer: str", "First parameter must be named 'solution_str', got 'answer'"),
     ],
 )
 def test_another_signature_is_no_rubric_function(old: str, new: str, words: str) -> None:
     with pytest.raises(TypeError, match=words.replace("|", r"\|")):
         define(RUBRIC.replace(old, new, 1).replace(", **kwargs", ""), osmosis_rubric)
+
+
+@pytest.mark.parametrize("kind", ["dict | None", "Optional[dict]", "'dict | None'"])
+def test_a_rubric_function_may_take_no_extra_info(kind: str) -> None:
+    assert define(RUBRIC.replace("extra_info: dict", f"extra_info: {kind}"), osmosis_rubric)("ab", None, None) == 3.0
+
+
+def test_a_rubric_function_of_messages_is_left_as_it_is() -> None:
+    f = define("def f(messages, ground_truth, extra_info=None):\n    return len(messages)", osmosis_rubric)
+    assert f([{"role": "user", "content": "a"}], "g") == 1.0
 
 
 def test_an_async_rubric_function_and_one_that_says_a_fraction() -> None:

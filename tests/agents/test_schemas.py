@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tables import for_each_row
 
 from harness.agents.schemas import (
     OpenAIFunctionParametersSchema,
@@ -42,7 +43,7 @@ def test_every_request_has_metadata_of_its_own() -> None:
     assert second.metadata == {}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("fields", "words"),
     [
         ({"rollout_id": ""}, "rollout_id: String should have at least 1 character"),

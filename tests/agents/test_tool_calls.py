@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.agents.tool_calls import (
     ToolArgumentError,
@@ -36,7 +37,7 @@ def test_tool_messages() -> None:
     assert create_tool_error_result("c1", "no")["content"] == "Error: no"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("result", "text"),
     [
         (True, "true"), (False, "false"), (None, "null"), (4, "4"), (0.1, "0.1"), (1e30, "1e+30"),
@@ -49,14 +50,12 @@ def test_results_as_text(result: object, text: str) -> None:
     assert serialize_tool_result(result) == text
 
 
-@pytest.mark.parametrize(
-    ("given", "arguments"), [('{"a": 1}', {"a": 1}), ({"a": 1}, {"a": 1}), ("{}", {}), ("", {}), (" \n", {})]
-)
+@for_each_row(("given", "arguments"), [('{"a": 1}', {"a": 1}), ({"a": 1}, {"a": 1}), ("{}", {}), ("", {}), (" \n", {})])
 def test_arguments_are_read(given: Any, arguments: Any) -> None:
     assert parse_tool_arguments(given) == arguments
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("given", "words"),
     [
         ("{", "Invalid JSON arguments: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
@@ -77,7 +76,7 @@ def test_json_that_is_nested_too_deeply_is_refused_like_any_other() -> None:
         parse_tool_arguments('{"a":' * 200_000)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("given", "info"),
     [
         (call("c1", '{"a": 1}'), ("c1", "add", {"a": 1})),

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.agents.schemas import (
     OpenAIFunctionParametersSchema,
@@ -68,17 +69,17 @@ def test_no_tools_are_none() -> None:
     assert validate_tools(()) == []
 
 
-@pytest.mark.parametrize("name", ["a", "_", "get-weather", "Get_Weather2", "a" * 64])
+@for_each_row("name", ["a", "_", "get-weather", "Get_Weather2", "a" * 64])
 def test_names_that_endpoints_take(name: str) -> None:
     assert validate_tools([tool(name)]) == [tool(name)]
 
 
-@pytest.mark.parametrize("name", ["", "2add", "-add", "get weather", "a.b", "größe", "a" * 65, "a\n"])
+@for_each_row("name", ["", "2add", "-add", "get weather", "a.b", "größe", "a" * 65, "a\n"])
 def test_names_that_endpoints_refuse(name: str) -> None:
     assert fault(tool(name)) == f"Tool '{name}': name must start with {LETTERS}"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("given", "words"),
     [
         ("add", "Tool 0: must be a tool schema or a dict, got str"),
@@ -120,7 +121,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
     assert fault(tool("a"), tool("b"), tool("b")) == words
 
 
-@pytest.mark.parametrize("tools", [None, "add", {"type": "function"}, 3])
+@for_each_row("tools", [None, "add", {"type": "function"}, 3])
 def test_tools_must_be_a_list(tools: Any) -> None:
     with pytest.raises(ToolValidationError) as caught:
         validate_tools(tools)

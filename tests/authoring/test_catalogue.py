@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.authoring.catalogue import catalogue
 from harness.authoring.describe import describe
 from harness.config.packages import find_environment
@@ -76,6 +78,7 @@ def test_an_editable_install_says_so(install: Any, tmp_path: Path) -> None:
     assert entry.status == "editable"
 
 
+@pytest.mark.slow
 def test_fifty_more_environments_do_not_double_the_processor_time_of_a_list_and_load_nothing_heavy(
     install: Any, site: Path, tmp_path: Path
 ) -> None:

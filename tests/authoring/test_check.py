@@ -180,6 +180,7 @@ def test_what_blocks_the_event_loop_is_named_once_with_how_often(write: Write) -
     assert match is not None and 3 <= int(match[1]) <= 12, finding.says
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named_with_what_to_do(fault: str, write: Write) -> None:
     source, name, words = FAULTS[fault]
@@ -266,6 +267,7 @@ def test_wrong_words_are_refused_before_anything_is_loaded(write: Write, tmp_pat
         check_environment(path, {"sizes": 3})
 
 
+@pytest.mark.slow
 def test_a_package_must_say_how_it_is_found_run_and_read(tmp_path: Path) -> None:
     folder = tmp_path / "some_env"
     folder.mkdir()
@@ -303,6 +305,7 @@ def test_the_others_are_still_judged_where_one_rollout_has_no_score(write: Write
     assert says["oracle"] == "the best reward, 1, in all 5 rollouts that have a score"
 
 
+@pytest.mark.slow
 def test_a_broken_pyproject_is_a_failure_with_its_line(tmp_path: Path) -> None:
     folder = tmp_path / "some_env"
     folder.mkdir()

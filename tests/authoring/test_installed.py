@@ -25,12 +25,14 @@ def put(install: Any, site: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return put
 
 
+@pytest.mark.slow
 def test_what_an_import_writes_to_stdout_is_not_taken_for_the_answer(put: Any) -> None:
     put("loud_one", "import os, subprocess\nos.write(1, b'[]')\nsubprocess.run(['echo', 'hello'])\n" + GOOD)
     assert [(each.name, each.problem) for each in verify(["loud-one"])] == [("loud_one", "")]
     assert "loud_one" in [each.name for each in installed_now()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -57,7 +59,7 @@ def test_an_import_that_never_comes_back_is_ended_with_what_it_started(put: Any,
     [found] = verify(["slow_one"], 3.0)
     assert found.problem == "importing it took more than 3 seconds"
     pid = int(note.read_text())
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while _is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not _is_alive(pid)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from tables import for_each_row
 
 from harness.authoring.names import LONGEST, read_name
 from harness.errors import ConfigError
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "name", "module", "class_name"),
     [
         ("my-env", "my-env", "my_env", "MyEnv"),
@@ -23,7 +24,7 @@ def test_a_name_is_one_thing_in_every_place(text: str, name: str, module: str, c
     assert (names.name, names.module, names.class_name) == (name, module, class_name)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "words"),
     [
         ("MyEnv", "perhaps 'my-env'?"),

@@ -168,7 +168,7 @@ def test_a_bound_that_can_stop_nothing_is_told(bench: Bench, echo: Write, concur
         done = bench(*RUN, "-c", concurrent, "--max-cost", "100")
         assert done.code == 0
         assert ("note: echo: all rollouts may be in flight at once" in done.err) is is_told
-        assert "in flight" not in bench(*RUN, "-c", concurrent, "--max-time", "1h").err
+        assert "all rollouts may be in flight" not in bench(*RUN, "-c", concurrent, "--max-time", "1h").err
 
 
 def test_what_is_never_reached_changes_nothing(bench: Bench, echo: Write) -> None:
@@ -186,11 +186,12 @@ def test_judges_cost_money_too(bench: Bench, echo: Write) -> None:
         done = bench(*RUN, "-c", "1", "-a", "grader=judge", "--max-cost", "0.6")
         assert done.code == 1, done.err
         assert model.requests == sum(model.by_model.values())
-        assert 6 <= model.requests <= 8, "one rollout in generation, one in the backlog, one with the judge"
+        assert 6 <= model.requests <= 7, "a request of the model and one of the judge may be in flight together"
         result = json.loads(done.out)
         assert result["budget"]["spent"]["cost"] == pytest.approx(model.requests / 10)
         [run] = result["runs"]
-        assert model.by_model["judge-model"] == model.by_model["paid-model"] == run["summary"]["num_rollouts"]
+        assert model.by_model["judge-model"] < model.by_model["paid-model"] == run["summary"]["num_rollouts"]
+        assert run["summary"]["scored"] == model.by_model["judge-model"], "a judge is asked no more either"
         before = model.requests
         more = bench("resume", "latest", "--max-cost", "100", "-q", "--json")
         assert (more.code, dict(model.by_model)) == (0, {"paid-model": 20, "judge-model": 20}), more.err
@@ -353,10 +354,11 @@ def test_eval_has_a_budget_for_both_models(evals: Evals) -> None:
     more = evals.bench(*usual, "--resume", "-o", "results.json")
     assert more.code == 0, more.err
     assert "budget" not in evals.results()["meta"]
-    # Each run asks twice, and has a connection check of its model before it; no answered row was asked again.
+    # Each run asks twice, and has a connection check of its model before it. Of the answered rows one is asked again:
+    # the budget was spent between its two calls.
     rows = [(body["model"], body["messages"][1]["content"]) for body in evals.model.requests
             if len(body["messages"]) == 2]  # fmt: skip
-    assert len(rows) == len(set(rows)) == 20 and first < len(evals.model.requests)
+    assert (len(rows), len(set(rows))) == (21, 20) and first < len(evals.model.requests)
 
 
 def test_multi_shares_a_budget_between_models(multi: Multi) -> None:

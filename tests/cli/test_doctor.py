@@ -80,6 +80,7 @@ def test_a_program_reads_the_same_as_json_and_nothing_else(bench: Bench, here: P
     assert KEY not in done.out and "another-" not in done.out
 
 
+@pytest.mark.slow
 def test_the_runs_of_a_target_are_looked_at(bench: Bench, here: Path) -> None:
     (here / "mine.py").write_text("def load_environment(): ...\n")
     done = bench("doctor", "./mine.py,toy-evn", "-m", "reference/oracle", "--json")

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.cli import dotenv
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("line", "value"),
     [
         ("A=b", "b"),
@@ -32,7 +32,7 @@ def test_values(line: str, value: str) -> None:
     assert dotenv.parse(line) == ({"A": value}, [])
 
 
-@pytest.mark.parametrize("line", ["word", "1A=b", "A b=c", "A='open", 'A="open', "A='x' y", "=b"])
+@for_each_row("line", ["word", "1A=b", "A b=c", "A='open", 'A="open', "A='x' y", "=b"])
 def test_lines_that_are_not_understood_are_counted(line: str) -> None:
     assert dotenv.parse(f"# comment\n\n{line}\nB=c\n") == ({"B": "c"}, [3])
 

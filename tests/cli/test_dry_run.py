@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
-import shutil
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,17 +12,12 @@ from typing import Any
 import pytest
 from terminals import read_all
 
-import harness
 from harness.cli.main import main
 from harness.config.layers import LayerName
-from harness.config.packages import module_name
 from harness.config.schema import SETTINGS
 
 Write = Callable[[str, str], Path]
 
-REPOSITORY = Path(harness.__file__).parent.parent
-GUIDE = REPOSITORY / "docs" / "guides" / "suites.md"
-COMMANDS = [line for line in GUIDE.read_text(encoding="utf-8").splitlines() if line.startswith("bench ")]
 ORIGINS = set(LayerName.__args__)  # type: ignore[attr-defined]
 
 
@@ -93,22 +86,3 @@ def test_header_values_that_may_be_secret_are_masked(bench: Any) -> None:
         assert done.code == 0
         assert "canary" not in done.out + done.err
         assert "plain" in done.out
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_commands_of_the_guide(bench: Any, here: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    shutil.copytree(REPOSITORY / "configs", here / "configs")
-    for folder in (REPOSITORY / "environments").iterdir():
-        monkeypatch.syspath_prepend(str(folder))
-    assert module_name("alphabet-sort") == "alphabet_sort"
-    done = bench(*shlex.split(command)[1:])
-    assert done.code == 0, done.err
-    assert done.out
-    notes = [line.strip() for line in GUIDE.read_text(encoding="utf-8").splitlines() if line.startswith("    note: ")]
-    if "-n 5 " in command:
-        assert set(notes) <= set(done.err.splitlines())
-
-
-def test_the_guide_has_commands_and_all_of_them_are_dry() -> None:
-    assert len(COMMANDS) >= 10
-    assert [command for command in COMMANDS if "--dry-run" not in command] == []

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tables import for_each_row
 
 from harness.cli import ending
 
@@ -38,7 +39,16 @@ def test_threads_that_never_end_are_named_and_not_waited_for() -> None:
     )
 
 
-@pytest.mark.parametrize(
+def test_workers_of_our_own_are_not_named() -> None:
+    before = "\n".join([
+        "import asyncio",
+        "from harness.rubrics.math_pool import _Process",
+        "worker = _Process()",
+    ])  # fmt: skip
+    assert ended(before).stderr == ""
+
+
+@for_each_row(
     "before",
     [
         "",
@@ -53,18 +63,22 @@ def test_threads_that_end_are_waited_for_without_a_word(before: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process has started")
 def test_programs_that_go_on_are_listed_and_not_ended(capfd: pytest.CaptureFixture[str]) -> None:
-    programs = [subprocess.Popen(["sleep", "60"]) for _ in range(2)]
+    programs = [subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) for _ in range(2)]
+    for each in programs:
+        assert each.stdin is not None and each.stdout is not None
+        each.stdin.write(b"x")
+        assert each.stdout.read(1) == b"x", "it runs under its own name from here on"
     over = subprocess.Popen(["true"])
     over.wait()
     try:
         listed = list(ending._children())  # pyright: ignore[reportPrivateUsage]
-        assert {f"sleep 60 (process {each.pid})" for each in programs} <= set(listed)
+        assert {f"cat (process {each.pid})" for each in programs} <= set(listed)
         assert not any(f"(process {over.pid})" in each for each in listed)
         assert all(each.poll() is None for each in programs)
     finally:
         for each in programs:
             each.kill()
-            each.wait()
+            each.communicate()
 
 
 def test_what_an_environment_does_at_exit_may_not_last_for_ever() -> None:

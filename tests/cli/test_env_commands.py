@@ -119,6 +119,7 @@ def test_a_project_that_was_made_is_listed_as_not_installed_with_the_command_tha
     assert next(each for each in listed if each["name"] == "my-thing")["status"] == "not installed"
 
 
+@pytest.mark.slow
 def test_a_project_with_a_broken_pyproject_is_listed_as_such_and_not_offered(bench: Any, here: Path) -> None:
     bench("env", "init", "my-thing")
     file = here / "environments/my_thing/pyproject.toml"
@@ -212,6 +213,7 @@ def test_info_of_what_needs_arguments_shows_what_it_takes(bench: Any, write: Wri
     assert document["problem"] == done.err.strip().removeprefix("error: ")
 
 
+@pytest.mark.slow
 def test_check_prints_a_line_for_each_check_and_a_verdict(bench: Any, sums: str) -> None:
     done = bench("env", "check", sums)
     assert done.code == 0
@@ -226,6 +228,7 @@ def test_check_prints_a_line_for_each_check_and_a_verdict(bench: Any, sums: str)
     assert bench("env", "check", sums, "--strict").code == 1
 
 
+@pytest.mark.slow
 def test_check_exits_1_with_the_reasons_also_as_json(bench: Any, write: Write) -> None:
     write("sums.py", ENV.replace("== answer)", "== answer) or 0.5"))
     done = bench("env", "check", "./sums.py", "--json")

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from terminals import read_all
 
+from harness.authoring.installed import Verified
+from harness.cli.env_install import model_for
 from harness.cli.main import main
 
 INDEX = "so it would be taken from the package index, where anybody can have taken that name"
@@ -59,6 +61,7 @@ def test_the_command_that_says_so_asks_for_all_that_was_asked_for(
     )
 
 
+@pytest.mark.slow
 def test_a_password_in_an_address_is_not_shown(no_index: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["env", "install", "x @ https://somebody:canary-word@127.0.0.1:9/x.whl"]) == 1
     said = capsys.readouterr()
@@ -66,6 +69,7 @@ def test_a_password_in_an_address_is_not_shown(no_index: Path, capsys: pytest.Ca
     assert "canary" not in said.out + said.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("nothing-like-it", "--yes"), ("nothing-like-it==1.2",)], ids=str)
 def test_who_says_so_or_knows_the_version_is_not_asked(
     arguments: tuple[str, ...], no_index: Path, capsys: pytest.CaptureFixture[str]
@@ -94,3 +98,13 @@ def test_a_terminal_is_asked(
     assert ("ended with exit code 1" in said) == called
     assert ("nothing was installed" in said) != called
     assert capsys.readouterr().out == ""
+
+
+def test_the_model_that_is_advised_can_play_what_was_installed(here: Path) -> None:
+    package, native = here / "quiz" / "__init__.py", here / "native.py"
+    package.parent.mkdir()
+    package.write_text("from quiz.env import load_environment\n")
+    (package.parent / "env.py").write_text("import verifiers as vf\n\ndef load_environment(): ...\n")
+    native.write_text('"""Like those of verifiers."""\nimport harness\n')
+    advised = [model_for(Verified("quiz", "quiz", "1", str(path))) for path in (package, native)]
+    assert advised == ["MODEL", "reference/oracle"]

@@ -97,6 +97,7 @@ ALIKE = "-d data.jsonl --eval-fn rewards:exact_match --model x --base-url URL"
         (USUAL.replace("x --base-url URL", "foo/bar"), "Received model='foo/bar'"),
         (USUAL.replace("URL", "localhost:8000"), "--base-url"),
         (f"{USUAL} --baseline-model openai/gpt-5-mini", "or pass --baseline-api-key"),
+        (f"{USUAL} --baseline-model y", "or write openai/y to ask openai"),
         (USUAL.replace("x --base-url URL", "reference/orcle"), "reference/orcle"),
     ],
 )  # fmt: skip

@@ -152,6 +152,7 @@ def test_a_full_disk_behind_stdout_is_one_message(run: RunDir, here: Path) -> No
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_terminal_gets_no_control_sequence_and_a_pipe_every_byte(form: str, here: Path) -> None:
     said = "a\x1b[2J\x1b]52;c;eA==\x07b\u009b31mc\u202ed"

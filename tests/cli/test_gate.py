@@ -43,15 +43,15 @@ def test_the_three_verdicts(bench: Bench, baseline: RunDir) -> None:
         0,
         "environment verdict difference 95 % interval pairs "
         "───────────────────────────────────────────────────────── "
-        "sums pass +0.133 [-0.029, +0.287] 60 "
-        "sums: pass: the whole interval [-0.029, +0.287] lies above -0.2. "
+        "sums pass +0.133 [-0.032, +0.290] 60 "
+        "sums: pass: the whole interval [-0.032, +0.290] lies above -0.2. "
         "PASS: lab/m-1 (20261121T091603Z-aaaa) against lab/m-0 (20261121T091503Z-aaaa), margin 0.2.",
     )
     code, said = gate(bench, run(WORSE, 2), baseline)
     assert code == 1 and "sums: fail: the whole interval" in said and "FAIL: lab/m-2" in said
     code, said = gate(bench, run(NEAR, 3), baseline, "--margin", "0.01")
     assert code == 3 and "sums: inconclusive: the interval" in said
-    assert "holds -0.01; about 1,385 examples would settle it if the two are alike." in said
+    assert "holds -0.01; about 1,385 examples would settle it if the true difference is 0." in said
 
 
 def test_what_was_measured_too_coarsely_does_not_pass_however_good_it_looks(bench: Bench, baseline: RunDir) -> None:
@@ -63,7 +63,45 @@ def test_what_was_measured_too_coarsely_does_not_pass_however_good_it_looks(benc
 def test_few_examples_that_agree_are_too_few_and_no_near_loss(bench: Bench, here: Path) -> None:
     few = {n: [1.0] for n in range(10)}
     code, said = gate(bench, run(few, 1), run(few, 2), "--margin", "0.1")
-    assert code == 3 and "holds -0.1; about 26 examples would settle it if the two are alike." in said
+    assert code == 3 and "holds -0.1; about 34 examples would settle it if the true difference is 0." in said
+
+
+def test_one_example_or_one_cluster_tells_nothing(bench: Bench, here: Path) -> None:
+    first, second = run({0: [1.0]}, 1), run({0: [0.0]}, 2)
+    code, said = gate(bench, first, second, "--margin", "0.1")
+    assert code == 3 and "one example is too little to tell" in said
+    said = " ".join(bench("compare", second.id, first.id).out.split())
+    assert "unknown +1.000 [-1.000, +1.000] 1.000 1 0 0 1" in said, "as bench multi has it"
+    assert "1 example cannot tell, whatever it shows: it takes 6 or more." in said
+    infos = {n: {"doc": "x"} for n in range(HARD)}
+    alike = [run(scores, minute, infos=infos) for scores, minute in ((BASE, 3), (BETTER, 4))]
+    code, said = gate(bench, alike[1], alike[0], "--margin", "0.1", "--cluster", "doc")
+    assert code == 3 and "all examples are of one cluster, which says nothing about others" in said
+
+
+def test_samples_differ_by_no_more_than_scores_can(bench: Bench, here: Path) -> None:
+    first, second = run({0: [1.0], 1: [0.5]}, 1), run({0: [0.0], 5: [0.5]}, 2)
+    said = " ".join(bench("compare", second.id, first.id).out.split())
+    assert "tied +0.500 [-1.000, +1.000] 0.293" in said and "two independent samples" in said
+
+
+def test_rollouts_without_a_score_count_at_their_worst(bench: Bench, here: Path) -> None:
+    """Of 1,000 all the same, 15 are missing: enough by --min-coverage, and yet more than the margin could be lost."""
+    whole = {n: [1.0] for n in range(1000)}
+    holed: Scores = {**whole, **{n: [None] for n in range(15)}}
+    code, said = gate(bench, run(holed, 1), run(whole, 2), "--margin", "0.01")
+    assert code == 3 and "15 rollouts have no score, and with the worst case for these it would be [-0.02" in said
+    assert "--retry-failed makes up for them" in said
+    code, said = gate(bench, run({**whole, **{n: [0.0] for n in range(15)}}, 3), run(holed, 4), "--margin", "0.01")
+    assert code == 3 and "with the worst case" in said
+    assert gate(bench, run(holed, 5), run(whole, 6), "--margin", "0.04")[0] == 0
+
+
+def test_graded_noise_does_not_stand_for_losses_that_were_not_seen(bench: Bench, here: Path) -> None:
+    """100 examples whose scores differ a little: an interval far within the margin, of too few for it."""
+    scores = [{n: [0.9 + 0.001 * ((n * step) % 7)] for n in range(100)} for step in (2, 3)]
+    code, said = gate(bench, run(scores[0], 1), run(scores[1], 2), "--margin", "0.01")
+    assert code == 3 and "but 100 examples could miss rare losses that reach -0.02" in said
 
 
 def test_what_it_takes_to_settle_it_without_a_margin(bench: Bench, baseline: RunDir) -> None:
@@ -249,3 +287,47 @@ def test_names_of_strangers_break_neither_xml_nor_markdown(bench: Bench, here: P
     assert len(comment.splitlines()) == 7
     assert "<b>" not in comment and "](http" not in comment.replace("\\](http", "")
     assert [line.count(" | ") for line in comment.splitlines()[2:5:2]] == [5, 5]
+
+
+SUITE = """
+num_examples = 60
+rollouts_per_example = 1
+[[eval]]
+id = "reverse-text"
+[[eval]]
+id = "gsm8k"
+env_args = { split = "sample" }
+"""
+
+
+@pytest.mark.slow
+def test_the_documented_workflow_fails_when_any_environment_of_a_suite_got_worse(bench: Bench, here: Path) -> None:
+    Path("suite.toml").write_text(SUITE)
+    run = ("run", "suite.toml", "-m", "reference/oracle", "--quiet")
+    gate = ("gate", "latest", "--baseline", "baselines/current", "--margin", "0.1")
+    assert bench(*run, "-o", "baselines/current").code == 0
+
+    for name in ("reverse-text", "gsm8k"):
+        assert bench(*run, "--set", f"{name}:model.model=reference/null").code == 0
+        done = bench(*gate, "--junit", "gate.xml", "--markdown", "gate.md")
+        assert done.code == 1 and f"{name}: fail" in done.out, name
+    done = bench(*run)
+    assert done.code == 0 and f"bench gate {json.loads(bench('runs', '--json').out)['runs'][0]['suite']} " in done.out
+    assert bench(*gate).code == 0
+
+    Path("broken.py").write_text("def load_environment():\n    raise RuntimeError('no')\n")
+    Path("suite.toml").write_text(SUITE.replace('"gsm8k"\nenv_args = { split = "sample" }', '"./broken.py"'))
+    assert bench(*run).code == 1
+    done = bench(*gate)
+    assert done.code == 2 and "broken of latest could not be loaded." in done.err
+    assert "gsm8k of baselines/current is not in latest." in done.err
+    Path("suite.toml").write_text('[[eval]]\nid = "./broken.py"\n')
+    assert bench(*run).code == 1
+    done = bench(*gate)
+    assert done.code == 2 and "which could not load broken" in done.err
+
+    one = json.loads(bench("runs", "--json").out)["runs"][0]["id"]
+    assert bench("gate", one, *gate[2:]).code == 2
+    held = next(Path("baselines/current/evals").glob("reverse-text--*/2*"))
+    done = bench("gate", one, "--baseline", str(held), "--margin", "0.1")
+    assert "note: the baseline is one of the 2 runs of the suite" in done.err

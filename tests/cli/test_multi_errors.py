@@ -165,6 +165,7 @@ def test_nothing_is_hidden_if_nobody_answers_at_all(multi: Multi) -> None:
     assert "2 models on 6 tasks: 0 of 12 done" in done.err
 
 
+@pytest.mark.slow
 def test_a_stdout_that_is_full_is_said_after_all_is_kept(multi: Multi) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no full disk to write to")

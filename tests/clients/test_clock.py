@@ -10,10 +10,11 @@ import pytest
 from dead_ports import listening
 from fault_server import FaultServer
 
-from harness.clients.chat import ChatClient, Target
+from harness.clients.chat import ChatClient
 from harness.clients.clock import BEAT, LoopClock, ManualClock, within
 from harness.clients.health import Health, HealthPolicy
 from harness.clients.limits import Limiter
+from harness.clients.target import Target
 from harness.errors import SystemicError
 from harness.reference.faults import Fault
 from harness.types import ModelCall

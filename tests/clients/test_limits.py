@@ -100,6 +100,7 @@ def test_a_slot_granted_to_a_cancelled_request_goes_to_the_next() -> None:
 Step = tuple[str, int]
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 4),
     st.lists(st.tuples(st.sampled_from(["start", "urgent", "cancel", "finish", "tick", "429"]), st.integers(0, 7))),
@@ -388,9 +389,10 @@ def test_the_note_says_what_holds_requests_up() -> None:
     clock = ManualClock()
     limiter = Limiter(8, clock=clock)
     assert limiter.waiting_note() == ""
-    with limiter.sleeping("rate_limit"), limiter.sleeping("rate_limit"):
+    with limiter.sleeping("rate_limit", 60.0), limiter.sleeping("rate_limit", 30.0):
         limiter.refused(clock.now(), None)
-        assert limiter.waiting_note() == "2 backing off (rate_limit), 4 of 8 slots after 429"
+        says = "2 backing off (rate_limit), the next for 30 s more, 4 of 8 slots after 429"
+        assert limiter.waiting_note() == says
     assert limiter.waiting_note() == "4 of 8 slots after 429"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import random
@@ -19,13 +20,15 @@ from typing import Any
 import pytest
 
 from harness.cli.main import main as bench
-from harness.clients.chat import ChatClient, Target
+from harness.clients.chat import ChatClient
 from harness.clients.health import Health, HealthPolicy
 from harness.clients.limits import Limiter
 from harness.clients.litellm import LiteLLMTransport, load
 from harness.clients.pool import CallSettings, ClientPool
 from harness.clients.preflight import preflight
 from harness.clients.retry import RetryPolicy
+from harness.clients.target import Target
+from harness.clients.transport import BODY_CAP
 from harness.config.endpoints import Endpoint
 from harness.config.providers import LITELLM_ADDRESSES, LITELLM_PROVIDERS, PROVIDERS
 from harness.errors import ConfigError, ContextLengthError, ModelError, ResponseError, SystemicError
@@ -718,3 +721,95 @@ def test_bench_run_asks_a_provider_through_litellm(
     )
     assert "litellm://anthropic" in written
     assert KEY not in written
+
+
+ROUTED: JsonDict = {
+    "id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "4"}}],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}  # fmt: skip
+[CHOICE] = ROUTED["choices"]
+REFUSED = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"error": {"message": "x", "code": 429}}, "rate_limit"),
+        ({"error": {"message": "x", "code": 429}, "choices": []}, "rate_limit"),
+        ({"error": {"message": "x", "code": 401}}, "auth"),
+        ({"choices": [{**CHOICE, "error": {"message": "x", "code": 502}}]}, "server_error"),
+        ({"choices": [{**CHOICE, "finish_reason": "error"}]}, "bad_response"),
+        ({"error": None}, ""),
+    ],
+)
+def test_an_error_inside_a_200_is_one_also_where_litellm_passes_over_it(
+    more: JsonDict, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with providing(Answer({**ROUTED, **more})) as (_, url):
+        monkeypatch.setenv("OPENROUTER_API_BASE", url)
+        client = client_of("openrouter", request_retries=0)
+        found: list[str] = []
+
+        async def main() -> None:
+            try:
+                await client.request(replace(ASK, model="m"))
+            except ModelError as error:
+                found.append(error.reason)
+
+        run(client, main)
+        assert found == ([reason] if reason else [])
+
+
+PACKED = gzip.compress(json.dumps(ROUTED).encode())
+
+
+@pytest.mark.parametrize(
+    ("answer", "became"),
+    [
+        (
+            Answer(
+                {
+                    **ROUTED,
+                    "choices": [{**CHOICE, "index": 1, "message": {"role": "assistant", "content": "?"}}, CHOICE],
+                }
+            ),
+            "4",
+        ),
+        (Answer(ROUTED, status=206), "bad_response"),
+        (Answer(PACKED, headers={"Content-Encoding": "gzip"}), "4"),
+        (Answer(PACKED[:-6], headers={"Content-Encoding": "gzip"}), "connection"),
+        (Answer(gzip.compress(b" " * (BODY_CAP + 1)), headers={"Content-Encoding": "gzip"}), "bad_response"),
+    ],
+)
+def test_half_replies_and_choices_out_of_order_are_seen_behind_litellm(
+    answer: Answer, became: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with providing(answer) as (_, url):
+        monkeypatch.setenv("OPENROUTER_API_BASE", url)
+        client = client_of("openrouter", request_retries=0)
+        found: list[object] = []
+
+        async def main() -> None:
+            try:
+                found.append((await client.request(replace(ASK, model="m"))).message["content"])
+            except ModelError as error:
+                found.append(error.reason)
+
+        run(client, main)
+        assert found == [became]
+
+
+def test_max_tokens_is_renamed_for_a_model_that_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = Answer({"error": {"message": REFUSED, "code": "unsupported_parameter"}}, status=400)
+    with providing(refusal, Answer(ROUTED)) as (provider, url):
+        monkeypatch.setenv("OPENROUTER_API_BASE", url)
+        client = client_of("openrouter")
+
+        async def main() -> None:
+            for _ in range(2):
+                assert (await client.request(replace(ASK, model="m"))).attempts == 1
+
+        run(client, main)
+        limits = [name for asked in provider.asked for name in asked.body if "_tokens" in name]
+        assert limits == ["max_tokens", "max_completion_tokens", "max_completion_tokens"]

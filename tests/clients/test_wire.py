@@ -227,12 +227,70 @@ def test_completions_need_text() -> None:
     assert "is of type list" in bad(b'{"choices": [{"text": []}]}', is_chat=False).detail
 
 
-@pytest.mark.parametrize("where", ["top", "choice"])
-def test_an_error_wrapped_into_a_200_counts_as_its_own_status(where: str) -> None:
-    error = {"message": "Rate limited upstream", "code": 429}
-    body = {"error": error} if where == "top" else {"choices": [{"error": error, "finish_reason": "error"}]}
-    failure = bad(json.dumps(body).encode())
-    assert (failure.status, failure.reason, failure.retry) == (429, "rate_limit", True)
+ANSWER: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}
+MINIMAX = {"status_code": 1002, "status_msg": "rate limit"}
+FILTER_DOWN = {"error": {"code": "content_filter_error", "message": "The contents are not filtered"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "in_choice", "becomes"),
+    [
+        # What the schema of a provider calls an error, beside a whole answer.
+        ({"error": {"message": "x", "code": 429}}, {}, (429, "rate_limit", True)),
+        ({"error": {"message": "x", "code": "502"}}, {"finish_reason": None}, (502, "server_error", True)),
+        ({"error": {"code": 503}}, {"finish_reason": "length"}, (503, "server_error", True)),
+        ({"error": "upstream died"}, {}, (200, "bad_response", True)),
+        ({"error": True}, {}, (200, "bad_response", True)),
+        ({"error": 500}, {}, (500, "server_error", True)),
+        ({"error": "no key", "status": 401}, {}, (401, "auth", False)),
+        ({"error": {"message": "x", "type": "overloaded_error"}}, {}, (503, "server_error", True)),
+        ({"error": {"status": "RESOURCE_EXHAUSTED", "message": "x"}}, {}, (429, "rate_limit", True)),
+        ({"error": {"code": "insufficient_quota", "message": "x"}}, {}, (429, "auth", False)),
+        ({"error": {"code": 1302, "message": "x"}}, {}, (200, "bad_response", True)),
+        ({"error": {"code": 403, "message": "flagged by moderation"}}, {}, (403, "bad_request", False)),
+        ({"object": "error", "message": "x", "code": 400}, {}, (400, "bad_request", False)),
+        ({"base_resp": MINIMAX}, {}, (429, "rate_limit", True)),
+        ({}, {"error": {"message": "x", "code": 500}}, (500, "server_error", True)),
+        ({}, {"error": "cut off"}, (200, "bad_response", True)),
+        ({}, {"finish_reason": "error"}, (200, "bad_response", True)),
+        ({}, {"finish_reason": "insufficient_system_resource"}, (200, "bad_response", True)),
+        # Without a choice.
+        ({"choices": [], "error": {"code": 429}}, None, (429, "rate_limit", True)),
+        ({"choices": None, "detail": "x", "status_code": 401}, None, (401, "auth", False)),
+        ({"detail": [{"msg": "field required", "type": "missing"}]}, None, (200, "bad_response", True)),
+        ({"object": "error", "message": "x", "type": "BadRequestError"}, None, (400, "bad_request", False)),
+        ({"success": False, "errors": [{"code": 7000, "message": "x"}]}, None, (200, "bad_response", True)),
+        # No error, though the word stands there.
+        ({"error": None}, {"error": None}, None),
+        ({"error": {}}, {"error": {"message": "", "code": None}}, None),
+        ({"error": ""}, {"error": False}, None),
+        ({"error": {"code": 0, "message": ""}}, {}, None),
+        ({"base_resp": {"status_code": 0, "status_msg": ""}}, {}, None),
+        ({"code": 0, "message": "success", "detail": "x"}, {}, None),
+        ({}, {"content_filter_results": FILTER_DOWN}, None),
+    ],
+)  # fmt: skip
+def test_an_error_inside_a_200_is_one_whatever_stands_beside_it(
+    more: dict[str, Any], in_choice: dict[str, Any] | None, becomes: tuple[int, str, bool] | None
+) -> None:
+    body = more if in_choice is None else {"choices": [{**ANSWER, **in_choice}], **more}
+    read = read_reply(json.dumps(body).encode(), 200, is_chat=True)
+    if becomes is None:
+        assert isinstance(read, ModelResponse) and read.message["content"] == "4"
+    else:
+        assert isinstance(read, Failure), "this would be scored"
+        assert (read.status, read.reason, read.retry) == becomes
+
+
+def test_an_error_in_googles_list_of_one_counts_as_its_own_status() -> None:
+    failure = bad(b'[{"error": {"code": 400, "message": "API key not valid", "status": "INVALID_ARGUMENT"}}]')
+    assert (failure.status, failure.detail) == (400, "HTTP 400: API key not valid")
+
+
+@pytest.mark.parametrize("indices", [(1, 0), (2, 0, 1), (None, 0), (0, 0)])
+def test_of_several_choices_that_of_index_0_is_used(indices: tuple[int | None, ...]) -> None:
+    choices = [{**ANSWER, "index": index, "message": {"content": str(index)}} for index in indices]
+    assert good(json.dumps({"choices": choices}).encode()).message["content"] == "0"
 
 
 def test_nan_and_lone_surrogates_do_not_cost_the_answer() -> None:

@@ -11,6 +11,7 @@ import pytest
 from bench_runs import Workshop, count, lines
 from classic_runs import KEYS
 from classic_server import MODEL, ScriptedModel
+from tables import for_each_row
 
 from harness.compat.generation import generation_of
 from harness.compat.source_text import asks, imported
@@ -193,7 +194,7 @@ def load_environment():
     assert rewards == [1.0] * len(IMPORTING)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "asking"),
     [
         ('"""About verifiers, and `import verifiers as vf`."""\nimport json', False),
@@ -263,7 +264,7 @@ def test_a_model_is_asked_with_the_message_type_in_its_place(shop: Workshop) -> 
     assert scores(shop, "kit_asking")[0]["aside"] == 1.0
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("source", "generation"),
     [
         ("# oai_tools, ChatMessage, m['function']\nvf.UserMessage(content='')", "C"),
@@ -291,3 +292,56 @@ def test_a_missing_dependency_is_named_for_a_path_too(tmp_path: Path) -> None:
         "environment with its dependencies"
     )
     assert "kit_lacking" not in sys.modules
+
+
+STAR = """
+import verifiers as vf
+from verifiers.types import *
+class E(vf.SingleTurnEnv):
+    async def get_model_response(self, state, prompt, **kwargs):
+        said: Any = json.loads('"a"')
+        message = ResponseMessage(content=said, finish_reason="stop", is_truncated=False)
+        usage = Usage(prompt_tokens=1, reasoning_tokens=0, completion_tokens=1, total_tokens=2)
+        return Response(id="r", created=int(time.time()), model="m", usage=usage, message=message)
+def right(completion, answer): return float(vf.Parser().parse_answer(completion) == answer)
+def load_environment():
+    return E(dataset=[{"question": "q", "answer": "a"}], rubric=vf.Rubric(funcs=[right]))
+"""
+
+
+def test_star_imports_bring_what_the_release_brings_and_say_which_release(shop: Workshop) -> None:
+    shop.environment("starry", STAR)
+    [row] = scores(shop, "starry")
+    assert row["reward"] == 1.0
+    names = "from verifiers.types import *\nclass Usage: ...\n"
+    assert generation_of([], [names + "x: Usage = json"]) == "C"
+    assert generation_of([], [names + "import json\nx: Usage = json"]) == "B"
+
+
+JUDGED = f"""
+import verifiers as vf
+async def right(judge, prompt, completion, answer, state):
+    return float("x" in await judge(prompt, completion, answer, state))
+def load_environment():
+    rubric = vf.JudgeRubric(judge_model="{MODEL}")
+    rubric.add_reward_func(right)
+    return vf.SingleTurnEnv(dataset=[{{"question": "q", "answer": "a"}}], rubric=rubric)
+"""
+
+
+def test_a_judge_without_a_client_is_not_asked_at_a_host_that_no_layer_names(shop: Workshop) -> None:
+    shop.environment("judged", JUDGED)
+    key = {**dict.fromkeys(KEYS, ""), "OPENAI_API_KEY": "sk-not-for-strangers-0123456789"}
+    with Echo() as model, Echo() as judge:
+        command = ["run", "judged", "-m", MODEL, "-b", model.url, "-r", "1", "-q"]
+        refused = shop.bench(*command, env={**key, "OPENAI_BASE_URL": ""})
+        words = (refused.out + refused.err).replace("\n", " ")
+        assert (refused.code != 0, model.requests, judge.requests) == (True, [], [])
+        assert "api.openai.com" in words and "set OPENAI_BASE_URL" in words, words
+        done = shop.bench(*command, env={**key, "OPENAI_BASE_URL": judge.url})
+        assert (done.code, len(model.requests), len(judge.requests)) == (0, 1, 1), done.err
+        shop.environment("judged", JUDGED.replace(MODEL, "grader"))
+        entry = f'[[endpoint]]\nendpoint_id = "grader"\nmodel = "{MODEL}"\nurl = "{judge.url}"\nkey = "NONE"\n'
+        shop.write("configs/endpoints.toml", entry)
+        listed = shop.bench(*command, env={**key, "OPENAI_BASE_URL": ""})
+        assert (listed.code, len(judge.requests)) == (0, 2), listed.err

@@ -102,21 +102,38 @@ print(json.dumps([
     assert said == [1.0, "0.4.0", "the newer one", "0.4.0", False]
 
 
-def test_a_release_that_has_the_api_is_left_alone(tmp_path: Path) -> None:
+def test_a_release_that_has_the_api_is_not_used(tmp_path: Path) -> None:
     marker = "raise RuntimeError('the real one was imported')"
-    write(tmp_path, {"verifiers/__init__.py": marker, "verifiers/envs/multiturn_env.py": "", "kit_real.py": ENV})
+    older = {"verifiers/__init__.py": marker, "verifiers/envs/multiturn_env.py": "", "verifiers/legacy/__init__.py": ""}
+    write(tmp_path, {**older, "kit_real.py": ENV})
+    assert run(tmp_path, SCORE + 'print(json.dumps(asyncio.run(reward(harness.load_environment("kit-real")))))') == 1.0
+
+
+@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import verifiers.v1 as vf",
+        "from verifiers.v1 import Taskset",
+        "from verifiers import v1",
+        "import verifiers.v1.env",
+    ],
+)
+def test_the_newer_api_is_refused_in_words_that_hold_either_way(tmp_path: Path, line: str, installed: bool) -> None:
+    real = {"verifiers/__init__.py": "", "verifiers/v1/__init__.py": "Taskset = object", "verifiers/v1/env.py": ""}
+    write(tmp_path, {**(real if installed else {}), "kit_v1.py": f"{line}\ndef load_environment(): ..."})
     said = run(
         tmp_path,
         """
     import json, harness
     from harness.errors import EnvironmentLoadError
     try:
-        harness.load_environment("kit-real")
+        harness.load_environment("kit-v1")
     except EnvironmentLoadError as error:
         print(json.dumps(str(error)))
     """,
     )
-    assert "the real one was imported" in said
+    assert "verifiers.v1" in said and "not supported" in said and "not installed" not in said
 
 
 LATE = """

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from tables import for_each_row
 
 from harness.compat.generation import generation_of, requires_verifiers
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("requirement", "generation"),
     [
         ("verifiers==0.1.9.post3", "B"),
@@ -30,7 +30,7 @@ def test_a_requirement_decides(requirement: str, generation: str) -> None:
     assert generation_of(["datasets", requirement], [source]) == generation
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("source", "generation"),
     [
         ("def f(state): return state['timing']['generation_ms']", "B"),
@@ -42,19 +42,19 @@ def test_a_requirement_decides(requirement: str, generation: str) -> None:
         ("vf.ensure_keys(['KEY'])", "C"),
     ],
 )
-@pytest.mark.parametrize("requirements", [[], ["verifiers"], ["verifiers>=0.1.5"], ["verifiers<0.4"]])
+@for_each_row("requirements", [[], ["verifiers"], ["verifiers>=0.1.5"], ["verifiers<0.4"]])
 def test_an_open_requirement_leaves_it_to_the_source(requirements: list[str], source: str, generation: str) -> None:
     assert generation_of(requirements, ["import verifiers as vf", source]) == generation
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("requirements", "generation"), [([], "B"), (["verifiers"], "B"), (["verifiers>=0.1.3"], "B"), (["numpy>=2"], "B")]
 )
 def test_without_evidence_it_is_the_plainer_one(requirements: list[str], generation: str) -> None:
     assert generation_of(requirements, ["import verifiers as vf\nvf.Rubric()"]) == generation
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("requirement", "is_it"),
     [
         ("verifiers", True),

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from dead_ports import free_port
+from tables import for_each_row
 
 openai = pytest.importorskip("openai", reason="pip install 'bench-harness[classic]'")
 
@@ -99,7 +100,7 @@ def test_a_completion_is_a_prompt_in_text() -> None:
     assert chat.asked == [Asked("hello", None, {"max_tokens": 2}), Asked("once more", None, {})]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("of_run", "asked", "over"),
     [
         ({"max_tokens": 5}, {"max_completion_tokens": 5}, {}),

@@ -42,7 +42,7 @@ class Done:
         """All runs, in order."""
         return [run for row in self.document["rows"] for run in row["runs"]]
 
-    def mean(self, eval_fn: str) -> float:
+    def mean(self, eval_fn: str) -> float | None:
         return self.document["summary"]["eval_fns"][f"rewards:{eval_fn}"]["mean"]
 
 
@@ -152,7 +152,7 @@ def test_agents_that_fail_say_why(evaluate: Bench) -> None:
         assert run["error"].startswith(
             "Tool validation error: Tool 'two words': name must start with letter/underscore"
         )
-    assert crashed.mean("exact_match") == wrong.mean("exact_match") == 0.0
+    assert crashed.mean("exact_match") is None and wrong.mean("exact_match") is None
 
 
 def test_a_reward_that_breaks_is_seen_and_counts_nothing(evaluate: Bench) -> None:
@@ -358,6 +358,7 @@ def get_tool_call_info(call): return call["id"], call["function"]["name"], json.
 '''
 
 
+@pytest.mark.slow
 def test_agents_made_of_an_installed_sdks_classes_run_by_what_they_do(project: Path, model: SumsModel) -> None:
     theirs = project / "site" / "osmosis_ai" / "rollout" / "core"
     theirs.mkdir(parents=True)

@@ -4,8 +4,9 @@ author's own `rollout` may do."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from types import ModuleType
+import json
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -223,6 +224,124 @@ def test_an_author_may_ask_their_own_client(vf: ModuleType) -> None:
 
     with pytest.raises(EnvironmentFault, match="'another'"):
         play(Other(dataset=ROWS, rubric=vf.Rubric(), max_turns=2), "a", "b")
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
+SAID = {"role": "assistant", "content": "mine"}
+
+
+def _openai(message: dict[str, Any], **fields: Any) -> Any:
+    from openai.types.chat import ChatCompletion
+
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    whole = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], **fields}
+    return ChatCompletion.model_validate(whole)
+
+
+def _c() -> Any:
+    return module_of("C", "verifiers")
+
+
+def _typed(vf: ModuleType, **message: Any) -> Any:
+    """As generation C builds a reply; the class answers to another name in generation B."""
+    module = _c()
+    made = module.ResponseMessage(**{"content": "mine", "finish_reason": "stop", "is_truncated": False, **message})
+    return module.Response(id="r", created=1, model="m", usage=None, message=made)
+
+
+REPLIES: dict[str, tuple[Callable[[ModuleType], Any], dict[str, Any]]] = {
+    "a typed reply": (_typed, SAID),
+    "one with reasoning": (lambda vf: _typed(vf, reasoning_content="hm"), {**SAID, "reasoning_content": "hm"}),
+    "one with calls": (
+        lambda vf: _typed(vf, tool_calls=[_c().ToolCall(id="c1", name="look", arguments='{"at": 1}')]),
+        {**SAID, "tool_calls": [CALL]},
+    ),
+    "one cut off": (lambda vf: _typed(vf, is_truncated=True, finish_reason="length"), SAID),
+    "an assistant message": (
+        lambda vf: _c().Response(message=_c().AssistantMessage(content="mine")),
+        SAID,
+    ),
+    "openai's": (lambda vf: _openai(SAID), SAID),
+    "openai's with calls": (lambda vf: _openai({**SAID, "tool_calls": [CALL]}), {**SAID, "tool_calls": [CALL]}),
+    "a dict of the wire": (lambda vf: {"choices": [{"message": SAID}]}, SAID),
+    "a dict of the wire with usage": (
+        lambda vf: {"choices": [{"message": SAID}], "usage": {"prompt_tokens": 3, "completion_tokens": None}}, SAID,
+    ),
+    "a dict with a message": (lambda vf: {"message": SAID, "usage": {"input_tokens": 3, "output_tokens": 1}}, SAID),
+    "objects": (lambda vf: SimpleNamespace(choices=[SimpleNamespace(message=SimpleNamespace(content="mine"))]), SAID),
+    "an object with a message": (lambda vf: SimpleNamespace(message=SimpleNamespace(content="mine")), SAID),
+    "an object with a dict": (lambda vf: SimpleNamespace(message=dict(SAID), usage=None), SAID),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["async", "plain", "mixin", "client", "client class"])
+@pytest.mark.parametrize("kind", REPLIES)
+def test_an_author_may_build_the_reply(vf: ModuleType, kind: str, way: str) -> None:
+    make, expected = REPLIES[kind]
+
+    class Mixin:
+        async def get_model_response(self, state: Any, prompt: Any, *args: Any, **kwargs: Any) -> Any:
+            return make(vf)
+
+    class Plain:
+        def get_model_response(self, state: Any, prompt: Any, *args: Any, **kwargs: Any) -> Any:
+            return make(vf)
+
+    class Asking:
+        async def get_model_response(self, state: Any, prompt: Any, *args: Any, **kwargs: Any) -> Any:
+            return await super().get_model_response(state, prompt, client=client, model="own")  # type: ignore[misc]
+
+    class Raw:
+        def __init__(self) -> None:
+            self.chat = self.completions = self
+
+        def create(self, **request: Any) -> Any:
+            return make(vf)
+
+    class Own(module_of("C", "verifiers").Client):  # type: ignore[misc,name-defined]
+        async def get_native_response(self, prompt: Any, model: str, *args: Any, **kwargs: Any) -> Any:
+            assert (prompt[0]["content"], model) == ("one", "own")
+            return make(vf)
+
+    client = Own(Raw()) if way == "client class" else Raw()
+    mixin = {"plain": Plain, "mixin": Mixin, "async": Mixin}.get(way, Asking)
+    body = dict(vars(mixin)) if way == "async" else {}
+    bases = (vf.SingleTurnEnv,) if way == "async" else (mixin, vf.SingleTurnEnv)
+    own = type("Authors", bases, {name: body[name] for name in body if name == "get_model_response"})
+    state, chat = play(own(dataset=ROWS, rubric=vf.Rubric()), "unused")
+    assert (chat.asked, state["completion"]) == ([], [expected])
+    assert state["is_truncated"] is (kind == "one cut off")
+    json.dumps(state.export()[0])
+    assert (state["responses"][0] is not None) and state["stop_condition"] == "max_turns_reached"
+
+
+def test_a_reply_that_is_none_is_the_environments_fault(vf: ModuleType) -> None:
+    class Wrong(vf.SingleTurnEnv):  # type: ignore[misc,name-defined]
+        async def get_model_response(self, state: Any, prompt: Any, *args: Any, **kwargs: Any) -> Any:
+            return "a text"
+
+    with pytest.raises(EnvironmentFault, match="a reply must have `choices` or a `message`, and str 'a text'"):
+        play(Wrong(dataset=ROWS, rubric=vf.Rubric()), "unused")
+
+
+def test_what_is_changed_in_a_reply_is_in_the_transcript(vf: ModuleType) -> None:
+    class Trimming(vf.SingleTurnEnv):  # type: ignore[misc,name-defined]
+        async def get_model_response(self, state: Any, prompt: Any, *args: Any, **kwargs: Any) -> Any:
+            reply = await super().get_model_response(state, prompt, *args, **kwargs)
+            message = reply.choices[0].message if is_b(vf) else reply.message
+            message.content = message.content.strip()
+            return reply
+
+    state, _ = play(Trimming(dataset=ROWS, rubric=vf.Rubric()), " 1 ")
+    assert state["completion"][0]["content"] == "1"
+
+    class Swapping(vf.SingleTurnEnv):  # type: ignore[misc,name-defined]
+        async def get_model_response(self, state: Any, prompt: Any, *args: Any, **kwargs: Any) -> Any:
+            reply = await super().get_model_response(state, prompt, *args, **kwargs)
+            return reply.model_copy(update={"message": _c().AssistantMessage(content="other")})
+
+    state, _ = play(Swapping(dataset=ROWS, rubric=vf.Rubric()), "1")
+    assert state["completion"][0]["content"] == "other"
 
 
 def test_an_author_may_play_the_rollout_alone(vf: ModuleType) -> None:

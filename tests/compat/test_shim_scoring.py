@@ -308,8 +308,8 @@ def test_a_judge_is_asked_through_the_port_once_a_prompt(vf: ModuleType) -> None
 def test_a_judge_without_a_client_is_the_openai_packages_own(vf: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     [spec] = vf.JudgeRubric().judges
-    assert (spec.model, spec.base_url, spec.api_key_var, spec.key) == (
-        "gpt-4.1-nano", "https://api.openai.com/v1", "OPENAI_API_KEY", None,
+    assert (spec.model, spec.base_url, spec.default_url, spec.api_key_var, spec.key) == (
+        "gpt-4.1-nano", None, "https://api.openai.com/v1", "OPENAI_API_KEY", None,
     )  # fmt: skip
 
 
@@ -347,3 +347,11 @@ def test_a_state_of_ours_is_prepared_for_scoring(vf: ModuleType) -> None:
     state = State.begin(example_of(), 0, "m", {})
     state["completion"] = [{"role": "assistant", "content": "x"}]
     assert one(vf, vf.Rubric(funcs=[seen]), state).reward == 1.0
+
+
+@pytest.mark.parametrize("weights", [(0.7, 0.2, 0.1), (0.7, 0.29, 0.01)])
+def test_a_right_answer_gets_the_sum_of_the_weights(vf: ModuleType, weights: tuple[float, ...]) -> None:
+    right = [lambda completion: 1.0, lambda answer: 1.0, lambda state: 1.0]
+    apart = [vf.Rubric(funcs=[function], weights=[weight]) for function, weight in zip(right, weights, strict=True)]
+    for rubric in (vf.Rubric(funcs=right, weights=weights), vf.RubricGroup(apart)):
+        assert one(vf, rubric).reward == rubric.reward_range[1] == 1.0

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tables import for_each_row
 
 from harness.config.built_in import AGENT_EVAL, BUILT_INS
 from harness.config.lookup import require_environment
@@ -161,7 +162,7 @@ def test_without_a_dataset_it_is_refused(write: Write) -> None:
         resolve("agent-eval", {"env_args": {"agent": "a:B"}})
 
 
-@pytest.mark.parametrize("name", ["agent-eval", "agent_eval", "Agent.Eval"])
+@for_each_row("name", ["agent-eval", "agent_eval", "Agent.Eval"])
 def test_it_is_no_package(name: str) -> None:
     """A package of that name is a stranger's: nobody may be sent to install it."""
     with pytest.raises(EnvironmentNotFound) as caught:

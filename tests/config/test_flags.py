@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tables import for_each_row
 
 from harness.config.flags import parse_set
 from harness.config.resolver import resolve
@@ -14,7 +15,7 @@ from harness.errors import ConfigError
 Write = Callable[[str, str], Path]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "path", "value"),
     [
         ("env.num_examples=5", "env.num_examples", 5),
@@ -46,7 +47,7 @@ def test_set_paths_and_values(text: str, path: str, value: object) -> None:
     assert (dotted(entry.path), entry.value, entry.origin.layer) == (path, value, "set")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "expected"),
     [
         ("env.num_examples", "must be PATH=VALUE"),

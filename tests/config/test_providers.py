@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from tables import for_each_row
 
 from harness.config.checks import url as check_url
 from harness.config.providers import (
@@ -40,7 +41,7 @@ def refused(
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["my-model", "my-org/my-llama", "openai/gpt-oss-20b", "litellm/x", "reference/oracle"])
+@for_each_row("name", ["my-model", "my-org/my-llama", "openai/gpt-oss-20b", "litellm/x", "reference/oracle"])
 def test_with_a_base_url_the_name_goes_out_as_it_is_and_no_key_of_the_environment_with_it(name: str) -> None:
     found = route(name, "https://vllm.example:8000/v1/", environ=AMBIENT)
     assert found == Route(name, "https://vllm.example:8000/v1", None, "")
@@ -63,7 +64,7 @@ def test_a_variable_that_was_named_must_be_set_except_for_this_machine() -> None
     assert route("m", "http://127.0.0.1:8000/v1", environ={}, key_var="MINE").key_var == "MINE"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "words"),
     [
         ("localhost:8000", r'^--base-url = "localhost:8000": must be an http or https URL'),
@@ -74,6 +75,12 @@ def test_a_variable_that_was_named_must_be_set_except_for_this_machine() -> None
         ("https://host/v1?api-version=1&key=canary-0123", r"^--base-url = .*must not hold a key: runs record it"),
         ("https://host/v1?Subscription-Key=canary-0123", r"^--base-url = .*must not hold a key: runs record it"),
         ("https://host/v1?access_token=canary-0123", r"^--base-url = .*must not hold a key: runs record it"),
+        ("https://host/v1/token/canary-0123", r"^--base-url = .*must not hold a key: runs record it"),
+        ("https://host/v1/api%4Bey%2Fcanary-0123", r"^--base-url = .*must not hold a key: runs record it"),
+        ("https://host/sk-canary0123canary0123/v1", r"^--base-url = .*must not hold a key: runs record it"),
+        ("https://host/aB3dE6gH9jK2mN5pQ8sT1vW4/v1", r"^--base-url = .*must not hold a key: runs record it"),
+        ("https://host/v1;key=canary-0123", r"^--base-url = .*must not hold a part behind ; or #"),
+        ("https://host/v1#canary-0123", r"^--base-url = .*must not hold a part behind ; or #"),
     ],
 )
 def test_a_base_url_that_is_none_is_refused(text: str, words: str) -> None:
@@ -93,7 +100,7 @@ def test_a_base_url_may_leave_the_address_to_litellm() -> None:
     assert route("claude-x", "litellm://anthropic/", environ={"MINE": "k"}, key_var="MINE").key_var == "MINE"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("model", "sent", "url", "key", "provider"),
     [
         ("gpt-5-mini", "gpt-5-mini", "https://api.openai.com/v1", "OPENAI_API_KEY", "openai"),
@@ -114,7 +121,7 @@ def test_without_a_base_url_the_name_says_where(
     assert route(model, "", environ=AMBIENT).url == url
 
 
-@pytest.mark.parametrize("provider", sorted(name for name, each in PROVIDERS.items() if each.key_vars))
+@for_each_row("provider", sorted(name for name, each in PROVIDERS.items() if each.key_vars))
 def test_a_key_is_looked_for_where_the_provider_keeps_it_then_in_the_shared_variable(provider: str) -> None:
     names = PROVIDERS[provider].key_vars
     environ = {SHARED_KEY_VAR: "shared", "SOMEBODY_ELSES_API_KEY": "no"}
@@ -153,13 +160,13 @@ def test_the_documented_texts() -> None:
     assert refused("openai/") == f"{start}'openai/'. Details: there is no model's name after 'openai'"
 
 
-@pytest.mark.parametrize("model", ["http://localhost:8000/v1", "litellm://anthropic/claude-x", "https://api.x/v1/m"])
+@for_each_row("model", ["http://localhost:8000/v1", "litellm://anthropic/claude-x", "https://api.x/v1/m"])
 def test_an_address_is_no_models_name(model: str) -> None:
     details = "an address is given with --base-url, and only the name with --model"
     assert refused(model, None, AMBIENT).endswith(f"Received model={model!r}. Details: {details}")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("provider", "variable"),
     [("hosted_vllm", "HOSTED_VLLM_API_BASE"), ("litellm_proxy", "LITELLM_PROXY_API_BASE"), ("custom_openai", "")],
 )
@@ -183,7 +190,7 @@ def test_a_key_that_was_given_beats_the_environment() -> None:
     assert route("bedrock/m", None, environ={"MINE": "k"}, key_var="MINE").key_var == "MINE"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("model", "variable", "value", "url"),
     [
         ("gpt-5-mini", "OPENAI_BASE_URL", "https://gateway.example/v1/", "https://gateway.example/v1"),

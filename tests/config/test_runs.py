@@ -63,6 +63,7 @@ def in_order(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(json_tables, json_tables)
 def test_any_table_survives_the_file(here: Path, args: dict[str, object], sampling: dict[str, object]) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tables import for_each_row
 
 from harness.config.schema import BUILTIN_URL, BY_FLAT_NAME, BY_PATH, SETTINGS, SHORTCUTS, RunSettings, adapter
 from harness.config.values import check
@@ -22,6 +23,8 @@ CLOSED_LIST = {
         "state_columns": ("-C", ()),
         "timeout": ("--timeout", None),
         "scoring_timeout": ("--scoring-timeout", 300.0),
+        "message_limit": ("--message-limit", None),
+        "token_limit": ("--token-limit", None),
         "max_retries": ("--max-retries", 0),
         "pass_threshold": ("--pass-threshold", 1.0),
         "until_ci": ("--until-ci", None),
@@ -96,7 +99,7 @@ def test_builtins_pass_their_own_checks() -> None:
             assert adapter(setting.path).validate_python(setting.default) == setting.default
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("path", "value", "reason"),
     [
         ("env.num_examples", 0, "must be -1 (all of them) or at least 1"),
@@ -149,7 +152,7 @@ def test_values_out_of_bounds_are_refused(path: str, value: object, reason: str)
     assert reason in str(caught.value)
 
 
-@pytest.mark.parametrize("value", ["sk-abcdef123456", "https://me:hunter2@host/v1"])
+@for_each_row("value", ["sk-abcdef123456", "https://me:hunter2@host/v1"])
 def test_a_refusal_does_not_repeat_what_may_be_a_secret(value: str) -> None:
     key = "api_base_url" if value.startswith("https") else "api_key_var"
     with pytest.raises(ConfigError) as caught:

@@ -7,6 +7,7 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
+from tables import for_each_row
 
 from harness.doctor.clock import Told, check_clock, seconds_off
 
@@ -35,7 +36,7 @@ def test_a_date_that_cannot_be_read_says_nothing() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("ahead", "status", "words"),
     [
         (2, "ok", "agrees with a"),

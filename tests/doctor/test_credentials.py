@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tables import for_each_row
 
 from harness.doctor.credentials import Wanted, check_keys, oddity
 
 SOUND = "sk-canary-0123456789abcdef"
 
 
-@pytest.mark.parametrize(
-    "key", [SOUND, f"{SOUND}\n", "EMPTY", "ollama", "abc.def_ghi-jkl==", "Your", "xx", "hf_0123456789abcdef"]
-)
+@for_each_row("key", [SOUND, f"{SOUND}\n", "EMPTY", "ollama", "abc.def_ghi-jkl==", "Your", "xx", "hf_0123456789abcdef"])
 def test_keys_as_providers_give_them_are_not_odd(key: str) -> None:
     assert oddity(key) == ""
 

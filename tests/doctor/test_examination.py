@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -179,12 +178,10 @@ def test_a_lookup_of_a_name_that_hangs_is_not_waited_for_at_the_end() -> None:
                 await loop.run_in_executor(None, end.wait, 60.0)
         return [thread.name for thread in threading.enumerate() if not thread.daemon]
 
-    begun = time.monotonic()
     try:
         waited_for = asyncio.run(main())
     finally:
         end.set()
-    assert time.monotonic() - begun < 20.0
     assert waited_for == ["MainThread"]  # nor by the end of the process
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tables import for_each_row
 
 from harness.doctor.interpreter import check_event_loop, check_python, check_terminal
 from harness.doctor.machine import check_memory, check_open_files, check_processors
@@ -32,6 +33,7 @@ def test_processors_are_those_that_this_process_may_use() -> None:
     assert found.says.startswith("1 processor")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "in_flight", "status"), [(300, 32, "note"), (300, 256, "problem"), (4096, 256, "ok")]
 )
@@ -54,7 +56,7 @@ def test_the_soft_limit_is_no_problem_since_runs_raise_it() -> None:
     assert found.status != "problem"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("encoding", "status"), [("utf-8", "ok"), ("UTF-8", "ok"), ("ascii", "note"), ("latin-1", "note"), ("nope", "note")]
 )
 def test_an_encoding_must_have_what_tables_are_drawn_with(encoding: str, status: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 
+import pytest
 from bench_runs import Workshop, count, summary
 
 
@@ -37,6 +38,7 @@ def test_a_suite_stops_at_its_budget_and_goes_on_without_asking_twice(shop: Work
         assert summary(path.parent)["scored"] == 24
 
 
+@pytest.mark.slow
 def test_what_was_given_up_half_way_counts_on_a_resume(shop: Workshop) -> None:
     wordle = ("run", "wordle", "-n", "2", "-r", "1", "-m", "reference/null", "-q", "--json")
     with shop.bench_serve("--env", "wordle", "--fault", "hang@at=2-,per=rollout") as server:

@@ -150,7 +150,7 @@ def test_no_key_of_a_run_is_anywhere(shop: Workshop, model: EchoModel, hub: HubS
     sent += [entry.data for commit in repo.commits for entry in commit.files.values()]
     for number, data in enumerate(sent):
         (shop.cwd / f"sent-{number}").write_bytes(data)
-    after(shop, "latest")
+    after(shop, "latest", "--set", f"env.env_args.api_key={CANARIES['an argument']}")
     nowhere(shop, ".env", "configs/endpoints.toml")
 
 
@@ -183,8 +183,9 @@ print(json.dumps([frame.to_json(default_handler=str) for frame in frames]))
 """
 
 
-def after(shop: Workshop, run: str) -> None:
-    """Everything that can be done with a run when it has ended, by processes that know of no key."""
+def after(shop: Workshop, run: str, *given: str) -> None:
+    """Everything that can be done with a run when it has ended, by processes that know of no key but one that is given
+    again."""
     (shop.cwd / ".env").unlink(missing_ok=True)
     shop.bench("runs")
     shop.bench("runs", "list", "--json")
@@ -197,8 +198,8 @@ def after(shop: Workshop, run: str) -> None:
         assert done.code == 0, done.err
     shop.bench("export", run, "-f", "jsonl", "-o", "-")
     shop.write("frames.json", json.dumps(shop.python(FRAMES)))
-    assert shop.bench("replay", run, "--json", "-v").code in (0, 1)
-    assert shop.bench("rescore", run, "--only", "fine", "--json", "-v").code in (0, 1)
+    assert shop.bench("replay", run, "--json", "-v", *given).code in (0, 1)
+    assert shop.bench("rescore", run, "--only", "fine", "--json", "-v", *given).code in (0, 1)
     made_of_several(shop)
 
 
@@ -439,6 +440,7 @@ def test_no_key_is_in_what_doctor_and_serve_say(shop: Workshop, model: EchoModel
     nowhere(shop)
 
 
+@pytest.mark.slow
 def test_no_key_is_on_a_terminal(shop: Workshop, model: EchoModel) -> None:
     shop.environment("nosy", NOSY.replace("QUESTIONS", repr(QUESTIONS)))
     env = {"MINE": CANARIES["a variable that the run names"], "JUDGE_KEY": CANARIES["the judge's variable"]}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from bench_runs import Workshop, count, lines
 from dead_ports import free_port
@@ -24,13 +22,11 @@ def test_an_endpoint_that_cannot_be_used_stops_the_run_with_one_message(
     port = free_port()
     url = f"http://127.0.0.1:{port}/v1"
     args = ["run", "sums", "-n", "-1", "-r", "2", "-m", model, "-b", url]
-    began = time.monotonic()
     if server_args is None:
         done = shop.bench(*args)
     else:
         with shop.bench_serve("--env", "sums", "--port", str(port), *server_args):
             done = shop.bench(*args)
-    assert time.monotonic() - began < 30, "seconds, not retries without end"
     assert done.code == 1, done.err
     assert done.err.count(words) == 1, done.err
     assert words in " ".join(done.out.split())

@@ -81,6 +81,7 @@ def test_a_killed_evaluation_goes_on_and_loses_nothing(place: Workshop) -> None:
     assert "canary" not in "".join(path.read_text() for path in place.logs.iterdir())
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_results_and_the_way_to_go_on(place: Workshop) -> None:
     with SumsModel(latency=0.05) as model:
         running = place.start(*command(model, "--batch-size", "2"))
@@ -102,6 +103,7 @@ def test_an_interrupt_leaves_results_and_the_way_to_go_on(place: Workshop) -> No
     assert len(place.run_dirs()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piped", ["stdout", None])
 def test_on_a_terminal_there_is_a_live_table_and_in_a_pipe_a_line_a_run(place: Workshop, piped: str | None) -> None:
     master, slave = pty.openpty()
@@ -150,6 +152,7 @@ def test_a_session_is_driven_through_a_pipe(place: Workshop) -> None:
     assert "printed by the agent's module" in done.stderr and "printed" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full disk to write to")
 def test_a_full_disk_behind_the_screen_costs_no_result(place: Workshop) -> None:
     with SumsModel() as model, open("/dev/full", "w", encoding="utf-8") as full:
@@ -164,6 +167,7 @@ def test_a_full_disk_behind_the_screen_costs_no_result(place: Workshop) -> None:
     assert results(place)["summary"]["total_rows"] == 20
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_costs_no_result(place: Workshop) -> None:
     with SumsModel(latency=0.02) as model:
         running = subprocess.Popen(
@@ -187,6 +191,7 @@ os.execv(sys.executable, [sys.executable, "-m", "harness.cli.main", *sys.argv[1:
 """
 
 
+@pytest.mark.slow
 def test_a_process_without_stdin_and_stdout_does_its_work(place: Workshop) -> None:
     with SumsModel() as model:
         for args in (command(model, "--limit", "2"), ["test", "-i", *USUAL[:4], "--base-url", model.url]):

@@ -147,6 +147,7 @@ def load_environment(flood=0):
 """
 
 
+@pytest.mark.slow
 def test_what_it_starts_is_ended_and_what_it_prints_is_on_stderr(shop: Workshop) -> None:
     """Threads, children, children in sessions of their own, daemons; 64 MiB on stdout without a newline; a key."""
     shop.environment("messy", MESSY)
@@ -389,6 +390,60 @@ def test_a_budget_counts_what_processes_ask_for(shop: Workshop) -> None:
     assert 12 <= tokens <= 15  # three each: at most one more was in flight when the bound was met
     assert tokens == 3 * stopped.run["summary"]["scored"]
     assert left_over(str(shop.modules)) == []
+
+
+LIFTS = """
+import asyncio, gc
+from harness import Rubric, SingleTurnEnv
+from harness.engine.rollout_limits import RolloutLimits
+
+class Lifts(SingleTurnEnv):
+    async def play(self, state):
+        state.transcript, state.start = list(state["prompt"]), len(state["prompt"])
+        if state.example.answer != "honest":
+            for each in gc.get_objects():
+                if isinstance(each, RolloutLimits):
+                    each.message_limit = each.token_limit = None
+        calls = [self.ask(state) for _ in range(300)]
+        if state.example.answer == "parallel":
+            return await asyncio.gather(*calls)
+        for call in calls:
+            await call
+
+    async def ask(self, state):
+        try:
+            await self.get_model_response(state, state["prompt"])
+        except Exception:
+            pass
+
+    def reference_reply(self, example, messages):
+        return "yes"
+
+def load_environment(kind):
+    return Lifts(dataset=[{"question": "q", "answer": kind}], rubric=Rubric())
+"""
+
+
+@pytest.mark.slow
+def test_code_that_lifts_its_limits_is_stopped_from_outside(shop: Workshop) -> None:
+    shop.environment("lifts", LIFTS)
+    found: dict[str, list[tuple[int, str]]] = {}
+    for kind in ("honest", "in turn", "parallel"):
+        for limit in (("--message-limit", "7"), ("--token-limit", "30")):
+            args = ("-a", json.dumps({"kind": kind}), "-n", "1", "-r", "1", "-m", "some")
+            with shop.serving("lifts", args={"kind": kind}) as server:
+                done = shop.bench("run", "lifts", *args, "-b", server.url, "--isolate", *limit, "--json", "-q")
+                calls = server.stats()["requests"]
+            folder = shop.cwd / done.runs[0]["path"]
+            [line] = [line for line in lines(folder) if line["type"] in ("generated", "failed")]
+            found.setdefault(kind, []).append((calls, line.get("stop_condition") or line["reason"]))
+            assert done.out, done.err
+    (calls, ended), (others, ended_too) = found["honest"]
+    assert (calls, ended, ended_too) == (7, "message_limit", "token_limit")
+    # In turn, the process learns of the first refusal and ends the rollout as an honest one does.
+    assert found["in turn"] == found["honest"]
+    for (calls, ended), most in zip(found["parallel"], (7, others), strict=True):
+        assert (ended, calls <= most) == ("worker_died", True), found
 
 
 DIFFERS = {

@@ -88,11 +88,13 @@ def test_scoring_afterwards_comes_to_the_same(shop: Workshop) -> None:
 
 
 def test_a_missing_key_stops_the_run_before_the_first_call(shop: Workshop) -> None:
+    named = 'endpoint_id = "far/judge"\nmodel = "far/judge"\nurl = "https://judge.invalid/v1"\nkey = "FAR_KEY"'
+    shop.write("configs/endpoints.toml", f"[[endpoint]]\n{named}\n")
     with shop.serving("judged") as model:
-        done = shop.bench("run", "judged", *ALL, "-m", "reference/oracle", "-b", model.url, env={"PRIME_API_KEY": ""})
+        done = shop.bench("run", "judged", *ALL, "-m", "reference/oracle", "-b", model.url, env={"FAR_KEY": ""})
         assert model.stats()["requests"] == 0
     assert done.code == 2
-    assert "error: PRIME_API_KEY is not set, and far/judge, the judge of judged, needs it at https://" in done.said
+    assert "error: FAR_KEY is not set, and far/judge, the judge of judged, needs it at https://" in done.said
     assert shop.run_dirs() == []
 
 

@@ -216,8 +216,10 @@ def test_neither_a_key_nor_a_network_is_needed(shop: Workshop) -> None:
     text = config.read_text().replace('model = "reference/noisy"', 'model = "far-model"')
     far = 'api_base_url = "https://api.example.invalid/v1"\napi_key_var = "NOBODY_HAS_THIS_KEY"\n'
     config.write_text(text.replace("[eval.model]\n", f"[eval.model]\n{far}"))
-    refused = shop.bench("run", str(config))
-    assert (refused.code, "NOBODY_HAS_THIS_KEY is not set" in refused.said) == (2, True)
+    edited = shop.bench("run", str(config))
+    assert edited.code == 2 and "(or its settings were edited)" in edited.err and "--trust" in edited.err, edited.err
+    refused = shop.bench("run", str(config), "--trust")
+    assert (refused.code, "NOBODY_HAS_THIS_KEY is not set" in refused.said) == (2, True), refused.said
     child = made(shop, shop.bench("replay", parent.name, "-q", "--json"))
     assert summary(child) == summary(parent)
     assert child.parent.name == "sums--far-model"

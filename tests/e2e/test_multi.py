@@ -74,6 +74,7 @@ def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(place: Workshop) -> 
     assert not [path for path in [*written, *place.logs.iterdir()] if b"canary" in path.read_bytes()]
 
 
+@pytest.mark.slow
 def test_an_interrupt_shows_what_there_is_and_the_way_to_go_on(place: Workshop) -> None:
     with SumsModel(latency=0.05) as model:
         running = place.start(*command(place, model, "--events", "events.jsonl", "--persist"))
@@ -132,6 +133,7 @@ def on_terminal(place: Workshop, width: int, args: list[str], env: Mapping[str, 
     return child.wait(90), seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_a_terminal_of_any_width_shows_every_figure(place: Workshop, width: int) -> None:
     with SumsModel(latency=0.01) as model:
@@ -149,6 +151,7 @@ def test_a_terminal_of_any_width_shows_every_figure(place: Workshop, width: int)
         assert figure in report, figure
 
 
+@pytest.mark.slow
 def test_a_terminal_without_other_characters_gets_ascii(place: Workshop) -> None:
     plain = {"TERM": "dumb", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
     with SumsModel() as model:
@@ -159,6 +162,7 @@ def test_a_terminal_without_other_characters_gets_ascii(place: Workshop) -> None
     assert "?" not in report and "-----" in report and "Difference from my-model" in report
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_costs_no_result(place: Workshop) -> None:
     with SumsModel(latency=0.02) as model:
         running = subprocess.Popen(

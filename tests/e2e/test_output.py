@@ -60,7 +60,7 @@ def test_json_is_all_that_stdout_holds(shop: Workshop) -> None:
     done = shop.bench("run", "noisy,sums", "-m", "reference/oracle", "-n", "1", "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
-    assert set(document) == {"runs"}
+    assert set(document) == {"runs", "suite"}
     assert done.out.rstrip("\n").endswith("}")
     noisy = document["runs"][0]
     assert [noisy[name] for name in ("env_id", "name", "model", "state")] == [

@@ -101,6 +101,7 @@ def test_a_run_that_stopped_early_is_not_published(shop: Workshop, hub: HubServe
     assert "bench push" not in done.out, "there is nothing to publish"
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_while_it_is_interrupted_says_how_to_publish_it(shop: Workshop, hub: HubServer) -> None:
     with shop.bench_serve("--env", "sums", "--latency", "1500") as server:
         args = ["run", "sums", "-n", "2", "-r", "1", "-m", "reference/oracle", "-b", server.url, "-H", "-D", "acme/two"]

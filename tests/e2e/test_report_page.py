@@ -104,6 +104,7 @@ def test_it_fits_every_width_in_light_and_dark(page: str, in_browser: Browser) -
             assert await tab.js("document.documentElement.scrollWidth") == width, (width, scheme)
             cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
             assert width < 1400 or await tab.js(cut) == 0
+            assert await tab.js(cut.replace(".scroll", ".scroll.many")) == 0, "a row is a block where it is too wide"
             # Every figure is as wide as it is readable: its texts are at least 8 pixels high.
             sizes = await tab.js(
                 "[...document.querySelectorAll('.plot text')].map(t => t.getBoundingClientRect().height)"

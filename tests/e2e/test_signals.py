@@ -104,12 +104,9 @@ def test_two_signals_end_it_now(shop: Workshop) -> None:
         running.until(lambda: server.stats()["in_flight"] == 4, "four requests hang")
         running.send(signal.SIGINT)
         running.says("stopping: rollouts in flight")
-        asked = time.monotonic()
         running.send(signal.SIGINT)
         done = running.wait()
-        took = time.monotonic() - asked
     assert done.code == 130, done.err
-    assert took < 8, f"it took {took:.1f} s, as if it had drained"
     assert "Traceback" not in done.err
     assert done.run["state"] == "interrupted", "and still exactly one object on stdout"
     run = shop.run_dir()
@@ -132,6 +129,7 @@ def test_a_third_signal_leaves_even_a_cleanup_that_will_not_be_cancelled(shop: W
     insist(running)
 
 
+@pytest.mark.slow
 def test_a_third_signal_leaves_even_code_that_blocks_the_event_loop(shop: Workshop) -> None:
     shop.environment("blocking", BLOCKING)
     running = shop.start("run", "blocking", "-m", "null", "-b", "http://127.0.0.1:9/v1")
@@ -190,18 +188,29 @@ def test_a_suite_is_interrupted_as_a_whole(shop: Workshop) -> None:
     assert [run["summary"]["scored"] for run in again.runs] == [48, 48]
 
 
-def test_nothing_is_left_of_an_interrupted_run_that_is_not_saved(shop: Workshop) -> None:
-    with shop.bench_serve("--env", "sums", "--latency", "200") as server:
-        temporary = shop.cwd / "tmp"
-        temporary.mkdir()
-        running = shop.start(
-            "run", "sums", "-n", "20", "-c", "2", "-m", "reference/oracle", "-b", server.url, "--no-save",
-            env={"TMPDIR": str(temporary)},
-        )  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_an_interrupted_run_that_is_not_saved(shop: Workshop, number: signal.Signals) -> None:
+    """The process that is killed leaves its folder; a run removes it, but none that is in use or somebody's own."""
+    temporary = shop.cwd / "tmp"
+    temporary.mkdir()
+    usual = ("run", "sums", "-n", "20", "-c", "2", "-m", "reference/oracle", "--no-save")
+    with shop.bench_serve("--env", "sums", "--latency", "1000") as server:
+        running = shop.start(*usual, "-b", server.url, env={"TMPDIR": str(temporary)})
         running.until(lambda: server.stats()["requests"] >= 4, "it asks")
-        running.send(signal.SIGINT)
+        [folder] = temporary.iterdir()
+        (temporary / "bench-unsaved-mine").mkdir()
+        (temporary / "bench-unsaved-link").symlink_to(shop.cwd)
+        beside = shop.start(*usual, env={"TMPDIR": str(temporary)}).wait()
+        assert beside.code == 0 and folder.exists(), "it is in use"
+        running.send(number)
         done = running.wait()
-    assert done.code == 130, done.err
-    assert "1.000" in done.out, "what was scored is shown"
-    assert list(temporary.iterdir()) == []
-    assert not (shop.cwd / "outputs").exists()
+    if number == signal.SIGINT:
+        assert done.code == 130, done.err
+        assert "1.000" in done.out, "what was scored is shown"
+    else:
+        assert folder.exists()
+        saved = shop.start("run", "sums", "-n", "1", "-m", "reference/oracle", env={"TMPDIR": str(temporary)})
+        assert saved.wait().code == 0
+    assert sorted(path.name for path in temporary.iterdir()) == ["bench-unsaved-link", "bench-unsaved-mine"]
+    assert (shop.cwd / "outputs").exists() == (number == signal.SIGKILL)

@@ -104,7 +104,7 @@ def test_an_aim_that_is_not_met_makes_the_whole_run_and_its_usual_interval(shop:
     [folder] = [path.parent for path in shop.run_dirs()]
     told = summary(folder)
     assert (told["num_rollouts"], told["planned"], told["until_ci"]) == (48, 48, None)
-    assert told["reward"]["method"] in ("t", "wilson", "wilson_effective")
+    assert told["reward"]["method"] in ("t", "adjusted_t", "wilson")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import pytest
 from bench_runs import Workshop
 from loopback_model import LoopbackModel
 from store_samples import example
+from tables import for_each_row
 from terminals import read_all
 
 from harness.errors import ConfigError
@@ -285,7 +286,7 @@ def test_members_of_an_archive_stay_in_their_folder(hostile: Workshop) -> None:
         assert name.startswith(("samples/", "_journal/")) or name in ("header.json", "summaries.json"), name
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("own", "named"),
     [
         ("../../up", "_/_/up"), ("/etc/passwd", "_etc/passwd"), ("a/../b", "a/_/b"), ("..", "_"), (".", "_"),

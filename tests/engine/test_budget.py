@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from engine_parts import fresh, generated, items_of, outline, play, standing
+from tables import for_each_row
 
 from harness.config.budget import Limits
 from harness.config.endpoints import Endpoint
@@ -114,7 +115,7 @@ def test_a_reply_of_unknown_cost_ends_a_bound_on_dollars() -> None:
     assert budget.words() == "unknown of $5.00"
 
 
-@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -0.5])
+@for_each_row("cost", [float("nan"), float("inf"), -0.5])
 def test_a_cost_that_is_no_amount_is_unknown(cost: float) -> None:
     budget = Budget(Limits(max_cost=5.0))
     assert spend(budget, Usage(10, 5, requests=1, cost=cost)) == [False]

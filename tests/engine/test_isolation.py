@@ -273,6 +273,7 @@ class _Held(ScriptedChat):
         return ModelResponse({"role": "assistant", "content": "yes"}, "stop", usage=Usage(3, 2, requests=1))
 
 
+@pytest.mark.slow
 @in_loop
 async def test_what_waits_for_its_model_is_not_what_killed_the_process(odd: str) -> None:
     """However often that happens. What was paid for replies that are lost is counted."""
@@ -430,6 +431,7 @@ async def test_an_environment_that_hangs_while_it_loads_or_tears_down_is_ended(
     assert left_over(str(tmp_path)) == []
 
 
+@pytest.mark.slow
 @in_loop
 async def test_nothing_is_left_of_many_runs(odd: str, tmp_path: Path) -> None:
     """No descriptor, no thread, no task, no process; also of processes that died."""

@@ -45,9 +45,9 @@ async def second(judge, prompt, completion, answer, state):
     return (await judge.verdict(prompt, completion, answer, state)).value
 
 def load_environment(size=6, grader="far/judge", known=True, judge_base_url=None, key_var=None, bound=None, more=0,
-                     sampling=None):
+                     sampling=None, judge_model=None):
     rows = [{"question": f"{n} + {n}", "answer": str(2 * n)} for n in range(size)]
-    rubric = JudgeRubric(judge_model=grader, judge_base_url=judge_base_url, judge_api_key_var=key_var,
+    rubric = JudgeRubric(judge_model=judge_model or grader, judge_base_url=judge_base_url, judge_api_key_var=key_var,
                          max_concurrent=bound, judge_sampling_args=sampling)
     if more:
         rubric = RubricGroup([rubric, JudgeRubric([second], judge_model="other/judge")])
@@ -195,6 +195,42 @@ def test_a_url_of_the_rubrics_own_takes_nothing_from_the_registry(module: str) -
 def test_a_judge_in_no_registry_is_asked_where_any_model_is(module: str) -> None:
     [endpoint] = seat(resolved(module, "m", registry=None), PRIME_API_KEY="k").endpoints
     assert (endpoint.url, endpoint.key_var) == ("https://api.pinference.ai/api/v1", "PRIME_API_KEY")
+
+
+LOCAL = "model = 'm'\napi_base_url = 'http://localhost:1/v1'"
+DEFAULT = "model = 'm'\napi_base_url = 'https://api.pinference.ai/api/v1'"
+PLAYED = "model = 'strict'\n[[eval]]\nmodel = 'reference/oracle'"
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "refused"),
+    [
+        (LOCAL, "", "suite.toml: model.api_base_url names localhost:1"),
+        ("model = 'strict'", "", "suite.toml: model.model names judge.example"),
+        (PLAYED, "judge_model = 'far/judge'", "suite.toml: model.model names judge.example"),
+        ("model = 'm'", "key_var = 'OPENAI_API_KEY'", "with OPENAI_API_KEY, the key of openai"),
+        ("model = 'm'", "", ""),
+        (DEFAULT, "", ""),
+        (PLAYED, "", ""),
+        (LOCAL, "grader = 'reference/judge'", ""),
+        (LOCAL, "grader = 'strict'", ""),
+        (LOCAL, "judge_base_url = 'https://x.example/v1'", ""),
+    ],
+)
+def test_no_judge_is_asked_at_the_default_host_where_a_layer_names_another(
+    module: str, model: str, args: str, refused: str
+) -> None:
+    head, _, rest = model.partition("[[eval]]")
+    suite = f"endpoints_path = 'registry.toml'\n[model]\n{head}\n[[eval]]{rest}\nenv_id = '{module}'\n"
+    Path("suite.toml").write_text(f"{suite}env_args = {{{args}}}\n")
+    [run] = resolve("suite.toml", {}).runs
+    environ = dict.fromkeys(["PRIME_API_KEY", "JUDGE_KEY", "OPENAI_API_KEY"], "k")
+    if not refused:
+        assert seats_of(run, loaded(run), environ)
+        return
+    with pytest.raises(ConfigError, match=refused) as caught:
+        seats_of(run, loaded(run), environ)
+    assert "write its url (judge_base_url" in str(caught.value)
 
 
 @pytest.mark.parametrize("value", ["", " \n"])

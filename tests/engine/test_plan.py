@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness import Rubric, SingleTurnEnv
 from harness.config.resolver import ResolvedRun, resolve
@@ -54,7 +55,7 @@ def test_examples_come_in_the_datasets_order_each_with_its_place() -> None:
     assert len(set(keys(plan))) == 10
 
 
-@pytest.mark.parametrize(("wanted", "given"), [(-1, 7), (100, 7), (7, 7), (1, 1)])
+@for_each_row(("wanted", "given"), [(-1, 7), (100, 7), (7, 7), (1, 1)])
 def test_a_plan_is_never_larger_than_the_dataset(wanted: int, given: int) -> None:
     plan = plan_of(rows(7), num_examples=wanted, rollouts_per_example=1)
     assert (plan.num_examples, len(asked(plan)), plan.total) == (given, given, given)
@@ -73,6 +74,7 @@ def test_only_group_rewards_make_groups() -> None:
     assert Plan(SingleTurnEnv(dataset=rows(1), rubric=Rubric([spread])), resolved(), IDENTITY).is_group
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(count=st.integers(1, 60), seed=st.integers(0, 10**9), sizes=st.tuples(st.integers(1, 60), st.integers(1, 60)))
 def test_a_larger_shuffled_plan_begins_with_the_smaller_one(count: int, seed: int, sizes: tuple[int, int]) -> None:
@@ -105,7 +107,7 @@ def test_equal_rows_are_told_apart_and_keep_their_number() -> None:
     assert set(keys(moved)) == set(keys(plan))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "other",
     [{"env": {"env_id": "another"}, "model": IDENTITY["model"]}, {"env": IDENTITY["env"], "model": {"names": ["n"]}}],
 )
@@ -159,6 +161,7 @@ print(json.dumps([item.key for example in plan.examples() for item in plan.items
 """
 
 
+@pytest.mark.slow
 def test_keys_are_the_same_in_every_process(tmp_path: Path) -> None:
     answers: set[str] = set()
     for seed in ("0", "1", "4242", "random"):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tables import for_each_row
 
 from harness.config.budget import Limits
 from harness.config.endpoints import Endpoint
@@ -35,7 +36,7 @@ def test_what_the_endpoint_says_wins() -> None:
     assert priced(Usage(1000, 500, requests=1, cost=0.25), PRICE).cost == 0.25
 
 
-@pytest.mark.parametrize("price", [{}, {"input": 2.0}, {"output": 8.0}])
+@for_each_row("price", [{}, {"input": 2.0}, {"output": 8.0}])
 def test_half_a_price_is_no_price(price: dict[str, float]) -> None:
     assert priced(SOME, price).cost is None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tables import for_each_row
 
 from harness.engine.progress import ExampleSums, RunProgress
 from harness.records import Failed, Generated, Scored
@@ -33,7 +33,7 @@ def test_the_first_error_is_kept_in_words() -> None:
         assert (progress.first_error, progress.unscored.total()) == (words, 2)
 
 
-@pytest.mark.parametrize("last", [0.0, 0.5])
+@for_each_row("last", [0.0, 0.5])
 def test_the_live_interval_is_that_of_the_summary(last: float) -> None:
     groups = [[1.0, 1.0], [1.0, 0.0], [1.0, 1.0], [1.0, last]]
     progress = RunProgress("run", "env", "model")
@@ -43,4 +43,4 @@ def test_the_live_interval_is_that_of_the_summary(last: float) -> None:
             progress.scored += 1
     live = Watch(progress).estimate(1.0)
     assert live == spread(groups).estimate
-    assert live.method == ("wilson_effective" if last == 0.0 else "t")
+    assert live.method == ("adjusted_t" if last == 0.0 else "t")

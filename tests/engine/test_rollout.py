@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from engine_parts import items_of
 from scripted_chat import ScriptedChat
+from tables import for_each_row
 
 from harness import MultiTurnEnv, Rubric, SingleTurnEnv, State, cleanup
 from harness.engine import rollout
@@ -81,7 +82,7 @@ def test_a_rollout_is_what_was_said_what_it_cost_and_what_scoring_reads() -> Non
     assert (record.state["seen"], record.lost) == ({"turns": 2}, ("socket",))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("error", "reason", "retryable"),
     [
         (ModelError("gave up: HTTP 500", status=500, retryable=True, reason="server_error"), "server_error", True),
@@ -111,9 +112,7 @@ def test_an_environments_bug_names_the_authors_line() -> None:
     assert record.error.startswith("KeyError: 'no such key' (in bug, test_rollout.py:")
 
 
-@pytest.mark.parametrize(
-    "error", [EnvironmentFault("the sandbox is gone"), asyncio.InvalidStateError(), ValueError("")]
-)
+@for_each_row("error", [EnvironmentFault("the sandbox is gone"), asyncio.InvalidStateError(), ValueError("")])
 def test_whatever_an_environment_raises_is_its_rollouts_failure(error: Exception) -> None:
     def bug(state: State) -> None:
         raise error
@@ -164,7 +163,7 @@ def test_an_environments_own_timeout_error_is_its_bug() -> None:
     assert "TimeoutError: the sandbox did not answer" in record.error
 
 
-@pytest.mark.parametrize("error", [SystemicError("dead"), ThreadsHung("8 hang")])
+@for_each_row("error", [SystemicError("dead"), ThreadsHung("8 hang")])
 def test_what_is_not_about_this_rollout_passes(error: Exception) -> None:
     environment = Talk()
     with pytest.raises(type(error)):
@@ -182,7 +181,7 @@ def test_a_rollout_starts_again_after_what_may_heal() -> None:
     assert record.usage.requests == 5, "what the lost attempts cost is in the bill"
 
 
-@pytest.mark.parametrize(("retryable", "attempts"), [(True, 3), (False, 1)])
+@for_each_row(("retryable", "attempts"), [(True, 3), (False, 1)])
 def test_the_last_attempt_is_the_record(retryable: bool, attempts: int) -> None:
     record = make(Talk(), ModelError("no", retryable=retryable, reason="server_error"), retries=2)
     assert isinstance(record, Failed)
@@ -241,8 +240,8 @@ def test_hung_threads_are_not_about_this_rollout() -> None:
         asyncio.run(rate(Hung()))
 
 
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("is_nested", [False, True])
+@for_each_row("count", [1, 3])
+@for_each_row("is_nested", [False, True])
 def test_threads_that_hang_in_async_functions_are_not_about_these_rollouts(count: int, is_nested: bool) -> None:
     async def look(completion: Messages) -> float:
         raise ThreadsHung("8 calls hang")

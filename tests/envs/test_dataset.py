@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness import Rubric, SingleTurnEnv
 from harness.errors import EnvironmentFault
@@ -66,7 +67,7 @@ def test_a_completion_environment_has_text_prompts() -> None:
 GOOD = {"question": "q"}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("row", "words"),
     [
         ({"questoin": "q"}, r"row 1: there is neither a 'prompt' nor a 'question'; its columns are questoin"),
@@ -104,7 +105,7 @@ def test_few_shot_has_no_place_before_a_finished_prompt() -> None:
         env_of({"prompt": [{"role": "user", "content": "x"}]}, few_shot=[{"role": "user", "content": "y"}])
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("source", "words"),
     [
         ([], "dataset is empty"),

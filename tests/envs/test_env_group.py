@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from scripted_chat import ScriptedChat
+from tables import for_each_row
 
 from harness import Environment, MultiTurnEnv, Rubric, SingleTurnEnv, State, XMLParser, cleanup, teardown
 from harness.envs.env_group import EnvGroup
@@ -205,7 +206,7 @@ def test_a_rubric_may_be_added_on_top() -> None:
     assert (score.reward, score.metrics["brevity"]) == (2.0, 1.0)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("envs", "names", "words"),
     [
         ([], None, "at least one environment"),

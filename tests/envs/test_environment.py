@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scripted_chat import ScriptedChat, example_of
+from tables import for_each_row
 
 from harness import MultiTurnEnv, Parser, Rubric, RubricGroup, SingleTurnEnv, State, XMLParser, cleanup, stop, teardown
 from harness.envs import Environment
@@ -45,7 +46,7 @@ def test_options_become_attributes() -> None:
     assert (plain.sampling_args, plain.env_id, plain.env_args) == ({}, "", {})
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("options", "words"),
     [
         ({"system_promt": "x"}, r"SingleTurnEnv\(system_promt=…\): unknown name; did you mean 'system_prompt'\?"),
@@ -162,7 +163,7 @@ def test_hooks_run_in_order() -> None:
     assert state["timing"]["generation"] > 0
 
 
-@pytest.mark.parametrize("fails", ["setup", "answer", "stop?"])
+@for_each_row("fails", ["setup", "answer", "stop?"])
 def test_cleanup_runs_after_a_failure_and_what_was_said_is_kept(fails: str) -> None:
     env = Noted(fails)
     state = begin(env)
@@ -306,7 +307,7 @@ def test_teardown_runs_every_hook_and_only_logs_what_fails(caplog: pytest.LogCap
     assert "@teardown before raised ValueError" in caplog.text
 
 
-@pytest.mark.parametrize("error", [OSError("no box"), "no box"])
+@for_each_row("error", [OSError("no box"), "no box"])
 def test_an_error_in_the_state_fails_the_rollout(error: object) -> None:
     class Errs(Noted):
         async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
@@ -401,7 +402,7 @@ def test_settings_change_a_built_environment() -> None:
     assert env.extra_env_kwargs == {"max_turns": 3, "system_prompt": "new", "mode": "hard", "words": ["b"]}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("values", "words"),
     [
         ({"max_turn": 3}, r"env.extra_env_kwargs.max_turn \(Settable\): unknown name; did you mean 'max_turns'\?"),

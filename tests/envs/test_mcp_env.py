@@ -18,6 +18,7 @@ import pytest
 from fastmcp import FastMCP
 from fastmcp.utilities.types import Image
 from scripted_chat import ScriptedChat, example_of
+from tables import for_each_row
 
 from harness import MCPEnv, State, cleanup
 from harness.engine.rollout import generate
@@ -216,7 +217,7 @@ def test_images_become_content_parts_and_long_texts_are_capped() -> None:
     assert talked == "xxxxx\n[… 40 characters left out …]\nxxxxx"
 
 
-@pytest.mark.parametrize(("scope", "kept"), [("rollout", ["1", "1"]), ("shared", ["1", "2"])])
+@for_each_row(("scope", "kept"), [("rollout", ["1", "1"]), ("shared", ["1", "2"])])
 def test_a_server_that_is_made_lives_as_long_as_its_scope(scope: Any, kept: list[str]) -> None:
     env = MCPEnv([make_calculator], dataset=ROWS, scope=scope)
     found = [answers(play(env, calls(call("keep", {"number": 1})))[0])[0] for _ in range(2)]  # in two event loops
@@ -326,6 +327,7 @@ def test_tools_can_be_called_in_hooks_of_the_rollout_and_not_after_it() -> None:
 # Servers in child processes
 
 
+@pytest.mark.slow
 def test_a_child_serves_one_rollout_and_ends_with_it(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     env = MCPEnv([children.settings(env={"GIVEN": "yes"})], dataset=ROWS)
@@ -338,6 +340,7 @@ def test_a_child_serves_one_rollout_and_ends_with_it(children: Children, monkeyp
     assert sorted(children.pids()) == sorted([int(first), int(second)])
 
 
+@pytest.mark.slow
 def test_a_shared_child_serves_rollouts_at_once_until_teardown(children: Children) -> None:
     env = MCPEnv([children.settings()], dataset=ROWS, scope="shared")
     states = [begin(env) for _ in range(5)]
@@ -354,6 +357,7 @@ def test_a_shared_child_serves_rollouts_at_once_until_teardown(children: Childre
     assert not is_alive(pid)
 
 
+@pytest.mark.slow
 def test_a_child_ends_with_a_rollout_that_is_cancelled(children: Children) -> None:
     env = MCPEnv([children.settings()], dataset=ROWS)
     state = begin(env)
@@ -409,7 +413,7 @@ def test_a_child_that_does_not_start_is_a_fault_and_no_score(children: Children,
     assert len(children.pids()) == 1
 
 
-@pytest.mark.parametrize("command", ["/nonexistent/server", "nonexistent-server", __file__])
+@for_each_row("command", ["/nonexistent/server", "nonexistent-server", __file__])
 def test_a_command_that_does_not_exist_is_a_fault_for_good(command: str) -> None:
     env = MCPEnv({"gone": {"command": command}}, dataset=ROWS)
     with pytest.raises(EnvironmentFault, match="MCP server 'gone' failed while it was opened") as caught:
@@ -417,6 +421,7 @@ def test_a_command_that_does_not_exist_is_a_fault_for_good(command: str) -> None
     assert not caught.value.retryable
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["rollout", "shared"])
 def test_a_start_that_failed_is_tried_again(children: Children, scope: Any) -> None:
     env = MCPEnv([children.settings("flaky")], dataset=ROWS, scope=scope)
@@ -476,6 +481,7 @@ def test_a_shared_server_that_failed_one_rollout_serves_out_those_that_still_hav
     asyncio.run(env.teardown())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["rollout", "shared"])
 def test_a_child_that_dies_fails_its_rollout_and_not_the_next(children: Children, scope: Any) -> None:
     env = MCPEnv([children.settings()], dataset=ROWS, scope=scope)
@@ -486,6 +492,7 @@ def test_a_child_that_dies_fails_its_rollout_and_not_the_next(children: Children
     asyncio.run(env.teardown())
 
 
+@pytest.mark.slow
 def test_what_a_server_prints_between_its_messages_harms_no_call(children: Children) -> None:
     env = MCPEnv([children.settings("prints")], dataset=ROWS)
     state, _ = play(env, calls(call("chatter"), call("pid", id="c1")))
@@ -549,7 +556,7 @@ def test_a_server_over_http_is_called_and_lives_on(children: Children) -> None:
 # Construction
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("options", "words"),
     [
         ({"mcp_servers": []}, "mcp_servers is empty"),

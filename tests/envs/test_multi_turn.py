@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 from scripted_chat import ScriptedChat, example_of
+from tables import for_each_row
 
 from harness import MultiTurnEnv, Rubric, SingleTurnEnv, State, stop
 from harness.envs import Environment
@@ -163,14 +164,14 @@ def test_taking_a_stop_away_does_not_make_a_rollout_endless() -> None:
     assert play(Odd(last=1))["stop_condition"] == "has_final_env_response"
 
 
-@pytest.mark.parametrize(("finish", "truncated"), [("length", True), ("stop", False)])
+@for_each_row(("finish", "truncated"), [("length", True), ("stop", False)])
 def test_a_truncated_reply_truncates_the_rollout(finish: str, truncated: bool) -> None:
     state = play(Echo(max_turns=2), ScriptedChat(["one"], finish_reason=finish))
     assert state["is_truncated"] is truncated
     assert [turn["is_truncated"] for turn in state["trajectory"]] == [truncated] * 2
 
 
-@pytest.mark.parametrize("max_turns", [0, -2, 1.0, True, "3", None])
+@for_each_row("max_turns", [0, -2, 1.0, True, "3", None])
 def test_max_turns_is_a_positive_number_or_no_bound(max_turns: Any) -> None:
     with pytest.raises(EnvironmentFault, match="max_turns must be at least 1"):
         Echo(max_turns=max_turns)
@@ -221,7 +222,7 @@ def test_what_an_environment_appends_to_its_argument_is_not_said() -> None:
     assert said(play(Appends(max_turns=2))) == ["yes", "real", "yes"]
 
 
-@pytest.mark.parametrize("change", [lambda m: m.pop(), lambda m: m.reverse(), lambda m: m.clear()])
+@for_each_row("change", [lambda m: m.pop(), lambda m: m.reverse(), lambda m: m.clear()])
 def test_an_environment_that_changes_its_argument_is_told(change: Callable[[Messages], object]) -> None:
     class Changes(Echo):
         async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
@@ -232,7 +233,7 @@ def test_an_environment_that_changes_its_argument_is_told(change: Callable[[Mess
         play(Changes(max_turns=2))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("answer", "words"),
     [
         (None, "must return a list of messages, not NoneType"),

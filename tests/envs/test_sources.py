@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tables import for_each_row
 
 from harness import RowSource, SourceRow
 from harness.envs.sources import is_file, read_file
@@ -147,7 +148,7 @@ def test_a_row_gives_its_cells() -> None:
     assert (row.text("a"), row.text("n", numbers=True), row.cell("none")) == (" x ", "2.5", None)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("column", "numbers", "words"),
     [
         ("b", False, "here: there is no column 'b'; it has blank, n, yes, long"),

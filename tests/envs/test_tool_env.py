@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from scripted_chat import ScriptedChat, example_of
+from tables import for_each_row
 
 from harness import Rubric, State, ToolEnv
 from harness.errors import (
@@ -112,7 +113,7 @@ def fails_in_silence() -> None:
     raise ValueError
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("made", "told"),
     [
         (call("fails"), "it is closed"),
@@ -145,7 +146,7 @@ def test_the_error_formatter_gets_the_tools_own_exception() -> None:
     assert answers(state)[1].startswith("<ToolParseError> fails: the arguments are not valid JSON")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("formatter", "words"),
     [(lambda error: 1 / 0, "error_formatter raised ZeroDivisionError"), (lambda error: error, "must return a text")],
 )
@@ -154,7 +155,7 @@ def test_a_broken_error_formatter_is_the_environments_fault(formatter: Any, word
         play(env_of(fails, error_formatter=formatter), calls(call("fails")))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("stop_errors", "made", "raised", "cause"),
     [
         ([ValueError], call("fails"), ToolCallError, ValueError),
@@ -187,7 +188,7 @@ class SandboxGone(EnvironmentFault):
     """Stands for any fault of what tools stand on."""
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "error",
     [
         ModelError("the judge is down"),
@@ -196,7 +197,7 @@ class SandboxGone(EnvironmentFault):
         SandboxGone("no bubblewrap"),
     ],
 )
-@pytest.mark.parametrize("in_a_group", [False, True])
+@for_each_row("in_a_group", [False, True])
 def test_a_fault_that_is_not_the_tools_is_never_told_to_the_model(error: Exception, in_a_group: bool) -> None:
     async def broken() -> None:
         raise ExceptionGroup("several", [ValueError("x"), error]) if in_a_group else error
@@ -372,7 +373,7 @@ def test_an_author_may_add_to_the_answers() -> None:
     assert [message["role"] for message in state["completion"]] == ["assistant", "tool", "user", "assistant"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("options", "words"),
     [
         ({"message_type": "completion"}, "tools go with messages"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scripted_chat import ScriptedChat, example_of
+from tables import for_each_row
 
 from harness import State, StatefulToolEnv
 from harness.errors import EnvironmentFault
@@ -83,7 +84,7 @@ def answers(state: State) -> list[str]:
     return [message["content"] for message in state["completion"] if message["role"] == "tool"]
 
 
-@pytest.mark.parametrize(("kind", "in_a_thread"), [(Bank, True), (AsyncBank, False)])
+@for_each_row(("kind", "in_a_thread"), [(Bank, True), (AsyncBank, False)])
 def test_hidden_arguments_come_from_the_rollouts_state(kind: type[Bank], in_a_thread: bool) -> None:
     env = kind()
     assert answers(play(env, calls('{"amount": "5"}', '{"amount": 2}'))) == ["Ada has 5", "Ada has 7"]
@@ -117,7 +118,7 @@ def test_a_count_is_kept_for_them_too() -> None:
     assert Bank().rubric.metric_names == ("num_turns", "total_tool_calls", "deposit_calls")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("returned", "words"),
     [
         (None, r"Broken\.update_tool_args must return the arguments as a dict, not NoneType"),

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 from eval_samples import EXACT, PARTIAL, blocks, evaluation, failed, rows, run
+from tables import for_each_row
 
 from harness.errors import StoreError, UsageError
 from harness.eval.document import (
@@ -107,7 +108,7 @@ def test_without_a_baseline_there_is_no_tag_and_no_model_summary(tmp_path: Path)
 def test_the_whole_of_a_small_file() -> None:
     document = eval_document(of_one([1.0], ["failed"], [None]))
     methods = document["summary"].pop("methods")
-    assert set(methods) == {"mean", "std", "pass_at_k", "scored", "t", "wilson", "wilson_effective"}
+    assert set(methods) == {"mean", "std", "pass_at_k", "scored", "t", "wilson", "adjusted_t"}
     assert document == {
         "config": {"model": "my-model", "n_runs": 1, "pass_threshold": 1.0, "eval_fns": [EXACT]},
         "summary": {
@@ -184,7 +185,7 @@ def test_how_it_ended_is_in_the_file() -> None:
 
 def test_an_evaluation_without_runs_can_be_written(tmp_path: Path) -> None:
     summary = read_back(of_one(), tmp_path)["summary"]
-    assert (summary["total_rows"], summary["eval_fns"][EXACT]["mean"]) == (0, 0.0)
+    assert (summary["total_rows"], summary["eval_fns"][EXACT]["mean"]) == (0, None)
     assert summary["eval_fns"][EXACT]["scored"]["mean"] is None
 
 
@@ -240,7 +241,7 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
     assert text.count("[redacted]") == 6
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("url", "clean"),
     [
         ("http://localhost:8000/v1", "http://localhost:8000/v1"),

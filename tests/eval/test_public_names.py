@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from eval_samples import blocks
+from tables import for_each_row
 
 import harness.eval
 
@@ -35,7 +36,7 @@ def test_the_public_names_are_these() -> None:
     assert set(PUBLIC) <= set(dir(harness.eval))
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@for_each_row("name", PUBLIC)
 def test_every_public_name_can_be_had(name: str) -> None:
     assert getattr(harness.eval, name) is getattr(harness.eval, name)
 
@@ -53,7 +54,7 @@ def test_what_type_checkers_see_is_what_there_is() -> None:
     assert seen == {name: home for home, names in homes.items() for name in names}
 
 
-@pytest.mark.parametrize(("page", "number"), [("eval-mode.md", 11), ("eval-mode-short.md", 2), ("bench-mode.md", 10)])
+@for_each_row(("page", "number"), [("eval-mode.md", 11), ("eval-mode-short.md", 2), ("bench-mode.md", 10)])
 def test_every_name_that_the_documents_import_is_there(page: str, number: int) -> None:
     nodes = [node for block in blocks(page, "python") for node in ast.walk(ast.parse(block))]
     imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and str(node.module).startswith("osmosis_ai")]

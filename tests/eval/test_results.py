@@ -7,8 +7,8 @@ import dataclasses
 import pickle
 from typing import Any
 
-import pytest
 from eval_samples import blocks
+from tables import for_each_row
 
 from harness.eval import results
 from harness.eval.results import EvalEvalSummary, EvalModelSummary, EvalResult, EvalRowResult, EvalRunResult
@@ -34,7 +34,7 @@ def fields_of(cls: Any) -> list[dataclasses.Field[Any]]:
     return list(dataclasses.fields(cls))
 
 
-@pytest.mark.parametrize(("page", "number"), [("eval-mode.md", 5), ("bench-mode.md", 4)])
+@for_each_row(("page", "number"), [("eval-mode.md", 5), ("bench-mode.md", 4)])
 def test_documented_fields_come_first_and_in_order(page: str, number: int) -> None:
     types = documented_types(page)
     assert len(types) == number

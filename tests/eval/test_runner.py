@@ -6,7 +6,9 @@ import asyncio
 import inspect
 import json
 import logging
+import math
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -249,7 +251,7 @@ def test_a_broken_eval_function_is_no_bad_answer() -> None:
     assert run.success and run.scores == {"rewards:exact": 1.0}
     assert "ZeroDivisionError" in run.score_errors["rewards:broken"]
     assert result.score_errors == {"rewards:broken": 2}
-    assert result.eval_summaries["rewards:broken"].mean == 0.0
+    assert math.isnan(result.eval_summaries["rewards:broken"].mean)
 
 
 def test_without_eval_functions_the_agent_runs_all_the_same() -> None:
@@ -297,7 +299,7 @@ def test_without_rows_there_is_nothing_to_do() -> None:
     runner = EvalRunner(Asker(), OwnClient(), [EXACT], baseline_llm_client=OwnClient())
     result = asyncio.run(runner.run_eval([], n_runs=5))
     assert (result.rows, result.total_runs, result.total_tokens, result.stopped_early) == ([], 0, 0, False)
-    assert result.eval_summaries["rewards:exact"].mean == 0.0
+    assert math.isnan(result.eval_summaries["rewards:exact"].mean)
     assert result.model_summaries is not None and len(result.model_summaries) == 2
 
 
@@ -501,6 +503,7 @@ class Agent:
 """
 
 
+@pytest.mark.slow
 def test_a_resume_compares_the_code_that_is_evaluated(tmp_path: Path) -> None:
     (tmp_path / "own_agent.py").write_text(AGENT)
     (tmp_path / "own_helper.py").write_text("ASIDE = 1")
@@ -947,3 +950,14 @@ def test_a_loaded_agent_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
+
+
+def test_a_dead_endpoint_measures_nothing() -> None:
+    """A mean of 0.000 would say that the model is bad."""
+    with socket.socket() as taken:  # bound, and nothing listens
+        taken.bind(("127.0.0.1", 0))
+        client = ExternalLLMClient("m", api_base=f"http://127.0.0.1:{taken.getsockname()[1]}/v1", api_key="k")
+        result = asyncio.run(EvalRunner(Asker(), client, [EXACT]).run_eval(rows_of(2), n_runs=3))
+    summary = result.eval_summaries["rewards:exact"]
+    assert result.stopped_early and summary.scored.count == 0
+    assert f"{summary.mean:.3f}" == "nan" and all(map(math.isnan, summary.pass_at_k.values()))

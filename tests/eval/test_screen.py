@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from eval_samples import EXACT, PARTIAL, evaluation, failed, rows, run
 from rich.cells import cell_len
+from tables import for_each_row
 
 from harness.eval.results import EvalResult, EvalRunResult, ModelRuns
 from harness.eval.screen import eval_screen, format_duration, run_line, show
@@ -53,9 +53,9 @@ def test_the_whole_report_of_one_model() -> None:
         "",
         "Eval Function         Mean    Min    Max    Std  pass@1  pass@3   95 % interval",
         "───────────────────────────────────────────────────────────────────────────────",
-        "rewards:exact_match  0.556  0.000  1.000  0.497   55.6%   66.7%  [0.042, 0.972]",
+        "rewards:exact_match  0.556  0.000  1.000  0.497   55.6%   66.7%  [0.000, 1.000]",
         "A run passes with a score of at least 1.",
-        "95 % interval: Wilson's over the rows.",
+        "95 % interval: Student's t with a row added at 0 and at 1.",
     ]
 
 
@@ -70,18 +70,18 @@ def test_intervals_that_do_not_fit_beside_their_means_stand_below() -> None:
         "With intervals:",
         "Eval Function         Mean   95 % interval",
         "──────────────────────────────────────────",
-        "rewards:exact_match  0.556  [0.042, 0.972]",
-        "95 % interval: Wilson's over the rows.",
+        "rewards:exact_match  0.556  [0.000, 1.000]",
+        "95 % interval: Student's t with a row added at 0 and at 1.",
     ]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("scores", "n_runs", "words"),
     [
-        ([[0.2], [0.4]], 1, "Student's t over the rows' means."),
+        ([[0.2], [0.4]], 1, "Student's t with a row added at 0 and at 1."),
+        ([[0.3], [0.7], [0.4], [0.6]] * 8, 1, "Student's t over the rows' means."),
         ([[0.0], [1.0]], 1, "Wilson's over the rows."),
         ([[1.0, 1.0], [1.0, 1.0]], 2, "Wilson's over the rows."),
-        ([[0.5], [0.5]], 1, "– where there is too little to tell."),
         ([[0.5]], 1, "– where there is too little to tell."),
         ([["failed"]], 1, "– where there is too little to tell."),
     ],
@@ -91,11 +91,11 @@ def test_the_method_of_an_interval_is_named(scores: Any, n_runs: int, words: str
     assert said == f"95 % interval: {words}"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("n_runs", "words"),
     [
-        (1, "over the rows, Wilson's for scores of 0 and 1, Student's t for others."),
-        (2, "Student's t over the rows' means, Wilson's where few pass, or few fail."),
+        (1, "Wilson's over the rows, Student's t with a row added at 0 and at 1."),
+        (2, "Wilson's over the rows, Student's t with a row added at 0 and at 1."),
     ],
 )
 def test_two_methods_in_one_table_are_told_apart(n_runs: int, words: str) -> None:
@@ -129,6 +129,20 @@ def test_a_huge_score_pushes_no_other_off_the_screen() -> None:
     assert run_line(1, 1, run(score=1e99)).endswith("[rewards:exact_match=1e+99]")
 
 
+def test_unlike_errors_of_failed_runs_stand_apart() -> None:
+    errors = ["slow", "gone", "slow", *(f"odd {number}" for number in range(6))]
+    made = one(*(["failed"] for _ in errors))
+    made = replace(made, rows=[
+        replace(row, runs=[replace(row.runs[0], error=error)]) for row, error in zip(made.rows, errors, strict=True)
+    ])  # fmt: skip
+    told = lines_of(made)
+    first = told.index("Failed runs:") + 1
+    assert told[first : first + 2] == [
+        "  agent_error: 2 of 9; e.g. row 0 run 0: slow", "  agent_error: 1 of 9; e.g. row 1 run 0: gone",
+    ]  # fmt: skip
+    assert told[first + 5] == "  agent_error: 3 of 9 with other messages"
+
+
 def test_what_failed_and_what_had_no_score_is_said_with_counts_and_an_example() -> None:
     told = lines_of(one([1.0, "failed"], [None, None], n_runs=2))
     assert "  Failed runs: 1 of 4; each counts 0.0 in the table" in told
@@ -146,14 +160,14 @@ def test_the_differences_of_two_models() -> None:
     assert told[start + 1 :] == [
         "Eval Function          Diff     95 % interval      p  Win  Loss  Tie",
         "────────────────────────────────────────────────────────────────────",
-        "rewards:exact_match  +0.500  [-0.742, +1.742]  0.500    2     0    1",
-        "Interval: Student's t. p: exact sign-flip test. They may disagree at the edge.",
+        "rewards:exact_match  +0.500  [-0.973, +1.000]  0.417    2     0    1",
+        "Interval and p: Student's t with a row won and a row lost added.",
     ]
     start = told.index("Performance:")
     assert [line.split("  ")[0] for line in told[start + 3 : start + 5]] == ["[primary] mine", "[baseline] theirs"]
     table = [line for line in told if line.startswith("rewards:exact_match  primary")]
     assert table == [
-        "rewards:exact_match  primary   0.833  0.500  1.000  0.236   [0.116, 1.550]",
+        "rewards:exact_match  primary   0.833  0.500  1.000  0.236  [0.000, 1.000]",
     ]
 
 
@@ -178,15 +192,15 @@ def test_rows_of_one_model_alone_are_said_to_be_left_out() -> None:
 
 def test_a_difference_of_zero_has_no_sign_and_a_small_p_is_no_zero() -> None:
     same = lines_of(two(rows([1.0], [0.0]), rows([1.0], [0.0])))
-    assert same[-2] == "rewards:exact_match  0.000              –  1.000    0     0    2"
-    assert same[-1] == "p: exact sign-flip test.", "there is no interval whose method could be named"
+    assert same[-2] == "rewards:exact_match  0.000  [-1.000, +1.000]  1.000    0     0    2"
+    assert same[-1] == "Interval and p: Student's t with a row won and a row lost added."
     far = lines_of(two(rows(*[[1.0]] * 30), rows(*[[0.0]] * 30)))
-    assert far[-2].split() == ["rewards:exact_match", "+1.000", "–", "<0.001", "30", "0", "0"]
+    assert far[-2].split() == ["rewards:exact_match", "+1.000", "[+0.812,", "+1.000]", "<0.001", "30", "0", "0"]
 
 
-@pytest.mark.parametrize("width", [72, 80, 120])
-@pytest.mark.parametrize("n_runs", [1, 3, 10])
-@pytest.mark.parametrize("baseline", [False, True])
+@for_each_row("width", [72, 80, 120])
+@for_each_row("n_runs", [1, 3, 10])
+@for_each_row("baseline", [False, True])
 def test_no_line_is_wider_than_the_terminal(width: int, n_runs: int, baseline: bool) -> None:
     whole = lines_of(evaluation(12, n_runs, baseline=baseline), width)
     early = lines_of(
@@ -308,7 +322,7 @@ def test_on_a_terminal_heads_are_bold() -> None:
     assert heads[:2] == ["Evaluation Results:", "Performance:"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("ms", "words"),
     [
         (0.0, "0ms"), (-1.0, "0ms"), (0.6, "1ms"), (562.4, "562ms"), (999.4, "999ms"), (999.6, "1.0s"),

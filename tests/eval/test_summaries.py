@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from eval_samples import EXACT, PARTIAL, evaluation, failed, many, rows, run
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.eval.results import EvalEvalSummary, EvalResult, EvalRunResult, ModelRuns
 from harness.eval.summaries import build_result, paired_differences, summarize_eval
@@ -45,11 +46,13 @@ def test_every_run_counts_and_what_has_no_score_counts_zero() -> None:
 @given(st.lists(st.lists(SCORES, min_size=1, max_size=4), min_size=1, max_size=8))
 def test_mean_std_min_and_max_are_those_of_all_runs_pooled(scores: list[list[Any]]) -> None:
     summary, values = summary_of(*scores), as_counted(scores)
+    assume(summary.scored.count)
     assert summary.mean == pytest.approx(statistics.fmean(values), abs=1e-12)
     assert summary.std == pytest.approx(statistics.pstdev(values), abs=1e-9)
     assert (summary.min, summary.max) == (min(values), max(values))
 
 
+@pytest.mark.slow
 @given(
     st.integers(2, 10).flatmap(
         lambda n: st.tuples(st.just(n), st.lists(st.lists(SCORES, min_size=n, max_size=n), min_size=1, max_size=5))
@@ -59,6 +62,7 @@ def test_mean_std_min_and_max_are_those_of_all_runs_pooled(scores: list[list[Any
 def test_pass_at_k_is_the_share_of_subsets_with_a_pass(case: tuple[int, list[list[Any]]], threshold: float) -> None:
     n, scores = case
     summary = summary_of(*scores, n_runs=n, threshold=threshold)
+    assume(summary.scored.count)
     assert list(summary.pass_at_k) == [k for k in (1, 3, 5, 10) if k <= n]
     for k, value in summary.pass_at_k.items():
         shares: list[float] = []
@@ -76,9 +80,7 @@ def test_seven_of_ten_passes_follow_the_formula_and_not_the_documents_number() -
     assert (summary.pass_at_k[5], summary.pass_at_k[10]) == (1.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("n", "ks"), [(1, []), (2, [1]), (4, [1, 3]), (5, [1, 3, 5]), (9, [1, 3, 5]), (12, [1, 3, 5, 10])]
-)
+@for_each_row(("n", "ks"), [(1, []), (2, [1]), (4, [1, 3]), (5, [1, 3, 5]), (9, [1, 3, 5]), (12, [1, 3, 5, 10])])
 def test_which_k_there_are(n: int, ks: list[int]) -> None:
     assert list(summary_of([1.0] * n, n_runs=n).pass_at_k) == ks
     assert list(summary_of([1.0] * n, n_runs=n).scored_pass_at_k) == ks
@@ -96,7 +98,7 @@ def test_more_runs_than_asked_for_are_all_used() -> None:
     assert summary_of([1.0, 0.0, 0.0, 0.0], n_runs=2).pass_at_k == {1: 0.25}
 
 
-@pytest.mark.parametrize("threshold", [0.0, -1.0])
+@for_each_row("threshold", [0.0, -1.0])
 def test_a_failed_run_never_passes(threshold: float) -> None:
     summary = summary_of(["failed", None], [0.0, 0.0], n_runs=2, threshold=threshold)
     assert summary.pass_at_k == {1: 0.5}
@@ -105,17 +107,17 @@ def test_a_failed_run_never_passes(threshold: float) -> None:
 def test_scores_of_a_failed_run_are_none() -> None:
     runs = [(0, failed(scores={EXACT: 1.0}))]
     summary = summarize_eval(runs, [EXACT], 1, 1.0)[EXACT]
-    assert (summary.mean, summary.scored.count, summary.failed_runs) == (0.0, 0, 1)
+    assert math.isnan(summary.mean) and (summary.scored.count, summary.failed_runs) == (0, 1)
 
 
 def test_a_sum_that_rounding_left_below_the_threshold_passes() -> None:
     assert summary_of([0.7 + 0.2 + 0.1, 0.999], n_runs=2).pass_at_k == {1: 0.5}
 
 
-def test_without_runs_everything_is_zero() -> None:
+def test_without_runs_nothing_was_measured() -> None:
     summary = summarize_eval([], [EXACT], 5, 1.0)[EXACT]
-    assert (summary.mean, summary.std, summary.min, summary.max) == (0.0, 0.0, 0.0, 0.0)
-    assert summary.pass_at_k == {1: 0.0, 3: 0.0, 5: 0.0}
+    values = [summary.mean, summary.std, summary.min, summary.max, *summary.pass_at_k.values()]
+    assert len(values) == 7 and all(map(math.isnan, values))
     assert summary.scored.estimate.mean is None
 
 
@@ -129,8 +131,7 @@ def test_scored_runs_alone_are_reduced_to_rows_first() -> None:
     assert summary.scored.estimate.mean == 0.625
     assert summary.scored.estimate.examples == 2
     assert (summary.scored.count, summary.failed_runs, summary.score_errors) == (3, 2, 1)
-    half = 12.706204736 * 0.375
-    assert summary.scored.estimate.low == pytest.approx(0.625 - half)
+    assert (summary.scored.estimate.low, summary.scored.estimate.high) == (0.0, 1.0)
     assert summary.mean == 1.5 / 6
 
 
@@ -189,7 +190,7 @@ def test_how_it_ended_is_kept() -> None:
     assert result_of(rows([1.0]), interrupted=True).interrupted
 
 
-@pytest.mark.parametrize("number", [0, 3])
+@for_each_row("number", [0, 3])
 def test_only_one_or_two_models_make_a_result(number: int) -> None:
     with pytest.raises(ValueError, match="one model, or primary and baseline"):
         result_of(*[rows([1.0])] * number)

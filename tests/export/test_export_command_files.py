@@ -216,6 +216,7 @@ except StoreError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OURS)
 def test_a_file_that_cannot_grow_is_no_file(name: str, tmp_path: Path) -> None:
     run = odd_run(tmp_path / "outputs", list(rollouts(40)))

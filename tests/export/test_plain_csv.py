@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from odd_runs import odd_run
 from store_samples import example, generated, make_run, scored, write
+from tables import for_each_row
 
 from harness.export.formats import FORMATS, Exported, export_run
-from harness.export.plain import FORMULA, defused, restored, stream_csv
+from harness.export.plain import APOSTROPHE, defused, restored, stream_csv
 from harness.records import Record
 from harness.store.rundir import RunDir
 
@@ -89,11 +90,11 @@ def test_messages_are_there_to_be_read_and_as_json(tmp_path: Path) -> None:
     assert (rows[2]["completion_text"], rows[2]["completion"]) == ("", "[]")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     [
-        "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "  =1", "\n=1", "\u00a0-1", "\ufeff@x", "\u200b+x", "\x00=x",
-        "\tplain", "\rplain", "＝1", "＋1", "－1", "＠x", " ﹦x", "'=1", "''\t=1", "- a list\n- of points",
+        "=1+1", "+1", "-1", "@SUM(A1)", "  =1", "\u00a0-1", "\ufeff@x", "\u200b+x", "\x00=x",
+        "\tplain", "\rplain", "＝1", "＋1", "－1", "＠x", " ﹦x", "'=1", "- a list", "-x; (y)",
     ],
 )  # fmt: skip
 def test_what_a_spreadsheet_would_compute_gets_an_apostrophe(text: str) -> None:
@@ -101,14 +102,47 @@ def test_what_a_spreadsheet_would_compute_gets_an_apostrophe(text: str) -> None:
     assert restored(defused(text)) == text
 
 
-@pytest.mark.parametrize(
-    "text", ["", "'", "'a", "1-1", "a=1", "(-1)", " a", "\n\nThe answer is 4.", "−1", "#REF!", '"=1"']
-)
+BEHIND = (
+    ("a;=1", "a;'=1"), ("a\t-2", "a\t'-2"), ("x\n@y", "x\n'@y"), ("a;'=1", "a;''=1"), ("a;;=1", "a;;'=1"),
+    ("a;\t=1", "a;\t'=1"), ("a; =1;+2", "a;' =1;'+2"), ("a;\r\n=1", "a;\r\n'=1"), ("=1;=1", "'=1;'=1"),
+    ('a;"=1', "a;'\"=1"), ("\t=1", "'\t'=1"), ("\r=1", "'\r'=1"), ("\n=1", "\n'=1"), ("''\t=1", "''"+"'\t'=1"),
+    ("- a\n- b", "'- a\n'- b"), ("a;\u200b＝1", "a;'\u200b＝1"), ("a; b = 1; c", "a; b = 1; c"), ("a|=1,=2", "a|=1,=2"),
+)  # fmt: skip
+
+
+@for_each_row(("text", "safe"), BEHIND)
+def test_a_formula_where_another_separator_starts_a_cell_gets_one_too(text: str, safe: str) -> None:
+    assert (defused(text), restored(safe)) == (safe, text)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_no_cell_begins_a_formula_for_a_reader_with_another_separator(separator: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    texts = [text for text, _ in BEHIND]
+    lines = [
+        line
+        for number, text in enumerate(texts)
+        for line in (example(number, prompt=text, answer=text), generated(number, completion=text), scored(number))
+    ]
+    write(run.journal_path, lines)
+    stream = io.BytesIO()
+    stream_csv(run, stream)
+    whole = stream.getvalue().decode()
+    cells = [cell for row in csv.reader(io.StringIO(whole, newline=None), delimiter=separator) for cell in row]
+    assert not [cell for cell in cells if cell.lstrip(INVISIBLE).startswith(tuple(DANGEROUS))]
+    rows = list(csv.DictReader(io.StringIO(whole, newline="")))
+    assert [restored(row["answer"]) for row in rows] == texts
+    assert [restored(row["prompt_text"]) for row in rows] == [f"user: {text}" for text in texts]
+    assert ["".join(message["content"] for message in json.loads(row["prompt"])) for row in rows] == texts
+
+
+@for_each_row("text", ["", "'", "'a", "1-1", "a=1", "(-1)", " a", "\n\nThe answer is 4.", "−1", "#REF!", '"=1"'])
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert defused(text) == text
     assert restored(text) == text
 
 
+@pytest.mark.slow
 @given(st.text(st.sampled_from([*DANGEROUS, *INVISIBLE, *"'a1\""]), max_size=8) | st.text(max_size=20))
 def test_no_cell_begins_a_formula_and_none_loses_anything(text: str) -> None:
     cell = defused(text)
@@ -120,7 +154,7 @@ def test_no_cell_begins_a_formula_and_none_loses_anything(text: str) -> None:
 @pytest.mark.parametrize("letter", ["\r", "\n", "\r\n", ",", '"', "\v", "\f", "\x85", "\u2028"])
 def test_no_letter_of_a_text_ends_its_cell(letter: str, tmp_path: Path) -> None:
     """A carriage return outside quotes ends a row, and the next one would begin with the formula."""
-    text = f"see{letter}=1+1"
+    text = f"see{letter}1+1"
     row = one(tmp_path, example(0), generated(0, completion=[{"role": "assistant", "content": text}]), scored(0))
     assert (row["final_answer"], row["completion_text"], row["reward"]) == (text, f"assistant: {text}", "1.0")
 
@@ -215,4 +249,4 @@ def test_an_empty_run_is_a_header(tmp_path: Path) -> None:
 def test_the_guide_undoes_what_is_done() -> None:
     """Its program is run by tests/e2e/test_documented.py; here, that its pattern is ours."""
     guide = Path(__file__).resolve().parents[2] / "docs" / "guides" / "export.md"
-    assert f'r"{FORMULA.pattern}"' in guide.read_text(encoding="utf-8")
+    assert f'r"{APOSTROPHE.pattern}"' in guide.read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
 from documented import ROOT, blocks, steps
 
 import harness.multi
@@ -19,6 +20,7 @@ from harness.multi.options import Options, Persist
 PAGE = ROOT / "docs" / "reference" / "multi-api.md"
 
 
+@pytest.mark.slow
 def test_the_example_prints_what_the_page_shows(workplace: Path) -> None:
     [script] = [step for step in steps(PAGE) if step.kind == "file"]
     [shown] = [block.text for block in blocks(PAGE) if block.language == "text"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.multi.collect import collect, to_result
 from harness.multi.document import Started, new_run_id, result_document, without_credentials
@@ -60,7 +62,7 @@ def test_a_failed_request() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reason", "error", "is_timeout"),
     [
         ("timeout", "MultiModelEvaluator timeout after 5ms", True),
@@ -70,8 +72,9 @@ def test_a_failed_request() -> None:
     ],
 )
 def test_what_is_a_timeout(reason: str, error: str, is_timeout: bool) -> None:
-    result = to_result("t", "m", failed(reason=reason, error=error), None)
+    result = to_result("t", "m", replace(failed(reason=reason, error=error), usage=Usage()), None)
     assert (result.get("timeout"), result.get("error")) == (is_timeout, error)
+    assert (result["usage"]["inputTokens"] is None) == is_timeout, "what a request without a reply used is unknown"
 
 
 def test_a_hook_that_raised_is_an_error_with_its_words() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 from model_server import Asked, ModelServer, never
+from tables import for_each_row
 
 from harness.config.resolver import resolve
 from harness.engine.plan import identity_of
@@ -442,19 +444,19 @@ def said_of(nothing: object) -> str:
     return f": {words} is neither a list, nor the path of a file that ends with .json, .jsonl, .toml$"
 
 
-@pytest.mark.parametrize("nothing", [None, [], (), "tasks", {"id": "t"}, 7])
+@for_each_row("nothing", [None, [], (), "tasks", {"id": "t"}, 7])
 def test_tasks_are_required(nothing: Any) -> None:
     with pytest.raises(ValidationError, match=r"^Task list required" + said_of(nothing)):
         asyncio.run(evaluate(nothing, ["reference/oracle"]))
 
 
-@pytest.mark.parametrize("nothing", [None, [], (), "gpt", {"id": "m"}, 7])
+@for_each_row("nothing", [None, [], (), "gpt", {"id": "m"}, 7])
 def test_models_are_required(nothing: Any) -> None:
     with pytest.raises(ValidationError, match=r"^Model configs required" + said_of(nothing)):
         asyncio.run(evaluate(tasks(1), nothing))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("models", "options", "words"),
     [
         ([{"provider": "openai", "id": "m"}], {}, r"^models\[0\] \(m\): Missing API key for provider 'openai'\. Set "
@@ -515,7 +517,7 @@ def test_a_literal_key_is_sent_and_written_nowhere(workplace: Path) -> None:
     assert holding == []
 
 
-@pytest.mark.parametrize("url", ["http://me:{secret}@host/v1", "https://host/v1?key={secret}"])
+@for_each_row("url", ["http://me:{secret}@host/v1", "https://host/v1?key={secret}"])
 def test_a_refused_address_is_told_without_its_secret(url: str) -> None:
     with pytest.raises(ConfigError, match=r"^models\[0\] \(m\): baseUrl = \S+ must not hold a ") as refused:
         asyncio.run(evaluate(tasks(1), [{"id": "m", "baseUrl": url.format(secret="tk-in-the-address")}]))
@@ -631,14 +633,17 @@ FULL_DISK = """
 import asyncio, json, resource, signal
 from harness.multi import evaluate
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
 tasks = [{"prompt": f"question {n} " * 20} for n in range(40)]
 print(json.dumps(asyncio.run(evaluate(tasks, ["reference/echo"], persist=True, outputDir="outputs"))))
 """
 
 
+@pytest.mark.slow
 def test_a_journal_that_cannot_go_on_stops_its_model_and_what_there_is_is_told(workplace: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FULL_DISK], capture_output=True, text=True, timeout=90, check=True)
+    own_state = os.environ | {"XDG_STATE_HOME": str(workplace / "state")}  # that of all tests may be over the limit
+    command = [sys.executable, "-c", FULL_DISK]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True, env=own_state)
     result = json.loads(done.stdout)
     [summary] = result["summary"]
     assert (summary["aborted"], summary["meta"]["state"]) == (True, "failed")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.errors import ConfigError, ValidationError
 from harness.multi.models import Model, load_models, numbered, read_model, read_models
@@ -42,7 +43,7 @@ def test_every_field_in_both_spellings() -> None:
     assert read_model(expected, "models[0]") == expected
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("name", "field"),
     [("endpoint", "base_url"), ("url", "base_url"), ("api_base_url", "base_url"), ("model", "model_id"),
      ("key", "api_key_var")],
@@ -61,7 +62,7 @@ def test_what_is_stored_has_no_key_and_no_secret_header() -> None:
     assert "secret" not in repr(read_model(FULL, "m"))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("given", "label", "name"),
     [
         ({"id": "a", "modelId": "b", "provider": "openai"}, "a", "b"),
@@ -86,7 +87,7 @@ def test_runs_of_one_label_get_names_of_their_own() -> None:
     assert numbered(labels) == ["a", "b", "a[3]", "a[4]", "a[2]", "a[5]"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "words"),
     [
         (7, r"^models\[1\]: must be a dict or a dataclass, not int$"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.errors import ConfigError
 from harness.multi.options import RECORDS, Options, Persist, read_options
@@ -36,7 +37,7 @@ def test_0_and_none_mean_the_default() -> None:
     assert read == Options()
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("given", "expected"),
     [
         (True, True),
@@ -66,7 +67,7 @@ def test_what_is_stored_is_what_was_given_under_the_documented_names() -> None:
     assert "secret" not in repr(read_options(given))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("given", "words"),
     [
         ({"modelConcurency": 1}, "unknown key 'modelConcurency'; did you mean \"modelConcurrency\"\\?$"),

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 from bench_runs import until
+from tables import for_each_row
 
 from harness.errors import ConfigError, StoreError
 from harness.multi import EvaluationResult, evaluate, list_runs, load_run
@@ -68,7 +69,7 @@ def test_the_layout_is_the_documented_one(workplace: Path) -> None:
     assert list((RECORDS / "index.jsonl").read_bytes()[-1:]) == [10]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("option", "empty"),
     [
         ("includeInputs", {"tasks": [], "modelConfigs": []}),
@@ -237,6 +238,7 @@ PARTS = textwrap.dedent("""
 """)
 
 
+@pytest.mark.slow
 def test_processes_that_write_at_once_lose_no_line(workplace: Path) -> None:
     """Four processes, forty records each with a long line, all begun together: 160 whole lines."""
     (workplace / "test_persist_parts.py").write_text(PARTS)

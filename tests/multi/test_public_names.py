@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tables import for_each_row
 
 import harness.multi
 
@@ -24,7 +25,7 @@ def test_the_public_names_are_these() -> None:
     assert set(PUBLIC) <= set(dir(harness.multi))
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@for_each_row("name", PUBLIC)
 def test_every_public_name_can_be_had(name: str) -> None:
     assert getattr(harness.multi, name) is getattr(harness.multi, name)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.config.endpoints import Registry, load_registry
 from harness.config.resolver import resolve
@@ -29,7 +30,7 @@ def way(run: ResolvedRun) -> tuple[str, str, str | None]:
     return (endpoint.model, endpoint.url, endpoint.key_var)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("model", "expected"),
     [
         ({"id": "fast", "provider": "openai", "modelId": "gpt-4.1-mini"},
@@ -209,7 +210,7 @@ def test_set_is_for_all_models_or_for_one() -> None:
     assert [run.settings.model.request_timeout for run in found.runs] == [5.0, 9.0]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "words"),
     [
         ("c:model.rpm=1", r"^--set c:model\.rpm=1: no run of 'c'; "),
@@ -224,7 +225,7 @@ def test_set_of_what_is_said_elsewhere(text: str, words: str) -> None:
         runs_of({"id": "a", "modelId": "reference/null"}, "reference/echo", sets=(text,))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("model", "words"),
     [
         ({"id": "m", "baseUrl": "localhost:9"}, r"^models\[0\] \(m\): baseUrl = .*must be an http or https URL"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.parsers.extract import extract_boxed_answer, extract_hash_answer
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "answer"),
     [
         (r"so \boxed{42}", "42"),
@@ -30,7 +30,7 @@ def test_the_last_box_is_the_answer(text: str, answer: str) -> None:
     assert extract_boxed_answer(text) == answer
 
 
-@pytest.mark.parametrize("text", ["no box", r"\boxed{1} then \boxed{cut off", ""])
+@for_each_row("text", ["no box", r"\boxed{1} then \boxed{cut off", ""])
 def test_strict_reading_gives_nothing_without_a_closed_box(text: str) -> None:
     assert extract_boxed_answer(text, strict=True) == ""
 
@@ -55,7 +55,7 @@ def test_any_text_can_be_read(text: str) -> None:
     assert extract_hash_answer(text) in text
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "answer"),
     [("work\n#### 42\n", "42"), ("#### 1 #### 2", "1"), ("none", "none"), ("####", ""), ("### 3", "### 3")],
 )

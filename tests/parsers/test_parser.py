@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tables import for_each_row
 
 from harness.parsers import MaybeThinkParser, Parser, ThinkParser, extract_boxed_answer
 from harness.parsers.parser import text_of
@@ -35,7 +35,7 @@ def test_messages_are_told_apart_by_role() -> None:
     assert parser.get_user_messages("text") == []
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("content", "text"),
     [
         ("plain", "plain"),
@@ -54,7 +54,7 @@ def test_text_of_a_message_without_content_is_empty() -> None:
     assert text_of({"role": "assistant", "tool_calls": []}) == ""
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "strict", "lenient"),
     [
         ("<think>hm</think> 4 ", "4", "4"),
@@ -76,7 +76,7 @@ def test_thinking_and_extraction_combine() -> None:
     assert MaybeThinkParser(extract_boxed_answer).parse(r"\boxed{1}") == "1"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "grade"),
     [
         ("<think>a</think> b", 1.0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.parsers.xml import XMLParser
 from harness.types import Messages
@@ -58,7 +59,7 @@ def test_the_format_can_be_shown_and_written() -> None:
         parser.format(think="a", code="b", anser="c")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("fields", "error", "words"),
     [
         ([], ValueError, "at least one"),
@@ -81,7 +82,7 @@ def test_an_answer_field_that_is_no_field_is_refused() -> None:
         XMLParser(["think", "guess"], answer_field="gues")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "grade"),
     [
         ("<think>a</think><answer>b</answer>", 1.0),

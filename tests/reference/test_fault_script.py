@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from fault_server import FaultServer
+from tables import for_each_row
 
 from harness.cli.serve_faults import catalogue, report
 from harness.errors import ConfigError
@@ -62,7 +63,7 @@ def hits(*faults: str, count: int = 12, **more: str) -> list[int]:
     return [number for number, name in enumerate(asks(count, fault_script(*faults), **more), 1) if name]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("spec", "numbers"),
     [
         ("reset", list(range(1, 13))),
@@ -86,7 +87,7 @@ def test_the_first_that_fits_decides_and_all_count() -> None:
     assert [(tally.requests, tally.hits) for tally in script.tallies] == [(7, 3), (7, 1), (7, 1)]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("spec", "more", "meets"),
     [
         ("reset@model=judge-*", {"model": "judge-1"}, True),
@@ -174,7 +175,7 @@ def test_a_date_with_a_comma_is_one_value() -> None:
     assert fault.headers == (("Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"),)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("spec", "words"),
     [
         ("rest", "--fault 'rest': there is no fault 'rest': an HTTP status such as 429, or did you mean \"reset\"?"),

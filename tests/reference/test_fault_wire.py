@@ -7,12 +7,14 @@ import gzip
 import json
 import socket
 import time
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from fault_server import FaultServer
+from tables import for_each_row
 
 from harness.reference.catalogue import EVENTS, HTML, KINDS
 from harness.reference.faults import MALFORMED
@@ -102,7 +104,7 @@ def plain() -> Iterator[Wire]:
         yield ask(server.url)
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 418, 429, 500, 502, 503, 529])
+@for_each_row("status", [400, 401, 403, 404, 408, 418, 429, 500, 502, 503, 529])
 def test_an_error(status: int) -> None:
     with FaultServer(str(status)) as server:
         wire = ask(server.url)
@@ -115,7 +117,7 @@ def test_an_error(status: int) -> None:
 DATES = ("Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 99999 07:28:00 +9999999999999")
 
 
-@pytest.mark.parametrize("text", ["1", "0", "-1", "0.25", "86400", "1e9", "nan", "soon", "", "12, 12", *DATES])
+@for_each_row("text", ["1", "0", "-1", "0.25", "86400", "1e9", "nan", "soon", "", "12, 12", *DATES])
 def test_retry_after_goes_out_as_it_was_written(text: str) -> None:
     with FaultServer(f"429@retry_after={text},message=slow down,code=busy") as server:
         wire = ask(server.url)
@@ -131,15 +133,15 @@ def test_a_date_of_later_is_made_when_it_is_sent() -> None:
         assert wire.headers["x-ratelimit-reset-requests"] == "1s"
 
 
-@pytest.mark.parametrize(("name", "end"), [("reset", "reset"), ("close", "eof"), ("hang", "silence")])
+@for_each_row(("name", "end"), [("reset", "reset"), ("close", "eof"), ("hang", "silence")])
 def test_an_end_before_the_reply(name: str, end: str) -> None:
     with FaultServer(name) as server:
         wire = ask(server.url, patience=0.3 if name == "hang" else 20.0)
         assert (wire.raw, wire.end) == (b"", end)
 
 
-@pytest.mark.parametrize(("name", "end"), [("reset-body", "reset"), ("close-body", "eof"), ("hang-body", "silence")])
-@pytest.mark.parametrize("sent", [0.0, 0.5, 1.0])
+@for_each_row(("name", "end"), [("reset-body", "reset"), ("close-body", "eof"), ("hang-body", "silence")])
+@for_each_row("sent", [0.0, 0.5, 1.0])
 def test_an_end_in_the_reply(name: str, end: str, sent: float) -> None:
     with FaultServer(f"{name}@sent={sent}") as server:
         wire = ask(server.url, patience=0.3 if name == "hang-body" else 20.0)
@@ -168,7 +170,7 @@ def test_slow_and_delay_come_late() -> None:
         assert server.met == ["slow", "429"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("spec", "body"),
     [
         ("html", HTML),
@@ -209,7 +211,7 @@ def test_truncated_json_is_a_whole_body(plain: Wire) -> None:
             json.loads(wire.body)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@for_each_row("packed", [False, True])
 def test_a_huge_body_is_a_reply_that_nobody_wants(packed: bool) -> None:
     with FaultServer(f"huge@megabytes=3.5,gzip={str(packed).lower()}") as server:
         wire = ask(server.url)
@@ -233,7 +235,7 @@ def test_a_client_that_leaves_a_huge_body_is_no_error(caplog: pytest.LogCaptureF
     assert caplog.records == []
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("spec", "message", "finish"),
     [
         ("null-content", {"role": "assistant", "content": None}, "stop"),
@@ -256,7 +258,7 @@ def test_a_spoilt_answer(spec: str, message: dict[str, Any], finish: str) -> Non
             assert wire.json["usage"] == {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("spec", "text", "finish"),
     [
         ("null-content", None, "stop"),
@@ -276,6 +278,28 @@ def test_no_choices() -> None:
         assert ask(server.url).json["choices"] == []
 
 
+def test_a_part_and_a_packing_without_its_end() -> None:
+    with FaultServer("partial@at=1", "cut-gzip@at=2") as server:
+        assert ask(server.url).status == 206
+        packed = ask(server.url)
+        assert (packed.status, packed.end) == (200, "whole")
+        stream = zlib.decompressobj(31)
+        assert json.loads(stream.decompress(packed.body))["choices"] and not stream.eof
+
+
+def test_two_choices() -> None:
+    with FaultServer("two-choices") as server:
+        choices = ask(server.url).json["choices"]
+        assert [(each["index"], each["message"]["content"]) for each in choices] == [(1, "?"), (0, FIXED_TEXT)]
+
+
+def test_a_model_that_refuses_max_tokens() -> None:
+    with FaultServer("no-max-tokens") as server:
+        assert ask(server.url, max_completion_tokens=50).json["choices"]
+        refused = ask(server.url, max_tokens=50)
+        assert (refused.status, refused.json["error"]["param"]) == (400, "max_tokens")
+
+
 GARBLED: dict[str, dict[str, Any]] = {
     "cut": {**CALL, "function": {"name": "add", "arguments": '{"x": "half a wo'}},
     "quote": {**CALL, "function": {"name": "add", "arguments": '{"x": 1}"'}},
@@ -289,7 +313,7 @@ GARBLED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", GARBLINGS)
+@for_each_row("form", GARBLINGS)
 def test_a_garbled_tool_call(form: str) -> None:
     with FaultServer(f"bad-tool-call@form={form}") as server:
         wire = ask(server.url, tools=TOOLS)

@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 
 import pytest
+from tables import for_each_row
 
 from harness.errors import ConfigError
 from harness.reference.faults import MALFORMED, Fault, Faults, RandomFaults, ScriptedFaults
@@ -38,7 +39,7 @@ def test_a_script_is_followed_then_left() -> None:
     assert [source.next().act for _ in range(4)] == ["reset", "status", "hang", "hang"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("settings", "words"),
     [
         ({"fail_rate": 1.5}, "fail_rate must be from 0 to 1"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.errors import ConfigError, EnvironmentFault
 from harness.records import Example, Row
@@ -58,7 +59,7 @@ def test_names() -> None:
     assert not is_reference("openai/gpt-4.1-mini")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("model", "words"),
     [
         ("reference/oracel", "did you mean reference/oracle?"),
@@ -144,7 +145,7 @@ def test_the_header_holds_any_text(lane: str, example: str, rollout: str) -> Non
     assert read_rollout(value) == Rollout(lane, example, rollout)
 
 
-@pytest.mark.parametrize("value", [None, "", "a;b", "a;b;c;d"])
+@for_each_row("value", [None, "", "a;b", "a;b;c;d"])
 def test_other_headers_are_no_rollouts(value: str | None) -> None:
     assert read_rollout(value) is None
 
@@ -174,8 +175,8 @@ WRONG: list[tuple[object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "words"), WRONG)
-@pytest.mark.parametrize(("policy", "method"), METHODS)
+@for_each_row(("value", "words"), WRONG)
+@for_each_row(("policy", "method"), METHODS)
 def test_what_is_no_message_is_the_environments_fault(policy: Any, method: str, value: object, words: str) -> None:
     built = EnvironmentPlayer(returning(value))
     built.learn_all()
@@ -196,7 +197,7 @@ def test_an_async_method_is_named_and_never_left_unawaited() -> None:
         Policy("oracle").reply(built, built.find(None, [{"role": "user", "content": "?"}]) or EXAMPLE, [], "k")
 
 
-@pytest.mark.parametrize(("value", "words"), WRONG)
+@for_each_row(("value", "words"), WRONG)
 def test_a_judge_without_a_server_says_the_same(value: object, words: str) -> None:
     chat = ReferencePanel(returning(value)).chat(None, State.begin(EXAMPLE, 0, "m", {}))
     with pytest.raises(EnvironmentFault) as caught:

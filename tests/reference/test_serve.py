@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 BENCH = [sys.executable, "-c", "from harness.cli.main import main; raise SystemExit(main())", "serve", "--port", "0"]
 
@@ -59,7 +60,7 @@ def ask(url: str, model: str, content: str) -> tuple[int, dict[str, Any]]:
             return error.code, json.loads(error.read())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@for_each_row("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_url_comes_first_and_a_signal_ends_it_well(number: signal.Signals) -> None:
     with serving() as (process, url):
         assert url.startswith("http://127.0.0.1:")
@@ -118,6 +119,7 @@ def test_the_faults_there_are_can_be_listed() -> None:
     assert "reset            the connection is reset before a byte of the reply\n" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tables import for_each_row
 
 from harness.errors import ConfigError
 from harness.records import Example, Row
@@ -202,7 +203,7 @@ def test_a_bug_in_a_player_is_that_requests_error() -> None:
     serve(server, talk)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("returned", "words"),
     [
         (None, "reference_reply returned NoneType, not a text or a message (a forgotten return?)"),

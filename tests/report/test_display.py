@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from tables import for_each_row
 
 from harness.engine.progress import RunProgress
 from harness.report.frame import Frame, draw
@@ -60,14 +61,14 @@ def plain(runs: list[RunProgress], clock: Clock, *, quiet: bool = False) -> tupl
     return Display(runs, make_console(file=file, width=80), live=False, quiet=quiet, clock=clock), file
 
 
-@pytest.mark.parametrize("width", [80, 120, 200])
+@for_each_row("width", [80, 120, 200])
 def test_one_line_a_run_with_everything_on_it(width: int) -> None:
     progress = run(done=120)
     progress.generating, progress.backlog, progress.scoring = 32, 1, 3
     lines = picture([progress, run("wordle", done=50)], width)
     assert len(lines) == 4
     assert lines[0] == "m · 2 of 2 running · 10 s · 17.0k + 8.5k tokens"
-    assert lines[1].split() == ["done", "mean", "tokens", "rate", "left", "busy"]
+    assert lines[1].split() == ["done", "mean", "so", "far", "tokens", "rate", "left", "busy"]
     row = lines[2]
     assert row.startswith("gsm8k ")
     for cell in ("━", "─", "120/200", "0.750 ±0.084", "18.0k", "12.0/s", "6.7 s", "32+4"):
@@ -88,7 +89,7 @@ def test_what_is_unscored_or_holds_a_run_up_is_said() -> None:
     assert lines[5:] == ["gsm8k and 1 more: waiting 12 s: 429 from localhost", "broken: no module named nltk"]
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@for_each_row("width", [40, 60, 80, 120])
 def test_a_narrow_terminal_loses_columns_never_digits(width: int) -> None:
     progress = run("environment-with-a-long-name", done=120)
     progress.unscored = Counter(timeout=30)
@@ -107,7 +108,7 @@ def test_names_that_differ_look_different() -> None:
     assert len({row.split("  ")[0] for row in rows}) == 6
 
 
-@pytest.mark.parametrize("height", [10, 24])
+@for_each_row("height", [10, 24])
 def test_many_runs_fit_and_show_what_moves_first(height: int) -> None:
     runs = [run(f"done-{i}", done=4, total=4, state="done") for i in range(10)]
     runs += [run(f"waiting-{i}", total=0, state="loading") for i in range(10)]
@@ -277,7 +278,7 @@ def test_the_clock_ends_with_the_display() -> None:
     assert not clocks()
 
 
-@pytest.mark.parametrize("environ", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@for_each_row("environ", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_live_table_without_a_terminal(environ: dict[str, str]) -> None:
     assert not wants_live(environ, quiet=False)
 

@@ -7,13 +7,14 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.report import numerals
 from harness.stats.intervals import Estimate, mean_interval
 from harness.types import Usage
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "words"),
     [
         (None, "–"),
@@ -48,7 +49,7 @@ def test_short_counts_are_short_and_right(value: int) -> None:
         assert float(words.rstrip("kMGT")) * scale == pytest.approx(value, rel=0.05)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("seconds", "words"),
     [
         (None, "–"), (-1.0, "–"), (math.inf, "–"), (0.0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.4, "59 s"),
@@ -59,7 +60,7 @@ def test_duration(seconds: float | None, words: str) -> None:
     assert numerals.duration(seconds) == words
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("cost", "words"),
     [
         (None, "–"),
@@ -76,7 +77,7 @@ def test_dollars(cost: float | None, words: str) -> None:
     assert numerals.dollars(cost) == words
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("per_second", "words"),
     [(None, "–"), (0.0, "–"), (0.02, "1.2/min"), (3.25, "3.2/s"), (1234.5, "1,234/s")],
 )
@@ -84,14 +85,12 @@ def test_rate(per_second: float | None, words: str) -> None:
     assert numerals.rate(per_second) == words
 
 
-@pytest.mark.parametrize(
-    ("part", "words"), [(0, "0 %"), (0.001, "<1 %"), (0.5, "50 %"), (0.999, ">99 %"), (1, "100 %")]
-)
+@for_each_row(("part", "words"), [(0, "0 %"), (0.001, "<1 %"), (0.5, "50 %"), (0.999, ">99 %"), (1, "100 %")])
 def test_percent_never_rounds_to_all_or_nothing(part: float, words: str) -> None:
     assert numerals.percent(part) == words
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("seconds", "words"),
     [
         (None, "–"),

@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from report_suites import Shape, suite
 from run_samples import finished, paid
 from store_samples import example, failed, generated, scored
@@ -70,8 +71,8 @@ Not in this report:
 
 | model | mean | 95 % interval | scored | pass@1 | tokens in | tokens out | cost | time |
 | :--- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-| lab/good | **0.938** | {interval(runs[0])} | 8 of 8 | 0.875 | 8,000 | 1,600 | \\$0.07 | 1:01 |
-| lab/&lt;bad&gt; | **0.000** | {interval(runs[1])} | 7 of 8 | 0.000 | 7,010 | 1,405 | \\$0.007 | 1:01 |
+| lab/good | 0.938 | {interval(runs[0])} | 8 of 8 | 0.875 | 8,000 | 1,600 | \\$0.07 | 1:01 |
+| lab/&lt;bad&gt; | 0.000 | {interval(runs[1])} | 7 of 8 | 0.000 | 7,010 | 1,405 | \\$0.007 | 1:01 |
 
 - lab/&lt;bad&gt;: 1 unscored (correct JudgeError 1); mean 0.000 if all were worst, 0.125 if all best
 - lab/&lt;bad&gt;: 1 example has no scored rollout: no part in pass@1
@@ -92,11 +93,11 @@ Not in this report:
 
 - A rollout passes with a reward of at least 1.
 - pass@k: at least one of k rollouts passes; pass^k: all of them do.
-- p (Holm): of the two-sided sign-flip test, adjusted for all pairs above; each interval is for itself.
+- p (Holm): of the test of the interval, adjusted for all pairs above; each interval is for itself.
 {methods(written)}"""
     )
     assert re.search(
-        r"\| lab/good \| lab/&lt;bad&gt; \| \*\*differs\*\* \| \+1\.000 \| .* \| 0\.016 \| 7 / 0 / 0 \|", written
+        r"\| lab/good \| lab/&lt;bad&gt; \| \*\*better\*\* \| \+1\.000 \| .* \| 0\.010 \| 7 / 0 / 0 \|", written
     )
 
 
@@ -131,7 +132,7 @@ def test_the_json_has_the_figures_of_the_summary(tmp_path: Path) -> None:
     [difference] = environment["differences"]
     assert (difference["first"], difference["second"]) == (runs[0].id, runs[1].id)
     assert (difference["difference"], difference["pairs"], difference["only_first"]) == (1.0, 7, 1)
-    assert difference["p_value"] == difference["p_adjusted"] == 2 / 2**7
+    assert difference["p_value"] == difference["p_adjusted"] == pytest.approx(0.00994237511)
     assert whole["examples"][1]["mean"] == [0, 0, 0, 0, 0, 0, 0, None]
     assert whole["examples"][1]["reasons"] == ["correct JudgeError"]
     assert len(whole["transcripts"]) == 16
@@ -151,7 +152,7 @@ def test_the_words_of_the_page(tmp_path: Path) -> None:
         "Not on this page: x: gone",
         "lab/good 0.938",
         "7 of 8",
-        "-1.000 differs",
+        "-1.000 worse",
         "correct JudgeError ■ lab/<bad> correct: JudgeError: no | verdict 1 (12 %)",
         "All 16 examples are here with their transcripts.",
         "env.env_args.size 4 -a size",
@@ -177,7 +178,7 @@ def test_what_is_undefined_is_a_dash(tmp_path: Path) -> None:
     run = finished(tmp_path, [example(0), failed(0)])
     page = page_of([run.path])
 
-    assert "| lab/m-1 | **–** | – | 0 of 4 | – |" in markdown(page)
+    assert "| lab/m-1 | – | – | 0 of 4 | – |" in markdown(page)
     words = spoken(document(page, content_of(page, 60), plots=None))
     assert "lab/m-1 – – 0 of 4 –" in words
     assert "3 planned rollouts were not run." in words

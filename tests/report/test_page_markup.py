@@ -15,6 +15,7 @@ import pytest
 from report_suites import Shape, suite
 from run_samples import finished, paid
 from store_samples import example, failed
+from tables import for_each_row
 
 from harness.redact import redactor
 from harness.report.page.content import content_of
@@ -53,7 +54,7 @@ def test_what_is_no_markup_is_shown_as_text() -> None:
     assert html.unescape(text(NASTY)) == '</script><img src=x onerror="hacked()">&amp;\ufffd'
 
 
-@pytest.mark.parametrize("attributes", [{"onclick": "x"}, {"style": "x"}, {"a b": "x"}, {"on_load": "x"}])
+@for_each_row("attributes", [{"onclick": "x"}, {"style": "x"}, {"a b": "x"}, {"on_load": "x"}])
 def test_attributes_that_could_act_are_refused(attributes: dict[str, Any]) -> None:
     with pytest.raises(AssertionError):
         tag("p", **attributes)
@@ -180,6 +181,7 @@ def test_the_policy_lets_only_this_script_and_style_act(tmp_path: Path) -> None:
     assert page.index("Content-Security-Policy") < page.index("<title>")
 
 
+@pytest.mark.slow
 def test_names_of_elements_are_unique(tmp_path: Path) -> None:
     runs = suite(tmp_path, Shape(environments=("sums", "browse"), examples=12))
     page = page_of([run.path for run in runs])

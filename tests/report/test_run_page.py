@@ -12,6 +12,7 @@ import pytest
 from rich.cells import cell_len
 from run_samples import finished, paid, run_at
 from store_samples import example, failed, generated, rollouts, scored
+from tables import for_each_row
 
 from harness.records import Record
 from harness.report.run_facts import (
@@ -85,7 +86,7 @@ sums · lab/m-1 · done
 
 run    mean   95 % interval    std  scored  pass@1
 ──────────────────────────────────────────────────
-sums  0.500  [0.095, 0.905]  0.707  2 of 4   0.500
+sums  0.500  [0.015, 0.985]  0.707  2 of 4   0.500
 
 run   tokens in  tokens out    cost  time  rollouts
 ───────────────────────────────────────────────────
@@ -203,7 +204,7 @@ def test_a_damaged_journal_leaves_what_the_summary_says(tmp_path: Path) -> None:
     run.journal_path.write_bytes(b"garbage\n" + run.journal_path.read_bytes())
     lines = page(run, 400)
     assert f"{run.journal_path}:1 (byte 0): the line cannot be read" in together(lines)
-    assert "Its summary.json says: mean 0.500 [0.150, 0.850], scored 4 of 4" in lines
+    assert "Its summary.json says: mean 0.500 [0.074, 0.926], scored 4 of 4" in lines
     assert "Settings" in lines and "What went wrong" not in lines
     facts = facts_json(facts_of(run.path, run.id))
     assert facts["summary"] is None and len(facts["problems"]) == 1
@@ -432,8 +433,8 @@ def test_json_has_the_whole_page(tmp_path: Path) -> None:
     facts = facts_json(facts_of(run.path, run.id))
     assert json.loads(json.dumps(facts)) == facts
     assert list(facts) == [
-        "run", "settings", "versions", "git", "summary", "waiting", "troubles", "worst", "best", "changes", "children",
-        "siblings", "sizes", "problems", "next",
+        "run", "settings", "versions", "git", "summary", "functions", "waiting", "troubles", "worst", "best", "changes",
+        "children", "siblings", "sizes", "problems", "next",
     ]  # fmt: skip
     assert facts["run"] == read_entry(run.path).to_json()
     assert facts["summary"] == run.read_summary()
@@ -474,12 +475,12 @@ def test_the_judges_of_a_run_were_paid_as_well(tmp_path: Path) -> None:
     assert spent_on(read_entry(died.path)) == (1, expected)
 
 
-@pytest.mark.parametrize("table", [None, 3, {"input_tokens": None}, {"strange": 1}])
+@for_each_row("table", [None, 3, {"input_tokens": None}, {"strange": 1}])
 def test_usage_of_any_shape(table: object) -> None:
     assert read_usage(table) == (Usage() if isinstance(table, dict) else None)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("size", "words"),
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (123_456, "123 kB"), (55_800_000, "55.8 MB"), (5e12, "5000 GB")],
 )

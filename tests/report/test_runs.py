@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 from run_samples import finished, paid, run_at
 from store_samples import example, failed, rollouts
+from tables import for_each_row
 
 from harness.report.runs import origin_words, recorded_coverage, recorded_estimate, remarks, runs_lines
 from harness.store.catalogue import Catalogue, Entry, read_entry
@@ -41,7 +42,7 @@ run                    kind  environment  model                state         mea
   go on: bench resume 20261121T091803Z-aaaa
 20261121T091703Z-aaaa  eval  calc-rows    m                    interrupted      –               –  – of 4      –
 20261121T091603Z-aaaa  run   math-python  anthropic/opus-4-1   done         1.000               –  1 of 4  $0.25
-20261121T091503Z-aaaa  run   gsm8k        openai/gpt-4.1-mini  done         0.500  [0.150, 0.850]  4 of 4      –"""
+20261121T091503Z-aaaa  run   gsm8k        openai/gpt-4.1-mini  done         0.500  [0.074, 0.926]  4 of 4      –"""
     )
 
 
@@ -99,7 +100,7 @@ def test_what_a_run_was_made_from_stands_below_it(tmp_path: Path) -> None:
     assert remarks(read_entry(run.path), "x") == ["rescored from 20260101T000000Z-pppp (unscored only)"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("derived", "words"),
     [
         ({"how": "replay", "model": None}, "replayed from ID"),

@@ -10,6 +10,7 @@ from dataclasses import replace
 import orjson
 import pytest
 from rich.cells import cell_len
+from tables import for_each_row
 
 from harness.redact import redactor
 from harness.report.advice import GO_ON, Step, next_steps
@@ -70,8 +71,8 @@ def figures(lines: list[str]) -> list[str]:
     return re.findall(r"-?\d[\d,.]*", "\n".join(lines))
 
 
-@pytest.mark.parametrize("width", [80, 100, 120, 200])
-@pytest.mark.parametrize("rollouts", [1, 4, 32])
+@for_each_row("width", [80, 100, 120, 200])
+@for_each_row("rollouts", [1, 4, 32])
 def test_every_width_shows_every_number(width: int, rollouts: int) -> None:
     results = [
         report(of=summary(rollouts=rollouts, lose=3)),
@@ -95,7 +96,7 @@ def test_one_run_at_80_columns_reads_like_this() -> None:
     assert lines == [
         "run     mean   95 % interval    std      scored",
         "───────────────────────────────────────────────",
-        "gsm8k  0.725  [0.644, 0.806]  0.451  157 of 160",
+        "gsm8k  0.725  [0.630, 0.799]  0.451  157 of 160",
         "",
         "run    pass@1  pass@2  pass@4  pass^2  pass^4",
         "─────────────────────────────────────────────",
@@ -107,7 +108,7 @@ def test_one_run_at_80_columns_reads_like_this() -> None:
         "",
         "metric           mean   95 % interval    min    max  values",
         "───────────────────────────────────────────────────────────",
-        "correct_answer  0.725  [0.644, 0.806]  0.000  1.000     157",
+        "correct_answer  0.725  [0.630, 0.799]  0.000  1.000     157",
         "num_turns       3.038  [2.915, 3.160]  1.000  5.000     157",
         "",
         "pass@k, pass^k: a rollout passes with a reward of at least 1",
@@ -147,7 +148,7 @@ def test_what_the_mean_hides_is_said() -> None:
     assert "\x1b" not in text
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("usage", "words"),
     [
         (Usage(1234, 56, requests=1, cost=0.5), "judge: 1 reply, 1,234 + 56 tokens, $0.50"),

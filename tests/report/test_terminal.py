@@ -12,7 +12,7 @@ import sys
 import termios
 from pathlib import Path
 
-import pytest
+from tables import for_each_row
 
 CHILD = """
 import os, sys, time
@@ -84,7 +84,7 @@ def test_a_terminal_gets_a_table_that_goes_when_the_result_comes() -> None:
     assert output.rstrip().endswith("the table")
 
 
-@pytest.mark.parametrize(("how", "code"), [("raise", 1), ("interrupt", -signal.SIGINT)])
+@for_each_row(("how", "code"), [("raise", 1), ("interrupt", -signal.SIGINT)])
 def test_an_exception_leaves_a_usable_terminal_and_the_last_picture(how: str, code: int) -> None:
     output, exit_code = in_terminal(how)
     assert exit_code == code
@@ -99,7 +99,7 @@ def test_a_process_that_is_killed_leaves_the_cursor_visible() -> None:
     assert output.rindex(SHOW) > output.rindex(HIDE)
 
 
-@pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@for_each_row("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_plain_lines_where_colour_is_not_welcome(environ: dict[str, str]) -> None:
     output, code = in_terminal("finish", environ=environ)
     assert code == 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from store_samples import example, failed, generated, scored
+from tables import for_each_row
 
 from harness.records import Failed, Generated, Scored, Timing
 from harness.report.transcript import example_json, message_text, transcript, verdict
@@ -107,7 +107,7 @@ def test_completion_models_have_texts() -> None:
     assert shown(generated(0, completion=""))[5:7] == ["completion", "  (empty)"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("message", "lines"),
     [
         ({"role": "assistant", "content": ""}, ["assistant", "  (empty)"]),
@@ -173,7 +173,7 @@ def call(**function: object) -> dict[str, object]:
     return {"id": "c1", "type": "function", "function": function}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("calls", "lines"),
     [
         ([call(name="add", arguments='{"a": 1}')], ['  → add({"a": 1})  [c1]']),

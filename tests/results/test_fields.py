@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.errors import UsageError
 from harness.results.fields import BATCH_CHARACTERS, BATCH_ROWS, Field, Kind, free_name, selected, table_of
@@ -18,7 +19,7 @@ def column(kind: Kind, values: list[object]) -> list[Any]:
     return table_of([Field("it", kind, itself)], values)["it"].to_pylist()
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("kind", "values", "expected"),
     [
         ("text", ["a", "", None, 5, {"b": [1, None]}, "\ud800"], ["a", "", None, "5", '{"b":[1,null]}', "�"]),

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.errors import EnvironmentFault
 from harness.records import FIXED_COLUMNS
@@ -32,7 +33,7 @@ def test_kwargs_take_everything() -> None:
     assert plan(judge_it, 1, ()).takes is None
 
 
-@pytest.mark.parametrize("name", ["states", "prompts", "completions", "answers", "tasks", "infos"])
+@for_each_row("name", ["states", "prompts", "completions", "answers", "tasks", "infos"])
 def test_a_plural_name_makes_a_group_function(name: str) -> None:
     namespace: dict[str, Any] = {}
     exec(f"def judge_it({name}, parser): ...", namespace)
@@ -83,7 +84,7 @@ def positional(completion: Any, /) -> float:
     return 0.0
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("function", "words"),
     [
         (wrong_name, r"'wrong_name', parameter 'anser'.*did you mean 'answer'\?"),
@@ -99,7 +100,7 @@ def test_a_wrong_parameter_is_refused_by_name(function: Callable[..., Any], word
         plan(function, 1, ())
 
 
-@pytest.mark.parametrize("name", FIXED_COLUMNS)
+@for_each_row("name", FIXED_COLUMNS)
 def test_the_name_of_a_fixed_column_is_refused(name: str) -> None:
     def judge_it(completion: Any) -> float:
         return 0.0
@@ -109,7 +110,7 @@ def test_the_name_of_a_fixed_column_is_refused(name: str) -> None:
         plan(judge_it, 1, ())
 
 
-@pytest.mark.parametrize("weight", [math.nan, math.inf, "1", None])
+@for_each_row("weight", [math.nan, math.inf, "1", None])
 def test_a_weight_is_a_finite_number(weight: Any) -> None:
     with pytest.raises(EnvironmentFault, match="weight must be a finite number"):
         plan(lambda completion: 0.0, weight, ())
@@ -127,7 +128,7 @@ class Scalar:
         return self.value
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "number"),
     [
         (0.5, 0.5),
@@ -157,7 +158,7 @@ def test_numpy_numbers_are_numbers() -> None:
     assert read_group(numpy.array([0.5, 1.0]), 2) == [(0.5, ""), (1.0, "")]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "reason"),
     [
         (math.nan, "returned nan"),

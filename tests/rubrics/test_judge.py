@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from scripted_chat import ScriptedChat, state_of
+from tables import for_each_row
 
 from harness import JudgeRubric, Parser, RubricGroup
 from harness.errors import ConfigError, EnvironmentFault, JudgeError, ModelError, SystemicError
@@ -75,7 +76,7 @@ def test_without_functions_the_verdict_is_the_reward_and_all_of_it_is_kept() -> 
     assert "\nParis\n</response " in told
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reply", "reason"),
     [
         ("It is fine.", "no verdict"),
@@ -235,7 +236,7 @@ def test_rubrics_of_a_group_each_ask_their_own() -> None:
     assert [spec.model for spec, _ in judges.seated] == ["one", "two"]
 
 
-@pytest.mark.parametrize("swallows", [False, True])
+@for_each_row("swallows", [False, True])
 def test_a_judge_that_cannot_be_asked_ends_the_pass_whatever_the_function_does(swallows: bool) -> None:
     async def careless(judge: Judge, prompt: Any, completion: Any, answer: str, state: State) -> float:
         try:
@@ -282,7 +283,7 @@ async def misspelt(judeg: Judge) -> float:
     return 1.0
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("arguments", "words"),
     [
         ({"funcs": [takes_judge]}, "'takes_judge' takes judge, which must be awaited: make it `async def`"),
@@ -309,10 +310,8 @@ def test_a_function_that_is_added_later_is_checked_too() -> None:
 # Arguments that cannot be
 
 
-@pytest.mark.parametrize("name", ["judge_api_key_var", "judge_base_url"])
-@pytest.mark.parametrize(
-    "value", ["sk-live 0123456789", "sk-live-0123456789", "0abc://me:hidden-9137@host/v1", 7, b"x"]
-)
+@for_each_row("name", ["judge_api_key_var", "judge_base_url"])
+@for_each_row("value", ["sk-live 0123456789", "sk-live-0123456789", "0abc://me:hidden-9137@host/v1", 7, b"x"])
 def test_a_key_or_an_address_that_is_none_is_refused_and_not_repeated(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"^{name} must be ") as caught:
         JudgeRubric(**{name: value})
@@ -328,7 +327,7 @@ def test_a_password_in_an_address_is_refused() -> None:
     assert "9137" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["hf_0123456789abcdefABCDEF", "gsk_0123456789abcdefABCDEF"])
+@for_each_row("key", ["hf_0123456789abcdefABCDEF", "gsk_0123456789abcdefABCDEF"])
 def test_a_key_that_could_be_a_variables_name_is_refused_too(key: str) -> None:
     with pytest.raises(ConfigError, match=r"^judge_api_key_var must be the name of an environment variable") as caught:
         JudgeRubric(judge_api_key_var=key)
@@ -340,7 +339,7 @@ def test_a_name_and_an_address_are_taken() -> None:
     assert (spec.api_key_var, spec.base_url) == ("JUDGE_KEY_2", "https://judge.example/v1")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("options", "words"),
     [
         ({"judge_modle": "m"}, 'did you mean "judge_model"'),

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.errors import EnvironmentFault, JudgeError
 from harness.rubrics.judge_prompt import (
@@ -61,7 +62,7 @@ def test_the_question_is_the_last_thing_that_a_user_said() -> None:
     assert last_question([]) == ""
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "label"),
     [
         ("CORRECT", "CORRECT"),
@@ -78,7 +79,7 @@ def test_a_verdict_stands_alone_on_the_last_line(text: str, label: str) -> None:
     assert (verdict.label, verdict.value, verdict.text) == (label, BINARY[label], text)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "reason"),
     [
         ("I think it is CORRECT", "no verdict"),
@@ -107,7 +108,7 @@ def test_labels_may_be_phrases() -> None:
         read_verdict("partly", GRADES)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("response", "reason"),
     [
         (ModelResponse({"role": "assistant", "content": "", "refusal": "I will not"}, "stop"), "judge refused"),
@@ -127,7 +128,7 @@ def test_text_in_parts_is_text() -> None:
     assert reply_text(ModelResponse({"role": "assistant", "content": parts}, "stop")) == "CORRECT"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("template", "words"),
     [
         ("Grade {question}", r"does not hold \{response\}"),
@@ -141,7 +142,7 @@ def test_a_wrong_template_is_refused(template: object, words: str) -> None:
         check_template(template)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("verdicts", "words"),
     [
         ({}, "at least two"),

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from scripted_chat import state_of
+from tables import for_each_row
 
 import harness
 from harness.errors import EnvironmentFault, VerificationError
 from harness.parsers import MaybeThinkParser, Parser, ThinkParser, XMLParser, extract_boxed_answer
 from harness.records import Score
 from harness.rubrics import Rubric
-from harness.rubrics.math import MathRubric, boxed_answer, verify_math
+from harness.rubrics.math import REASON, MathRubric, boxed_answer, verify_math
 from harness.state import State
 
 
@@ -39,13 +40,13 @@ def test_the_reward_is_the_boxed_answer() -> None:
     assert [s.reasons for s in scores] == [{}] * 7
 
 
-@pytest.mark.parametrize("gold", ["18", r"\boxed{18}", r"So we get \boxed{18}.", "$18$", 18, 18.0, r"\frac{36}{2}"])
+@for_each_row("gold", ["18", r"\boxed{18}", r"So we get \boxed{18}.", "$18$", 18, 18.0, r"\frac{36}{2}"])
 def test_the_expected_answer_may_be_boxed_bare_or_a_number(gold: Any) -> None:
     (result,) = score(MathRubric(), reply(r"\boxed{18}", gold))
     assert result == Score(1.0, {"correct_answer": 1.0}, {})
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("parser", "text", "found"),
     [
         (Parser(), r"\boxed{1} and \boxed{2}", "2"),
@@ -73,7 +74,7 @@ def test_a_parser_that_finds_no_text_leaves_the_rollout_unscored() -> None:
     assert result.reasons["correct_answer"].startswith("raised EnvironmentFault: the parser must find a text")
 
 
-@pytest.mark.parametrize("gold", ["", "  ", None, r"\boxed{}"])
+@for_each_row("gold", ["", "  ", None, r"\boxed{}"])
 def test_an_empty_expected_answer_is_no_wrong_answer(gold: Any) -> None:
     (result,) = score(MathRubric(), reply(r"\boxed{18}", gold))
     assert result.reward is None
@@ -99,13 +100,30 @@ def test_a_loop_of_letters_is_a_wrong_answer_and_takes_no_time() -> None:
     assert [(s.reward, s.reasons) for s in scores] == [(0.0, {})] * len(texts)
 
 
-def test_a_comparison_that_is_cut_is_unscored_and_says_so() -> None:
-    (result,) = score(MathRubric(timeout_seconds=0.5), reply(r"\boxed{\binom{10^9}{5\cdot 10^8}}"))
-    assert result.reward is None
-    assert result.metrics == {"correct_answer": None}
-    reason = result.reasons["correct_answer"]
-    assert reason.startswith("raised VerificationError: comparing '\\\\binom{10^9}")
-    assert "was cut after 0.5 s of CPU time" in reason
+TOO_MUCH = r"\binom{10^9}{5\cdot 10^8}"
+
+
+@pytest.mark.parametrize("answer", [TOO_MUCH, r"\prod_{k=1}^{10^7} k", "9" * 1900 + "^{9999}"])
+def test_an_answer_that_is_too_much_to_compare_is_wrong_and_says_why(answer: str) -> None:
+    state = reply(f"\\boxed{{{answer}}}")
+    (result,) = score(MathRubric(timeout_seconds=0.5), state)
+    assert (result.reward, result.metrics, result.reasons) == (0.0, {"correct_answer": 0.0}, {})
+    assert state.get(REASON, "the answer is too much").startswith("the answer is too much")
+
+
+def test_the_reason_of_a_wrong_answer_goes_into_the_state() -> None:
+    state = reply(f"\\boxed{{{TOO_MUCH}}}")
+    score(MathRubric(timeout_seconds=0.5), state)
+    assert "comparing '\\\\binom{10^9}" in state[REASON] and "was cut after 0.5 s of CPU time" in state[REASON]
+    state["completion"] = reply(r"\boxed{5}")["completion"]
+    score(MathRubric(), state)
+    assert REASON not in state
+
+
+def test_an_expected_answer_that_is_too_much_leaves_the_rollout_unscored() -> None:
+    (result,) = score(MathRubric(timeout_seconds=0.5), reply(r"\boxed{5}", TOO_MUCH))
+    assert (result.reward, result.metrics) == (None, {"correct_answer": None})
+    assert "was cut after 0.5 s of CPU time" in result.reasons["correct_answer"]
 
 
 def test_the_helper_takes_both_forms_and_raises_without_a_verdict() -> None:
@@ -113,15 +131,16 @@ def test_the_helper_takes_both_forms_and_raises_without_a_verdict() -> None:
         assert harness.verify_math is verify_math
         assert await verify_math(r"so \boxed{\frac{1}{2}}", 0.5) is True
         assert await verify_math("x = 4", r"\boxed{5}") is False
+        assert await verify_math(r"\prod_{k=1}^{10^7} k", "5", timeout_seconds=0.3) is False
         with pytest.raises(VerificationError, match=r"cut after 0\.3 s"):
-            await verify_math(r"\prod_{k=1}^{10^7} k", "5", timeout_seconds=0.3)
+            await verify_math("5", r"\prod_{k=1}^{10^7} k", timeout_seconds=0.3)
         with pytest.raises(EnvironmentFault, match="expected answer"):
             await verify_math("5", "")
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("arguments", "named"),
     [
         ({"timeout_seconds": 0}, "timeout_seconds"),

@@ -442,3 +442,23 @@ def test_a_sum_beyond_all_numbers_is_no_reward() -> None:
     (result,) = score(Rubric([named("a", lambda: 1e308), named("b", lambda: 1e308)], [1, 1]))
     assert result.reward is None
     assert result.reasons == {"*": "the weighted sum is inf"}
+
+
+WEIGHTS = [[0.7, 0.2, 0.1], [0.7, 0.29, 0.01], [0.1] * 10, [1 / 49] * 49, [1 / 3] * 3, [1.4, 0.58, 0.02]]
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+def test_a_right_answer_gets_the_sum_of_the_weights(weights: list[float]) -> None:
+    """In one rubric, in a group of rubrics and of groups, in any order: exactly the top of the range."""
+    functions = [named(f"f{n}", lambda: 1.0) for n in range(len(weights))]
+    apart = [Rubric([function], [weight]) for function, weight in zip(functions, weights, strict=True)]
+    nested = RubricGroup([RubricGroup(apart[:2]), *apart[2:]])
+    for rubric in (Rubric(functions, weights), Rubric(functions[::-1], weights[::-1]), RubricGroup(apart), nested):
+        [found] = score(rubric)
+        assert found.reward == rubric.reward_range[1] == round(math.fsum(weights), 9)
+
+
+def test_one_value_is_the_reward_to_the_last_bit() -> None:
+    almost = math.nextafter(1.0, 0.0)
+    assert score(Rubric([named("a", lambda: almost), named("b", lambda: 0)]))[0].reward == almost
+    assert score(RubricGroup([Rubric([named("a", lambda: almost)])]))[0].reward == almost

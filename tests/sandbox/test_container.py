@@ -165,6 +165,7 @@ def test_a_session_goes_through_and_its_container_is_removed(engine: Engine) -> 
     assert engine.containers == []
 
 
+@pytest.mark.slow
 def test_a_killed_harness_leaves_a_container_no_longer_than_its_time(engine: Engine) -> None:
     mark = f"mark-{secrets.token_hex(8)}"
     name = found(engine).name

@@ -57,6 +57,7 @@ def test_without_any_it_says_what_to_install_and_never_goes_without(tmp_path: Pa
     assert find(tmp_path, "unsafe-local") == "unsafe-local"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bubblewrap", "docker", "podman"])
 def test_what_was_asked_for_by_name_is_not_replaced(tmp_path: Path, name: str) -> None:
     for other in {"docker", "podman"} - {name}:
@@ -105,6 +106,7 @@ def test_an_unknown_name_is_refused(name: str, hint: str) -> None:
 
 
 def test_a_package_that_is_not_there_is_named() -> None:
+    sandbox()
     with pytest.raises(EnvironmentFault, match="the package 'no_such_package', which is not installed here"):
         find_sandbox("bubblewrap", packages=["no_such_package"])
 

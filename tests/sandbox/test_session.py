@@ -91,6 +91,7 @@ def test_the_end_of_the_program_is_the_end_of_its_lines(way: str) -> None:
     assert (result.outcome, result.exit_code) == ("exited", 3)
 
 
+@pytest.mark.slow
 def test_a_program_that_floods_waits_for_its_reader() -> None:
     program = "import sys\nfor n in range(300_000): print(n, 'x' * 90)\nprint('all', file=sys.stderr)"
 

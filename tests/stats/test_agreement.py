@@ -126,3 +126,8 @@ def test_a_useless_judge_does_no_harm_and_labels_alone_are_enough() -> None:
     assert prediction_powered([0.1, 0.9], [0.4], [1.0]).low is None
     with pytest.raises(ValueError, match="2 verdicts on 1"):
         prediction_powered([0.1], [0.2, 0.3], [1.0])
+
+
+def test_a_rating_that_is_no_number_is_none() -> None:
+    ratings = [["a", "a", math.nan], ["b", None, "b"], ["a", "b", math.nan]]
+    assert krippendorff_alpha(ratings) == krippendorff_alpha([[r for r in row if r in ("a", "b")] for row in ratings])

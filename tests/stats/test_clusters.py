@@ -20,10 +20,13 @@ OWNERS = ["a", "a", "a", "b", "b", "c", "c", "c", "c"]
 def test_the_reference_values() -> None:
     assert mean_interval(REFERENCE, single_rollout=True).stderr == pytest.approx(0.166667, abs=5e-7)
     assert miller_stderr(REFERENCE, OWNERS) == pytest.approx(0.196855, abs=5e-7)
-    estimate = clustered_mean(REFERENCE, OWNERS)
-    assert estimate.stderr == pytest.approx(0.231296, abs=5e-7)
-    assert (estimate.mean, estimate.method, estimate.clusters, estimate.df) == (pytest.approx(2 / 3), "cluster_t", 3, 2)
-    assert estimate.half_width == pytest.approx(t_quantile(0.975, 2) * 0.231296, abs=5e-6)
+    estimate = clustered_mean([2 * score for score in REFERENCE], OWNERS)
+    halved = clustered_mean(REFERENCE, OWNERS, limits=(0.0, 1.0))
+    assert halved == clustered_mean(REFERENCE, OWNERS)
+    assert (halved.method, halved.low, halved.high) == ("adjusted_t", 0.0, 1.0)
+    assert halved.stderr == pytest.approx(0.231296, abs=5e-7)
+    assert (estimate.mean, estimate.method, estimate.clusters, estimate.df) == (pytest.approx(4 / 3), "cluster_t", 3, 2)
+    assert estimate.half_width == pytest.approx(t_quantile(0.975, 2) * 2 * 0.231296, abs=1e-5)
 
 
 CASES = st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0, 2.5]), st.integers(0, 4)), min_size=2, max_size=14)

@@ -38,30 +38,6 @@ def coverage(make: Callable[[np.random.Generator], tuple[Estimate, float]], roun
     return sum(holds(*make(generator)) for _ in range(rounds)) / rounds
 
 
-@pytest.mark.parametrize(("examples", "rollouts"), [(5, 2), (10, 1), (10, 4), (30, 2), (80, 4), (350, 1)])
-def test_the_headline_of_passes_and_failures(examples: int, rollouts: int) -> None:
-    """Easy, middling and hard benchmarks, few examples or many: never much below what it says."""
-    for seed, (a, b) in enumerate([(1, 1), (3, 1), (8, 1)]):
-
-        def run(generator: np.random.Generator, a: int = a, b: int = b) -> tuple[Estimate, float]:
-            means = generator.binomial(rollouts, generator.beta(a, b, examples)) / rollouts
-            estimate = mean_interval(means.tolist(), single_rollout=rollouts == 1, binary=True)
-            return estimate, a / (a + b)
-
-        assert coverage(run, 1500, seed) >= NOMINAL - CLOSE, (a, b)
-
-
-@pytest.mark.parametrize(
-    ("examples", "rollouts", "p"), [(100, 4, 0.98), (500, 2, 0.99), (350, 1, 0.98), (100, 4, 0.95)]
-)
-def test_the_headline_where_hardly_anything_fails(examples: int, rollouts: int, p: float) -> None:
-    def run(generator: np.random.Generator) -> tuple[Estimate, float]:
-        means = generator.binomial(rollouts, p, examples) / rollouts
-        return mean_interval(means.tolist(), single_rollout=rollouts == 1, binary=True), p
-
-    assert coverage(run, 4000, examples) >= NOMINAL - CLOSE / 2
-
-
 def test_t_on_means_of_bounded_scores() -> None:
     def run(generator: np.random.Generator) -> tuple[Estimate, float]:
         return mean_interval(generator.beta(2, 3, 25).tolist(), single_rollout=False), 0.4
@@ -114,47 +90,6 @@ def test_averages_over_environments() -> None:
 
     assert coverage(scores, 3000, 4) == pytest.approx(NOMINAL, abs=CLOSE)
     assert coverage(passes, 3000, 5) >= NOMINAL - CLOSE
-
-
-@pytest.mark.parametrize(
-    ("n", "ahead", "behind"), [(20, 0.2, 0.1), (60, 0.05, 0.05), (200, 0.02, 0.0), (400, 0.1, 0.06)]
-)
-def test_paired_passes_and_failures(n: int, ahead: float, behind: float) -> None:
-    def run(generator: np.random.Generator) -> tuple[Estimate, float]:
-        kind = generator.choice(3, n, p=[ahead, behind, 1 - ahead - behind])
-        first, second = (kind != 1).astype(float), (kind != 0).astype(float)
-        return paired_difference(first.tolist(), second.tolist(), limits=(0, 1)).estimate, ahead - behind
-
-    assert coverage(run, 1500, n) >= NOMINAL - CLOSE
-
-
-def test_paired_means() -> None:
-    def run(generator: np.random.Generator) -> tuple[Estimate, float]:
-        hard = generator.beta(2, 2, 40)
-        first, second = (generator.binomial(4, np.clip(hard + s, 0, 1)) / 4 for s in (0.0, 0.0))
-        return paired_difference(first.tolist(), second.tolist(), limits=(0, 1)).estimate, 0.0
-
-    assert coverage(run, 1000, 6) == pytest.approx(NOMINAL, abs=CLOSE)
-
-
-@pytest.mark.parametrize(
-    ("n", "rollouts", "baseline", "lost", "noise"),
-    [(40, 2, 1.0, 0.0, 0.05), (100, 4, 1.0, 0.0, 0.02), (40, 2, 0.99, 0.04, 0.0), (200, 4, 0.99, 0.01, 0.0),
-     (50, 4, 0.7, 0.0, 0.05)],
-)  # fmt: skip
-def test_a_gate_passes_few_that_lost_the_margin_on_what_is_nearly_solved(
-    n: int, rollouts: int, baseline: float, lost: float, noise: float
-) -> None:
-    """The candidate fails at a part of the examples, or a little more often at all of them. With plain t on the shares,
-    the first four pass in 7, 10, 12 and 7 % of cases."""
-    generator = np.random.default_rng(n)
-    margin, rounds, passed = lost * baseline + noise, 2000, 0
-    for _ in range(rounds):
-        ours = np.where(generator.random(n) < lost, 0.0, baseline - noise)
-        first, second = (generator.binomial(rollouts, p, n) / rollouts for p in (ours, np.full(n, baseline)))
-        paired = paired_difference(first.tolist(), second.tolist(), limits=(0, 1), passes=True)
-        passed += non_inferiority(paired.estimate, margin) == "pass"
-    assert passed / rounds <= 0.025 + 0.012
 
 
 def test_pass_at_k() -> None:
@@ -260,7 +195,8 @@ def test_tests_of_nothing_find_nothing() -> None:
     assert alarms(mcnemars, 4000, 1) <= 0.05
     assert alarms(lambda generator: mcnemars(generator, mid=True), 4000, 2) == pytest.approx(0.05, abs=CLOSE)
     for seed, test in enumerate((flips, clustered, student, welchs), start=3):
-        assert alarms(test, 2000, seed) == pytest.approx(0.05, abs=0.015), test.__name__
+        least = 0.0 if test is clustered else 0.035  # with few clusters the test is conservative
+        assert least <= alarms(test, 2000, seed) <= 0.065, test.__name__
 
 
 def test_several_comparisons_stay_below_the_level_together() -> None:

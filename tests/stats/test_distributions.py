@@ -58,3 +58,8 @@ def test_arguments_out_of_range_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="needs"):
             wrong()
+
+
+@pytest.mark.parametrize(("t", "df"), [(12.0, 200), (12.0, 180.5), (30.0, 1e6), (0.3, 5), (1.6, 3), (37.0, 1500)])
+def test_a_small_p_value_does_not_cancel(t: float, df: float) -> None:
+    assert t_two_sided(t, df) == pytest.approx(2 * float(stats.t.sf(t, df)), rel=1e-6)

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.stats.hypotheses import COUNTED, benjamini_hochberg, holm, mcnemar, non_inferiority, t_test, welch
-from harness.stats.intervals import Estimate
+from harness.stats.hypotheses import (
+    COUNTED,
+    benjamini_hochberg,
+    holm,
+    mcnemar,
+    non_inferiority,
+    p_of_interval,
+    t_test,
+    welch,
+)
+from harness.stats.intervals import Estimate, mean_interval
 
 SAMPLE = st.lists(st.integers(-40, 40).map(lambda n: n / 8), min_size=2, max_size=30)
 
@@ -149,3 +158,13 @@ def test_the_verdict_is_read_from_the_interval(low: float | None, high: float | 
 def test_a_margin_is_a_loss(margin: float) -> None:
     with pytest.raises(ValueError, match="margin"):
         non_inferiority(Estimate(), margin)
+
+
+def test_the_p_value_of_an_interval_is_below_the_level_where_it_leaves_0_out() -> None:
+    student = mean_interval([0.2, 0.4, 0.1, 0.5, 0.3], single_rollout=False)
+    assert p_of_interval(student) == pytest.approx(t_test([0.2, 0.4, 0.1, 0.5, 0.3]))
+    for low, found in ((0.01, True), (-0.01, False)):
+        p_value = p_of_interval(Estimate(0.2, 0.1, low, 0.5, "mover", 10))
+        assert p_value is not None and (p_value < 0.05) == found
+    assert p_of_interval(Estimate(0.2)) is None
+    assert welch([1e200, 2e200], [3e200, 1e200]).p_value == pytest.approx(welch([1.0, 2.0], [3.0, 1.0]).p_value)

@@ -23,6 +23,7 @@ from harness.stats.intervals import (
     missing_bounds,
     rate_interval,
     sample_std,
+    share_interval,
     wilson,
 )
 from harness.stats.methods import INTERVALS, Method, describe
@@ -84,7 +85,9 @@ def test_two_clusters_of_the_reference_have_the_naive_standard_error() -> None:
 def test_small_binary_samples_use_wilson() -> None:
     means = [1.0] * 8 + [0.0] * 2
     estimate = mean_interval(means, single_rollout=True)
-    assert (estimate.low, estimate.high) == pytest.approx((0.490162, 0.943318), abs=5e-7)
+    assert wilson(8, 10) == pytest.approx((0.490162, 0.943318), abs=5e-7)
+    exact = float(beta.ppf(0.03, 8, 3)), float(beta.ppf(0.97, 9, 2))
+    assert (estimate.low, estimate.high) == pytest.approx(exact)
     assert (estimate.method, estimate.mean, estimate.examples) == ("wilson", 0.8, 10)
     assert estimate.stderr is not None
     assert mean_interval(means, single_rollout=False).method == "t"
@@ -195,6 +198,7 @@ def test_wilson_covers_for_small_binary_samples(p: float, n: int) -> None:
     assert 0.91 <= coverage <= 0.99
 
 
+@pytest.mark.slow
 def test_wilson_covers_on_average_as_it_says() -> None:
     rnd = random.Random(3)
     samples: list[tuple[list[float], float]] = []
@@ -226,25 +230,26 @@ def test_a_t_interval_of_shares_that_leaves_them_gives_way() -> None:
     means = [1.0, 0.75, 1.0, 1.0, 0.5]
     plain, shares = mean_interval(means, single_rollout=False), mean_interval(means, single_rollout=False, binary=True)
     assert plain.method == "t" and plain.high is not None and plain.high > 1
-    assert shares.method == "wilson_effective" and shares.stderr == plain.stderr and shares.mean == plain.mean
+    assert shares.method == "adjusted_t" and shares.stderr == plain.stderr and shares.mean == plain.mean
     assert shares.low is not None and shares.high is not None and shares.mean is not None and shares.stderr is not None
-    assert 0 < shares.low < shares.mean < shares.high < 1
-    # Each end is as many standard errors of its own away from the mean as Student's t says.
-    t = float(stdtrit(4, 0.975))
-    for end in (shares.low, shares.high):
-        own = shares.stderr * math.sqrt(end * (1 - end) / (shares.mean * (1 - shares.mean)))
-        assert abs(shares.mean - end) == pytest.approx(t * own, rel=1e-9)
-    inside = [0.25, 0.5, 0.75, 0.5, 0.25, 0.75, 0.5, 0.5]
+    # One example more at 0, and one at 1.
+    every = [*means, 0.0, 1.0]
+    half = float(stdtrit(4, 0.975)) * statistics.pstdev(every) / math.sqrt(7)
+    assert (shares.low, shares.high) == (pytest.approx(statistics.fmean(every) - half), 1.0)
+    scaled = mean_interval([4 * m - 1 for m in means], single_rollout=False, limits=(-1.0, 3.0))
+    assert (scaled.low, scaled.high) == (pytest.approx(4 * shares.low - 1), 3.0)
+    inside = [0.25, 0.5, 0.75, 0.5, 0.25, 0.75, 0.5, 0.5] * 4
     assert mean_interval(inside, single_rollout=False, binary=True) == mean_interval(inside, single_rollout=False)
 
 
 def test_few_failures_of_many_attempts_are_too_few_for_t() -> None:
     """Eight of 400: t would stay within 0 and 1, and yet hold the truth in 92 % of cases only."""
     one_each = mean_interval([1.0] * 392 + [0.0] * 8, single_rollout=True)
-    assert (one_each.method, one_each.low, one_each.high) == ("wilson", *wilson(392, 400))
+    assert (one_each.method, one_each.low, one_each.high) == ("wilson", *share_interval(392, 400))
+    assert one_each.low == wilson(392, 400)[0] and one_each.high == pytest.approx(beta.ppf(0.97, 393, 8))
     four_each = mean_interval([1.0] * 92 + [0.75] * 8, single_rollout=False, binary=True)
     assert four_each.mean == 0.98 and four_each.stderr is not None
-    assert (four_each.mean or 0) + 2 * (four_each.stderr or 9) < 1 and four_each.method == "wilson_effective"
+    assert (four_each.mean or 0) + 2 * (four_each.stderr or 9) < 1 and four_each.method == "adjusted_t"
     assert mean_interval([1.0] * 380 + [0.0] * 20, single_rollout=True).method == "t"
     assert mean_interval([1.0] * 60 + [0.75] * 40, single_rollout=False, binary=True).method == "t"
     assert mean_interval([1.0] * 92 + [0.75] * 8, single_rollout=False, binary=False).method == "t"
@@ -270,7 +275,7 @@ def test_another_level_is_wider_and_travels_with_it() -> None:
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=30))
 def test_rates_that_repeat_have_the_interval_of_their_list(rates: list[float]) -> None:
     counted = rate_interval(sorted(Counter(rates).items()), single_rollout=False)
-    listed = mean_interval(rates, single_rollout=False, binary=True)
+    listed = mean_interval(rates, single_rollout=False, limits=(0.0, 1.0))
     assert (counted.method, counted.examples) == (listed.method, listed.examples)
     assert counted.mean == pytest.approx(listed.mean)
     assert (counted.stderr, counted.low, counted.high) == pytest.approx((listed.stderr, listed.low, listed.high))
@@ -278,7 +283,7 @@ def test_rates_that_repeat_have_the_interval_of_their_list(rates: list[float]) -
 
 def test_every_method_is_described() -> None:
     assert set(INTERVALS) == set(get_args(Method))
-    assert describe("wilson") == "Wilson score interval for a proportion (Wilson 1927)"
+    assert describe("wilson").startswith("Wilson score interval for a proportion (Wilson 1927)")
     assert describe(None) == "no interval"
 
 
@@ -286,3 +291,25 @@ def test_the_ends_for_json_are_numbers_or_null() -> None:
     assert Estimate(mean=0.5, low=0.25, high=0.75).ends == [0.25, 0.75]
     assert Estimate(mean=0.5, low=0.25, high=math.inf).ends == [0.25, None]
     assert Estimate(mean=0.5).ends is None
+
+
+def test_two_values_are_shares_of_their_range() -> None:
+    """Fifty rewards of 1 from 0 to 5 do not show that all are; two values have the interval of passes and failures."""
+    inside = mean_interval([1.0] * 50, single_rollout=True, limits=(0.0, 5.0))
+    assert inside.method == "adjusted_t" and inside.low is not None and inside.high is not None
+    assert 0.85 < inside.low < 1 < inside.high < 1.25
+    for low, high in ((0.0, 5.0), (-1.0, 1.0), (0.0, 2.0)):
+        shares = [1.0] * 40 + [0.0] * 10
+        scaled = mean_interval([low + s * (high - low) for s in shares], single_rollout=True, limits=(low, high))
+        ends = [low + end * (high - low) for end in share_interval(40, 50)]
+        assert (scaled.low, scaled.high, scaled.method) == (*map(pytest.approx, ends), "wilson")
+        bottom = mean_interval([low] * 50, single_rollout=True, limits=(low, high))
+        assert (bottom.low, bottom.high) == (low, pytest.approx(low + wilson(0, 50)[1] * (high - low)))
+
+
+def test_scores_that_are_huge_or_infinite() -> None:
+    huge = mean_interval([1e200, -1e200, 3e200], single_rollout=True)
+    usual = mean_interval([1.0, -1.0, 3.0], single_rollout=True)
+    assert (huge.low, huge.high) == pytest.approx(((usual.low or 0) * 1e200, (usual.high or 0) * 1e200))
+    with pytest.raises(ValueError, match="finite"):
+        mean_interval([1.0, math.inf], single_rollout=True)

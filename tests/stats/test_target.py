@@ -21,6 +21,7 @@ def run(values: list[float], aim: Aim) -> Target:
     return target
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_mean_of_the_whole_run_however_one_stops() -> None:
     # The promise is at most 5 %; 400 runs of a sequence that errs in 5 % stay below 9 % with probability 0.9998.
     wrong, used = 0, 0

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import make_run, rollouts, write
+from tables import for_each_row
 
 from harness.errors import StoreError
 from harness.records import Record
@@ -205,7 +206,7 @@ def test_a_merge_touches_nothing_else_in_the_head() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "head",
     [
         "", "# only a comment\n", "{license: mit}", "configs: []\nlicense: mit\n", "configs:\nlicense: mit\n",
@@ -241,7 +242,7 @@ def test_a_merge_into_a_generated_head(table: dict[str, Any], with_configs: bool
     assert merged == table
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("head", "message"),
     [
         ("- a\n- b\n", "not a mapping"),
@@ -357,3 +358,24 @@ def test_the_leaderboard_has_the_figures_of_a_report(tmp_path: Path) -> None:
         assert cells[10] == numerals.dollars(cost)
     empty = leaderboard_row(manifest, None)
     assert empty.count(" – ") == 7 and empty.count(" unknown ") == 2
+
+
+@for_each_row(
+    "head",
+    [
+        "a: " + "[" * 200_000, "- " * 200_000, "\n".join(f"k{i}: &a{i} x" for i in range(30_000)), "a: " + "1" * 9_999,
+        "a: 1" + ":1" * 200_000, "a: 2001-99-99", "x" * 500_001, "a: [" + "x," * 99_000 + "]",
+    ],
+)  # fmt: skip
+def test_a_hostile_head_is_refused_before_anything_is_built_of_it(head: str) -> None:
+    with pytest.raises(StoreError, match=r"YAML head .*by hand, then try again"):
+        merge_config(head, {"config_name": "x"})
+
+
+def test_a_head_is_found_and_its_comments_are_kept_in_linear_time() -> None:
+    """Each of these took minutes by a pattern that looks again at every line."""
+    assert split_card("---\n" + "\n" * 200_000) == ("", "---\n" + "\n" * 200_000)
+    assert split_card("---\n\n---\nbody") == ("", "body")
+    comments = "#\n" * 100_000
+    merged = merge_config(f"configs:\n- config_name: a\n{comments}  x: y\n{comments}z: 1", {"config_name": "x"})
+    assert merged.endswith(f"{comments}z: 1")

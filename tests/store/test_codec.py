@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from store_samples import example, failed, generated, key, scored
+from tables import for_each_row
 
 from harness.errors import EnvironmentFault
 from harness.records import Record
@@ -53,7 +54,7 @@ def test_a_line_has_the_fields_of_its_record_under_the_names_of_the_design() -> 
     assert line["usage"]["input_tokens"] == 10 and line["timing"]["generation"] == 0.5
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@for_each_row("value", [math.nan, math.inf, -math.inf])
 def test_nan_is_never_written(value: float) -> None:
     # The huge integer takes the slow path, which must not write NaN either.
     for record in (
@@ -92,7 +93,7 @@ def test_what_orjson_knows_beyond_json_becomes_json() -> None:
     assert wide == example(0, info={**plain, "verdict": {"right": True, "why": "so"}, "n": 2**70, "t": [1, 2]})
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", 1j])
+@for_each_row("value", [object(), {1, 2}, b"bytes", 1j])
 def test_what_is_no_json_is_refused_by_name(value: object) -> None:
     with pytest.raises(
         EnvironmentFault, match=f"generated record {key('rollout', 0, 0)} cannot be recorded: .*must be JSON"
@@ -113,7 +114,7 @@ def test_depth_is_kept_up_to_a_bound_and_then_refused() -> None:
         encode(example(0, info={"x": nested(100_000)}))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "line", [b"", b"\n", b"null\n", b"{}\n", b'{"type":[]}\n', b'{"wide": true, "type": "scored", "key": NaN}\n']
 )
 def test_what_is_no_record_is_refused(line: bytes) -> None:

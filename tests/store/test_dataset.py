@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import PEAK, example, failed, generated, key, make_run, python, rollouts, scored, write
+from tables import for_each_row
 
 from harness.errors import ConfigError, StoreError
 from harness.records import FIXED_COLUMNS, Example, Record
@@ -82,7 +83,7 @@ def test_columns_stand_in_the_order_of_the_contract(tmp_path: Path) -> None:
     assert json.loads(row["info"]) == {"n": 1}
 
 
-@pytest.mark.parametrize("name", [*FIXED_COLUMNS, "twice"])
+@for_each_row("name", [*FIXED_COLUMNS, "twice"])
 def test_columns_with_one_name_are_refused_at_construction(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}.*is named like another column"):
         Columns("sums", "m", metric_names=("twice", name) if name == "twice" else (name,))
@@ -353,6 +354,7 @@ def test_rows_that_the_journal_does_not_hold_go(tmp_path: Path) -> None:
     assert on_disk(run) == [] and not run.has_data()
 
 
+@pytest.mark.slow
 def test_many_small_checkpoints_leave_few_files(tmp_path: Path) -> None:
     run = make_run(tmp_path / "out")
     write(run.journal_path, [example(0)])
@@ -389,6 +391,7 @@ print(reads)
 """
 
 
+@pytest.mark.slow
 def test_a_reader_meets_every_rollout_once_at_any_moment(tmp_path: Path) -> None:
     """A process that reads all the time while checkpoints and swaps go on never counts too many or too few."""
     run = make_run(tmp_path / "out")

@@ -9,6 +9,7 @@ import yaml
 from hub_runs import BENCHMARK, MODEL, SUMMARY, result_manifest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.errors import StoreError, UsageError
 from harness.redact import redactor
@@ -65,7 +66,7 @@ def test_the_library_reads_it_back() -> None:
     assert (entry.notes or "").startswith(f"no-tools; {ALL}; ")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reward", "span", "claim", "value", "words"),
     [
         ({}, (0.0, 1.0), CLAIM, 73.46, "in percent over"),
@@ -134,7 +135,7 @@ def test_more_examples_than_there_are_is_all_of_them() -> None:
     check_run(result_manifest(settings={"env.num_examples": 5000}), SUMMARY, CLAIM)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("changes", "said"),
     [
         ({"model": "reference/oracle"}, "reference/oracle is a stand-in"),
@@ -148,7 +149,7 @@ def test_runs_that_are_no_results(changes: dict[str, Any], said: str) -> None:
     assert said in refused(**changes)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("summary", "said"),
     [
         ({"not_run": 3}, "is not finished"),
@@ -207,7 +208,7 @@ def test_tasks_are_those_of_the_benchmark() -> None:
         task_of(Claim(MODEL, BENCHMARK, "tow"), ("one", "two"))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     ["tasks: [", "", "[]", "tasks: 7", "tasks: []", "tasks: [{id: 7}]", "tasks: [one]", 'tasks: [{id: "a\\nb"}]'],
 )
@@ -223,7 +224,7 @@ def test_files_are_one_a_run() -> None:
     assert title_of(CLAIM, "hard", "R-1") == "Add a result of acme/sums-bench (hard): bench run R-1"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("claim", "said"),
     [
         (Claim("my-model", BENCHMARK), "--eval-results my-model: give NAMESPACE/NAME"),

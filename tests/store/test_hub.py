@@ -13,6 +13,7 @@ from hub_runs import JOURNAL, READER, STRANGER, TOKEN, contents, load_back, make
 from hub_server import HubServer
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.errors import ConfigError, PublishError
 from harness.store.hub import PushResult, check_ready, push_run
@@ -217,7 +218,7 @@ def test_long_default_names_stay_apart() -> None:
     assert default_name("env", "m" * 200 + "a") != default_name("env", "m" * 200 + "b")
 
 
-@pytest.mark.parametrize("repo", ["", "a/b/c", "a--b", "x..y", "-a", "a.", "a.git", "a b", "ä", "a" * 97, "a/", "a\n"])
+@for_each_row("repo", ["", "a/b/c", "a--b", "x..y", "-a", "a.", "a.git", "a b", "ä", "a" * 97, "a/", "a\n"])
 def test_names_that_the_hub_forbids_are_refused_before_anything(repo: str) -> None:
     with pytest.raises(ConfigError, match="NAMESPACE/NAME"):
         check_ready(repo)

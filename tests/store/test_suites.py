@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from run_samples import finished
 
 from harness.errors import StoreError, UsageError
+from harness.store.finding import find_run
 from harness.store.rundir import RunDir, write_suite
 from harness.store.suites import choose
 
@@ -44,17 +46,49 @@ def test_a_suite_is_named_by_its_id_its_beginning_or_its_file(runs: list[RunDir]
 def test_runs_keep_the_order_of_the_names_and_come_once(runs: list[RunDir]) -> None:
     ids = [run.id for run in runs]
 
-    assert chosen(ids[2], "latest", ids[0], SUITE, str(runs[0].path)) == [ids[2], ids[0], ids[1]]
+    assert chosen(ids[2], "latest", ids[0], SUITE, str(runs[0].path)) == [ids[2], ids[1], ids[0]]
 
 
 def test_no_name_is_the_newest_invocation(runs: list[RunDir]) -> None:
     assert chosen() == [run.id for run in runs[1:]]
 
 
-def test_no_name_is_one_run_where_the_newest_belongs_to_no_suite(runs: list[RunDir]) -> None:
-    newest = finished(Path("outputs"), minute=30, letters="dddd")
+def test_latest_and_an_output_folder_are_the_newest_invocation(runs: list[RunDir], tmp_path: Path) -> None:
+    suite = [run.id for run in runs[1:]]
+    assert chosen("latest") == chosen("outputs") == chosen(str(tmp_path / "outputs")) == suite
+    with pytest.raises(UsageError, match=f"latest is a suite of 2 runs \\({SUITE}\\), and one is needed: name it\n"):
+        find_run("outputs", "latest")
 
-    assert chosen() == [newest.id]
+    resumed = "20261121T110000Z-more"  # `bench resume` of one run leaves the run in its suite
+    write_suite("outputs", resumed, file=None, command="", runs=[(runs[2], runs[2].read_manifest())])
+    assert chosen("latest") == suite
+
+    again = "20261121T120000Z-late"  # `bench run --resume` makes it a run of the new invocation
+    runs[0].write_manifest(replace(runs[0].read_manifest(), suite=again))
+    write_suite("outputs", again, file=None, command="", runs=[(runs[0], runs[0].read_manifest())])
+    assert chosen("latest") == [find_run("outputs", "latest").name] == [runs[0].id]
+
+
+def test_latest_without_files_of_suites_is_told_by_the_runs(runs: list[RunDir]) -> None:
+    shutil.rmtree("outputs/suites")
+
+    assert chosen("latest") == [run.id for run in runs[1:]]
+
+
+def test_latest_whose_environments_did_not_load_is_no_older_run(runs: list[RunDir]) -> None:
+    write_suite("outputs", "20261121T110000Z-fail", file=None, command="", runs=[], failed=["sums"])
+
+    for find in (choose, lambda out, names: find_run(out, names[0])):
+        with pytest.raises(
+            UsageError, match="latest is the invocation 20261121T110000Z-fail, which could not load sums"
+        ):
+            find(Path("outputs"), ["latest"])
+
+
+def test_no_name_is_one_run_where_the_newest_belongs_to_no_suite(runs: list[RunDir]) -> None:
+    newest = finished(Path("outputs"), minute=50, letters="dddd")
+
+    assert chosen() == chosen("latest") == [newest.id]
 
 
 def test_the_beginning_of_a_run_goes_before_that_of_a_suite(runs: list[RunDir]) -> None:

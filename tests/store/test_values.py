@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from tables import for_each_row
 
 from harness.store.values import count, ends, number, table
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "expected"),
     [
         (None, ({}, None, 0, None)),

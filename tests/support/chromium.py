@@ -34,7 +34,7 @@ def program() -> str:
     for name in NAMES:
         if found := shutil.which(name):
             return found
-    why = f"no browser: none of {', '.join(NAMES)} is installed"
+    why = f"no browser: none of {', '.join(NAMES)} is installed. Install one (Debian, Ubuntu: apt-get install chromium)"
     if os.environ.get(REQUIRED):
         pytest.fail(why)
     pytest.skip(why)

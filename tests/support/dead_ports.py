@@ -43,7 +43,7 @@ def unvouched(folder: Path) -> ssl.SSLContext:
     """TLS with a certificate that nobody vouches for; its files go into `folder`."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("makes a certificate with openssl")
+        pytest.skip("openssl is not installed (Debian, Ubuntu: apt-get install openssl)")
     key, cert = folder / "key.pem", folder / "cert.pem"
     command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert)]
     command += ["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]

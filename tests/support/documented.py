@@ -1,23 +1,30 @@
-"""What the documentation tells its readers to type, and what it shows them: found in pages and in the comments of
-configuration files. Runs nothing; `documented_session` does."""
+"""Parse pages and the comments of configuration files into steps: the commands and Python that a reader types, the
+files to save, the output that a page shows. Runs nothing; `documented_session` does."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-SHELLS = {"bash", "sh", "shell", "console"}
+LANGUAGES = {"", "bash", "json", "python", "report", "text", "toml", "yaml"}
+"""Of fenced blocks. Commands stand in `bash` blocks and nowhere else; `json`, `toml` and `yaml` without "Save this as"
+are excerpts."""
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)(?P<language>[\w-]*)\s*$")
+_ANY_FENCE = re.compile(r"^[\s>*-]*(?:\d+\.\s*)?(?:```|~~~|<pre)")
 _COMMENT = re.compile(r"\s+# .*$")
-_SAVED = re.compile(r"(?:[Ss]ave|[Pp]ut) this (?:as )?`(?P<name>[\w.]+)`")
+_SAVED = re.compile(r"(?:[Ss]ave|[Pp]ut) this (?:as )?`(?P<name>[\w./-]+)`")
 _IN_COMMENT = re.compile(r"^#\s+(?P<command>(?:bench|make|pip) .+)$")
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
-_LOOSE = re.compile(r"^(?: {4}|\t)\s*(?:\$ )?(?:bench|make|pip) \S")
+_HERE = re.compile(r"(?<!<)<<-?\s*(['\"]?)(?P<end>[A-Za-z]\w*)\1")
+"""The end marker of a here-document; `<<<` begins none."""
+_COMMAND = re.compile(r"^\s*(?:\$ |[A-Z_]+=\S* )*(?:\$ |(?:bench|curl|export|make|pip|python3?|source|uv) \S)")
+_INDENTED = re.compile(r"^(?: {4}|\t)")
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,8 @@ class Step:
     text: str
     name: str = ""
     """Of a file: what it is saved as."""
+    block: int = 0
+    """The first line of its block."""
 
     @property
     def where(self) -> str:
@@ -91,15 +100,22 @@ def blocks(path: Path) -> Iterator[Block]:
     assert not fence, f"{page}:{start}: the block is never closed"
 
 
-def loose_commands(path: Path) -> list[str]:
-    """Commands in indented blocks, where nothing says that they are commands."""
-    inside = {line for block in blocks(path) for line in range(block.line, block.line + block.text.count("\n") + 1)}
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [
-        f"{name_of(path)}:{number}: {line.strip()}"
-        for number, line in enumerate(lines, 1)
-        if number not in inside and _LOOSE.match(line)
-    ]
+def hidden_commands(path: Path) -> list[str]:
+    """Commands where `steps` does not find them: in blocks that are not `bash`, and in indented text."""
+    found = list[str]()
+    inside = set[int]()
+    for block in blocks(path):
+        lines = dict(enumerate(block.text.splitlines(), block.line))
+        inside |= {block.line - 1, *lines, block.line + len(lines)}
+        if block.language not in LANGUAGES:
+            found.append(f"{block.page}:{block.line - 1}: a block of {block.language!r}")
+        if block.language in ("", "text", "report"):
+            found += [f"{block.page}:{number}: {line}" for number, line in lines.items() if _COMMAND.match(line)]
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        indented = _INDENTED.match(line) and _COMMAND.match(line)
+        if number not in inside and (indented or _ANY_FENCE.match(line)):
+            found.append(f"{name_of(path)}:{number}: {line.strip()}")
+    return found
 
 
 def code(path: Path) -> Iterator[tuple[int, str]]:
@@ -116,7 +132,8 @@ def code(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
+    """Its path in the repository; of a file elsewhere, its name."""
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
 
 
 def _is_made(path: Path) -> bool:
@@ -127,36 +144,47 @@ def _is_made(path: Path) -> bool:
 
 def _of(block: Block) -> Iterator[Step]:
     saved = _SAVED.search(block.before)
-    if block.language in SHELLS:
+    if block.language == "bash":
         yield from _commands(block)
     elif saved is not None and block.language:
-        yield Step(block.page, block.line, "file", block.text, saved["name"])
-    elif block.language == "python" and "load_dataset(" in block.text:
-        yield Step(block.page, block.line, "python", block.text)
+        yield Step(block.page, block.line, "file", block.text, saved["name"], block.line)
+    elif block.language == "python":
+        yield Step(block.page, block.line, "python", block.text, block=block.line)
     elif block.language in ("", "text"):
-        yield Step(block.page, block.line, "shown", block.text)
+        yield Step(block.page, block.line, "shown", block.text, block=block.line)
 
 
 def _commands(block: Block) -> Iterator[Step]:
-    """The commands of a block; where some lines begin with `$`, the others are what they print."""
-    lines = block.text.splitlines()
-    prompts = any(line.startswith("$ ") for line in lines)
-    whole = ""
-    for number, line in enumerate(lines, block.line):
-        if not whole and prompts and not line.startswith("$ "):
+    """The commands of a block, each with the lines that continue it or that it reads (`<<END`)."""
+    whole, end = "", ""
+    for number, line in enumerate(block.text.splitlines(), block.line):
+        whole += line + "\n"
+        if not end and (begun := _HERE.search(line)):
+            end = begun["end"]
+        elif line.strip() == end:
+            end = ""
+        if end or line.endswith("\\"):
             continue
-        whole += line.removeprefix("$ ")
-        if whole.endswith("\\"):
-            whole = whole[:-1]
-            continue
-        text = _COMMENT.sub("", whole).strip()
-        whole = ""
+        text, whole = whole.strip(), ""
         if text and not text.startswith("#"):
-            yield Step(block.page, number, "command", text)
+            yield Step(block.page, number, "command", text, block=block.line)
+    assert not whole, f"{block.page}:{block.line}: the last command of the block does not end"
 
 
 def _of_config(path: Path) -> list[Step]:
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     found = ((number, _IN_COMMENT.match(line)) for number, line in lines)
     page = name_of(path)
-    return [Step(page, number, "command", _COMMENT.sub("", match["command"])) for number, match in found if match]
+    return [Step(page, number, "command", match["command"], block=number) for number, match in found if match]
+
+
+def bare(command: str) -> str:
+    """A command without its comment."""
+    return _COMMENT.sub("", command)
+
+
+def operators(command: str) -> list[str]:
+    """The words of a command line that may hide the exit code of a part of it."""
+    words = shlex.shlex(bare(command), posix=True, punctuation_chars=";&|")
+    words.whitespace_split = True
+    return [word for word in words if word in ("!", ";", "&", "||", ";;", "|&", "exit", "if", "until", "while", "{")]

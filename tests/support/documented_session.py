@@ -1,8 +1,11 @@
-"""Does what a page tells its readers to do, in a folder of its own: the commands in a shell, the Python in an
-interpreter, against `bench serve` on a free port and a stand-in Hub that has the datasets of the documentation.
-A page that installs something gets a virtual environment of its own, which sees what is installed here.
+"""Do what a page tells its readers, in a folder of its own: type the commands into a shell and run the Python, against
+`bench serve` on free ports and a stand-in Hub with the datasets of the documentation. A page that installs something
+gets a virtual environment of its own, which sees what is installed here.
 
-Only what a reader has to choose is replaced: the port, the files in `PATH/`, and the ids of runs."""
+The folder is like the root of a fresh clone, where `docs/README.md` has its readers type. Commands are typed as they
+stand, one by one, each in the folder and with the variables that those before left, and without `PYTHONPATH`: with it,
+a file in that folder would pass for an installed package. Everything that differs from what a reader has stands in
+`STAND_INS`."""
 
 from __future__ import annotations
 
@@ -42,8 +45,21 @@ MATHEMATICS = [{"problem": "What is $1 + 1$?", "answer": "2", "solution": "\\box
 ACCOUNT, ORGANISATION = "you", "my-org"
 """Who pushes, in the documentation."""
 
-_ADDRESS = re.compile(r"http://(?:localhost|127\.0\.0\.1):80\d\d/v1")
-_RUN = re.compile(r"(?P<folder>(?:[\w.-]+/)*)(?P<id>\d{8}T\d{6}Z-[a-z0-9]{4})")
+STAND_INS = {
+    "http://localhost:80NN/v1": "ports may be taken: `bench serve` gets a free one, which commands and files then name",
+    "http://localhost:8000/v1 of a page that starts no server": "is the reader's own: `bench serve` plays it",
+    "openai/gpt-4.1-mini": "needs a key: the registry of endpoints names a local server for it",
+    "huggingface.co": "needs a token and an account: HF_ENDPOINT names a stand-in on this machine",
+    "PATH/": "is the reader's own folder of datasets: three files stand in it",
+    "the package index": "needs a network: pip builds and installs without it",
+}
+"""What is another thing here than for a reader, and why."""
+
+_ADDRESS = re.compile(r"http://(?:localhost|127\.0\.0\.1):(?P<port>80\d\d)/v1")
+_NO_SERVER = "http://127.0.0.1:9/v1"
+"""A documented port on which nothing was started."""
+
+_ID = r"\d{8}T\d{6}Z-[a-z0-9]{4}"
 
 _CARD = """---
 configs:
@@ -112,6 +128,8 @@ class Session:
         self.cwd = folder / "work"
         for name in ("configs", "examples"):
             shutil.copytree(ROOT / name, self.cwd / name)
+        (self.cwd / "environments").mkdir()
+        self._put_files(self.cwd / "PATH")
         self._folder = folder
         self._hub = hub
         self._shims: list[Path] = []
@@ -121,15 +139,15 @@ class Session:
             (folder / "forked").mkdir()
             own = self._open.enter_context(nursery.Nursery(self._python)) if installs else nursery
             own.write_shim(folder / "forked" / "bench")
-        self._url = default
+        self._urls = {"8000": default}
+        self._block = 0
         self.printed = ""
-        """All that was printed so far, errors included."""
+        """All that the commands of the last block printed, errors included."""
 
     def __enter__(self) -> Self:
-        # The built-in model's endpoint is far away and wants a key; the default one answers to the same name.
         registry = self.cwd / "configs" / "endpoints.toml"
-        own = f'\n[[endpoint]]\nendpoint_id = "openai/gpt-4.1-mini"\nurl = "{self._url}"\n'
-        registry.write_text(_ADDRESS.sub(self._url, registry.read_text()) + own)
+        own = f'\n[[endpoint]]\nendpoint_id = "openai/gpt-4.1-mini"\nurl = "{self._urls["8000"]}"\n'
+        registry.write_text(self._adapt(registry.read_text()) + own)
         return self
 
     def __exit__(
@@ -138,30 +156,39 @@ class Session:
         self._open.close()
 
     def do(self, step: Step) -> None:
-        """Do one step; what is only shown must have been printed before."""
+        """Do one step: save a file, start a server, or run a command or Python to its end."""
+        if step.kind in ("command", "python") and step.block != self._block:
+            self._block, self.printed = step.block, ""
         if step.kind == "file":
-            (self.cwd / step.name).write_text(_ADDRESS.sub(self._url, step.text) + "\n")
+            (self.cwd / step.name).write_text(self._adapt(step.text) + "\n")
         elif step.kind == "python":
             self._run(step, [str(self._python), "-c", self._adapt(step.text)])
         elif step.text.startswith("bench serve"):
-            words = self._adapt(step.text).split(" ", 2)[2]
-            self._url = self._serve(shlex.split(re.sub(r"--port 80\d\d", "", words)))
+            self._serve(shlex.split(step.text, comments=True)[2:])
         else:
-            self._run(step, ["bash", "-c", self._adapt(step.text)])
+            self._run(step, self._shell(step.text))
 
     def environ(self) -> dict[str, str]:
         """What a command of this reader runs with: eighty columns, no key, and no Hub but the stand-in."""
         environ = hub_env(self._hub, self._folder / "hf")
-        for name in ("COLUMNS", "PRIME_API_KEY", "OPENAI_API_KEY", "FORCE_COLOR"):
+        environ = {name: value for name, value in environ.items() if not name.endswith("_API_KEY")}
+        for name in ("COLUMNS", "FORCE_COLOR", "PYTHONPATH"):
             environ.pop(name, None)
         places = [*self._shims, self._python.parent, Path(sys.executable).parent, environ["PATH"]]
         path = os.pathsep.join(map(str, places))
         offline = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}  # pip reads this 0 as --no-build-isolation
-        return {**environ, **offline, "PATH": path, "PYTHONPATH": str(self.cwd), "NO_COLOR": "1"}
+        return {**environ, **offline, "PATH": path, "NO_COLOR": "1"}
 
     def type(self, text: str) -> subprocess.CompletedProcess[str]:
         """Type a command, as a page has it, whatever comes of it."""
-        return self._start(["bash", "-c", self._adapt(text)])
+        return self._start(self._shell(text))
+
+    def _shell(self, text: str) -> list[str]:
+        """A command in a shell that begins with the folder and variables in which the one before ended."""
+        left = shlex.quote(str(self._folder / "shell"))
+        begin = f"[ ! -f {left} ] || . {left}\nset -a -o pipefail"
+        end = f'ended=$?; {{ export -p; printf "cd %q\\n" "$PWD"; }} > {left}; exit $ended'
+        return ["bash", "-c", f"{begin}\n{self._adapt(text)}\n{end}"]
 
     def _run(self, step: Step, command: list[str]) -> None:
         done = self._start(command)
@@ -176,32 +203,21 @@ class Session:
             timeout=PATIENCE, check=False,
         )  # fmt: skip
 
-    def _serve(self, words: list[str]) -> str:
-        command = ["bench", "serve", "--port", "0", *words]
-        return self._open.enter_context(served(command, self.cwd, self.environ())).url
+    def _serve(self, words: list[str]) -> None:
+        """Start a server; from now on the documented port is the one that it got."""
+        at = words.index("--port")
+        command = ["bench", "serve", *words[:at], "--port", "0", *words[at + 2 :]]
+        self._urls[words[at + 1]] = self._open.enter_context(served(command, self.cwd, self.environ())).url
 
     def _adapt(self, text: str) -> str:
-        text = _ADDRESS.sub(self._url, text)
-        if "PATH/test.jsonl" in text:
-            text = text.replace("PATH/test.jsonl", str(self._questions()))
-        for name, rows in (("math.jsonl", MATHEMATICS), ("HumanEval.jsonl.gz", PROGRAMS)):
-            if f"PATH/{name}" in text:
-                data = "".join(json.dumps(row) + "\n" for row in rows).encode()
-                path = self._folder / name
-                path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-                text = text.replace(f"PATH/{name}", str(path))
-        return _RUN.sub(lambda match: match["folder"] + self._newest(match["folder"]), text)
+        return _ADDRESS.sub(lambda match: self._urls.get(match["port"], _NO_SERVER), text)
 
-    def _questions(self) -> Path:
-        path = self._folder / "test.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in problems()))
-        return path
-
-    def _newest(self, folder: str) -> str:
-        """The id of the newest run, in `folder` if one is named."""
-        runs = sorted((self.cwd / (folder or "outputs")).rglob("run.json"), key=lambda path: path.stat().st_mtime_ns)
-        assert runs, f"no run in {folder or 'outputs'} that a command could mean"
-        return runs[-1].parent.name
+    def _put_files(self, folder: Path) -> None:
+        """The files of datasets that a reader has, where pages write `PATH`."""
+        folder.mkdir()
+        for name, rows in (("test", problems()), ("math", MATHEMATICS), ("HumanEval", PROGRAMS)):
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / "HumanEval.jsonl.gz").write_bytes(gzip.compress((folder / "HumanEval.jsonl").read_bytes()))
 
 
 @contextmanager
@@ -212,11 +228,25 @@ def plain_server(folder: Path) -> Generator[str]:
         yield server.url
 
 
-def shape(line: str) -> str:
-    """A line without what differs from run to run: figures, ids and widths."""
-    line = _RUN.sub(lambda match: f"{match['folder']}ID", line)
-    line = re.sub(r"\d[\d.,]*[kM]?", "#", line)
-    return " ".join(re.sub(r"─+", "─", line).split())
+def plain(text: str) -> str:
+    """Printed text without what differs between runs: ids, ports, times, sizes on disk, commits and widths."""
+    for pattern, word in _VOLATILE:
+        text = re.sub(pattern, word, text)
+    return "\n".join(" ".join(line.split()) for line in text.splitlines())
+
+
+_VOLATILE = (
+    (_ID, "ID"),
+    (r"https://huggingface\.co|http://(?:localhost|127\.0\.0\.1):\d+", "SERVER"),
+    (r"\bcommit [0-9a-f]{8}\b", "COMMIT"),
+    (r"\d[\d.,]*k? ?(?:ms|s|min|h|kB|MB|/s)(?![\w])", "SOME"),
+    (r"─+", "─"),
+)
+
+
+def shape(text: str) -> str:
+    """Printed text without any figures."""
+    return re.sub(r"\d[\d.,]*[kM]?", "#", plain(text))
 
 
 def _own_python(venv: Path) -> Path:

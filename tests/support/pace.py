@@ -1,23 +1,21 @@
-"""How slow this machine is just now: a bound on processor time that is multiplied by it means the same everywhere."""
+"""A check that work grows with the length of its input and not with its square, independent of the machine's speed."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
-LOOP = 1_000_000
-"""Additions that are timed."""
-
-QUICK = 0.05
-"""Seconds of processor time that these took on the machine for which the tests' bounds were written."""
+LEAST = 0.01
+"""Seconds of processor time below which nothing is compared."""
 
 
-def pace() -> float:
-    """How many times slower than that machine this one is, the best of three tries; never less than 1."""
-    return max(1.0, min(_seconds() for _ in range(3)) / QUICK)
+def is_linear(work: Callable[[int], object], size: int) -> bool:
+    """Whether four times the size takes about four times the processor time; quadratic work takes sixteen times."""
+    few = min(_seconds(work, size) for _ in range(3))
+    return any(_seconds(work, 4 * size) < 10 * max(few, LEAST) for _ in range(3))
 
 
-def _seconds() -> float:
-    total, started = 0, time.process_time()
-    for number in range(LOOP):
-        total += number
+def _seconds(work: Callable[[int], object], size: int) -> float:
+    started = time.process_time()
+    work(size)
     return time.process_time() - started

@@ -28,6 +28,9 @@ FEW = 300
 HARDLY_ANY = 20
 """Passes, or failures, of independent attempts: fewer are no normal distribution."""
 
+SEEN = 15
+"""Examples, n over the kurtosis, that show a spread."""
+
 Json = dict[str, Any]
 
 
@@ -290,12 +293,14 @@ def check_summary(found: Json, rollouts: Sequence[Rollout], asked: Asked) -> Non
     close(found["coverage"], len(scored) / planned if planned else None, "coverage")
     close(found["pass_threshold"], asked.threshold, "pass_threshold")
     groups = groups_of(rollouts)
-    check_spread(found["reward"], [[each.reward for each in group] for group in groups], "reward")
+    rewards = [[each.reward for each in group] for group in groups]
+    check_spread(found["reward"], rewards, "reward", limits=(asked.low, asked.high))
     names = {name for each in rollouts for name in each.metrics}
     assert set(found["metrics"]) == names
     for name in names:
         values = [[each.metrics.get(name) for each in group] for group in groups]
-        check_spread(found["metrics"][name], values, name, is_metric=True)
+        limits = (asked.low, asked.high) if values == rewards else None
+        check_spread(found["metrics"][name], values, name, limits=limits)
     rates = pass_rates(rollouts, asked)
     assert list(found["pass_at_k"]) == list(found["pass_hat_k"]) == list(found["pass_excluded"]) == list(rates)
     for k, (at, hat, short) in rates.items():
@@ -308,8 +313,10 @@ def check_summary(found: Json, rollouts: Sequence[Rollout], asked: Asked) -> Non
         assert each["method"] is None or found["methods"][each["method"]], "a method that nobody explains"
 
 
-def check_spread(found: Json, groups: list[list[float | None]], what: str, *, is_metric: bool = False) -> None:
-    """Hold the reward, or a metric, against the values of each example."""
+def check_spread(
+    found: Json, groups: list[list[float | None]], what: str, *, limits: tuple[float, float] | None = None
+) -> None:
+    """Hold the reward, or a metric (which has no limits), against the values of each example."""
     assert set(found) == SPREAD, f"without a slow twin, or gone: {set(found) ^ SPREAD}"
     known = [[value for value in group if value is not None] for group in groups]
     known = [group for group in known if group]
@@ -326,60 +333,81 @@ def check_spread(found: Json, groups: list[list[float | None]], what: str, *, is
     close(found["std"], spread, f"{what}: std")
     stderr = None if len(means) < 2 or level(means) else math.sqrt(variance(means) / len(means))
     close(found["stderr"], stderr, f"{what}: stderr")
-    check_interval(found, known, means, what, is_metric=is_metric)
+    check_interval(found, known, means, what, limits)
 
 
 def check_interval(
-    found: Json, groups: list[list[float]], means: Sequence[Fraction], what: str, *, is_metric: bool
+    found: Json,
+    groups: list[list[float]],
+    means: Sequence[Fraction],
+    what: str,
+    limits: tuple[float, float] | None,
 ) -> None:
     """Whether the interval is what its method gives, and its method the right one."""
     method, ends = found["method"], found["ci95"]
-    expected = method_for(groups, means, is_metric=is_metric)
+    expected, limits = method_for(groups, means, limits)
     assert method == expected, f"{what}: {method}, where {expected} is right"
     if method is None:
         assert ends is None, what
         return
-    low, high = ends_by(method, means)
+    low, high = ends_by(method, means, limits)
     close(ends[0], low, f"{what}: low end ({method})")
     close(ends[1], high, f"{what}: high end ({method})")
     assert ends[0] <= found["mean"] <= ends[1] and ends[0] < ends[1], f"{what}: no interval of {found['mean']}: {ends}"
 
 
-def method_for(groups: list[list[float]], means: Sequence[Fraction], *, is_metric: bool) -> str | None:
-    """How an interval has to be made: of equal values not at all, of 0/1 scores as that of a proportion where they are
-    few, all the same, or so uneven that there are hardly any of one kind or that the usual one would leave [0, 1]."""
-    n = len(means)
+def method_for(
+    groups: list[list[float]], means: Sequence[Fraction], limits: tuple[float, float] | None
+) -> tuple[str | None, tuple[float, float] | None]:
+    """How an interval has to be made, and within which limits: those named, widened to what was seen; else 0 and 1 of
+    zeros and ones, and the two values of ten examples or more with one rollout each."""
+    n, flat = len(means), [value for group in groups for value in group]
     single = all(len(group) == 1 for group in groups)
-    binary = all(value in (0, 1) for group in groups for value in group)
     if n < 2:
-        return None
+        return None, None
+    if limits is not None and all(map(math.isfinite, limits)):
+        low, high = min(limits[0], *flat), max(limits[1], *flat)
+    elif {*flat} == {0.0, 1.0}:
+        low, high = 0.0, 1.0
+    elif single and n >= 10 and len({*flat}) == 2:
+        low, high = min(flat), max(flat)
+    else:
+        return (None if level(means) else "t"), None
     if level(means):
-        return "wilson" if binary and means[0] in (0, 1) and not is_metric else None
-    if not binary:
-        return "t"
-    low, high = ends_by("t", means)
-    middle = float(mean(means))
-    attempts = n if single else middle * (1 - middle) / (float(variance(means)) / n)
-    uneven = low < 0 or high > 1 or attempts * min(middle, 1 - middle) < HARDLY_ANY
-    if single:
-        return "wilson" if n < FEW or uneven else "t"
-    return "wilson_effective" if uneven else "t"
+        return ("wilson" if flat[0] in (low, high) else "adjusted_t"), (low, high)
+    ends = ends_by("t", means, None)
+    outside = ends[0] < low or ends[1] > high
+    if single and {*flat} <= {low, high}:
+        uneven = min(flat.count(low), flat.count(high)) < HARDLY_ANY
+        return ("wilson" if n < FEW or uneven or outside else "t"), (low, high)
+    away = [float(value - mean(means)) for value in means]
+    seen = sum(d * d for d in away) ** 2 / sum(d**4 for d in away)
+    return ("adjusted_t" if outside or seen < SEEN else "t"), (low, high)
 
 
-def ends_by(method: str, means: Sequence[Fraction]) -> tuple[float, float]:
+def ends_by(method: str, means: Sequence[Fraction], limits: tuple[float, float] | None) -> tuple[float, float]:
     """The ends of a 95 % interval."""
     from scipy import stats
 
     n, middle = len(means), float(mean(means))
+    low, high = limits or (0.0, 1.0)
     if method == "wilson":
-        return _proportion(middle, n, NormalDist().inv_cdf(0.975))
+        passed = round(n * (middle - low) / (high - low))
+        least, most = _proportion(passed / n, n, NormalDist().inv_cdf(0.975))
+        if 0 < passed < HARDLY_ANY:
+            least = min(least, float(stats.beta.ppf(0.03, passed, n - passed + 1)))
+        if 0 < n - passed < HARDLY_ANY:
+            most = max(most, float(stats.beta.ppf(0.97, passed + 1, n - passed)))
+        return low + least * (high - low), low + most * (high - low)
     t = float(stats.t.ppf(0.975, n - 1))
     if method == "t":
         half = t * math.sqrt(variance(means) / n)
         return middle - half, middle + half
-    assert method == "wilson_effective", f"no slow twin of the method {method!r}"
-    # As many single answers as would have this standard error.
-    return _proportion(middle, middle * (1 - middle) / float(variance(means) / n), t)
+    assert method == "adjusted_t", f"no slow twin of the method {method!r}"
+    every = [*map(float, means), low, high]
+    centre = sum(every) / (n + 2)
+    half = t * math.sqrt(sum((value - centre) ** 2 for value in every)) / (n + 2)
+    return max(low, centre - half), min(high, centre + half)
 
 
 def _proportion(p: float, n: float, z: float) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from scripted_chat import ScriptedChat
+from tables import for_each_row
 from workplace import here
 
 from harness.deadline import waiting
@@ -165,7 +166,7 @@ def test_how_a_rollout_ends() -> None:
 # What counts as an answer
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reply", "output_score", "valid", "is_truncated"),
     [
         ("<think>hello?</think> Hello.", 0.7 + 6 / 400 * 0.2, 1.0, False),
@@ -194,7 +195,7 @@ def test_whatever_a_model_says_is_scored_as_its_answer(
     assert state["errors"] == ([] if valid else ["Expected output mismatch"])
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("error", "reason"),
     [
         (ContextLengthError("the prompt is too long", status=400, reason="bad_request"), "bad_request"),
@@ -274,7 +275,7 @@ def restored(env: TaskEnv, index: int, reply: object) -> State:
     return State.restore(example, record, "scripted", {})
 
 
-@pytest.mark.parametrize("expected", [None, True, 7, 7.0, 1e21, 2**70, "x", "", [1, "a"], "\ud83d"])
+@for_each_row("expected", [None, True, 7, 7.0, 1e21, 2**70, "x", "", [1, "a"], "\ud83d"])
 def test_a_restored_rollout_has_the_same_score(expected: object) -> None:
     tasks = [
         {
@@ -344,7 +345,7 @@ def _raises(error: BaseException) -> Callable[..., Any]:
     return hook
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("hook", "reason"),
     [
         (_raises(ValueError("boom")), "raised ValueError: boom"),
@@ -401,7 +402,7 @@ class Slow:
         return ModelResponse({"role": "assistant", "content": "at last"}, "stop")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("own", "common", "words"),
     [
         (10, 60_000, "10ms"),
@@ -431,7 +432,7 @@ def test_a_timeout_is_an_error_of_its_own_kind_and_tried_again() -> None:
         asyncio.run(env.rollout(State.begin(item_of(env).example, 0, "slow", {}), chat))
 
 
-@pytest.mark.parametrize(("own", "common"), [(None, 0), (0, 0), (None, -1), (-1, -1)])
+@for_each_row(("own", "common"), [(None, 0), (0, 0), (None, -1), (-1, -1)])
 def test_without_a_bound_only_the_rollouts_own_counts(own: float | None, common: float) -> None:
     env = TaskEnv([{"prompt": "p", "timeoutMs": own}], options=TaskOptions(timeout_ms=common))
     record = attempt(env, Slow(), timeout=0.01).record

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tables import for_each_row
 from workplace import here
 
 from harness.errors import EvalFnError
@@ -102,7 +103,7 @@ def returns_awaitable(output: str) -> Any:
     return asynchronous(output)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "function",
     [
         whole,
@@ -143,7 +144,7 @@ def test_a_plain_hook_runs_in_a_thread_and_an_async_one_on_the_loop() -> None:
     assert seen == [False, True]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("function", "words"),
     [
         (lambda: 1, "scoring hook 'scoreOutput': it is called with one object that has task, output, modelId"),
@@ -160,7 +161,7 @@ def test_a_hook_that_cannot_be_called_is_refused_before_the_run(function: Any, w
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "score"),
     [
         (0.5, TaskScore(0.5, True)),
@@ -190,7 +191,7 @@ def test_what_an_answer_means(value: object, score: TaskScore) -> None:
     assert call(lambda output: value) == score
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "words"),
     [
         (None, "returned None"),

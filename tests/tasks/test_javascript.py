@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.tasks import javascript
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "text"),
     [
         (None, "null"),
@@ -72,12 +72,12 @@ def test_case_is_that_of_unicode() -> None:
     assert javascript.folded("  ÄÖ İ ΑΣ \n") == "äö i̇ ας"
 
 
-@pytest.mark.parametrize("value", [True, 1, -0.5, "0", [], {}, [0]])
+@for_each_row("value", [True, 1, -0.5, "0", [], {}, [0]])
 def test_what_counts_as_true(value: object) -> None:
     assert javascript.is_truthy(value)
 
 
-@pytest.mark.parametrize("value", [None, False, 0, -0.0, ""])
+@for_each_row("value", [None, False, 0, -0.0, ""])
 def test_what_counts_as_false(value: object) -> None:
     assert not javascript.is_truthy(value)
 

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.errors import ConfigError
 from harness.tasks.json_schema import TOO_DEEP, checker
@@ -20,7 +21,7 @@ NESTED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "schema", "errors"),
     [
         ({"at": [1]}, NESTED, []),
@@ -50,7 +51,7 @@ def test_what_it_says_is_short() -> None:
     assert error.endswith("…")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("schema", "words"),
     [
         (

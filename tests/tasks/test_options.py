@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.errors import ConfigError
 from harness.tasks import TaskOptions
@@ -20,7 +21,7 @@ def test_what_is_built_in() -> None:
     assert TaskOptions(model_id="fast", match_mode="exact").scoring("m") == ScoringOptions("exact", model_id="fast")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("values", "words"),
     [
         ({"match_mode": "exakt"}, 'match_mode = "exakt": did you mean "exact"?'),
@@ -72,7 +73,7 @@ def test_chat_options_as_a_request_has_them() -> None:
     assert sampling_args_of({}) == {}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("given", "words"),
     [
         ({"maxTokens": 1, "max_tokens": 1}, "chatOptions say max_tokens in two ways; leave one out"),

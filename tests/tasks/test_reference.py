@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.tasks import read_task
 from harness.tasks.reference import empty_output, ideal_output
@@ -35,7 +36,7 @@ DEEP: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("fields", "options", "score"),
     [
         ({}, {}, 0.7),
@@ -104,7 +105,7 @@ def test_an_endless_target_is_filled_up_to_a_point() -> None:
     assert len(ideal_output(read_task({"prompt": "p"}, 0), ScoringOptions(length_target=1e12))) == 20_000
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("fields", "output"),
     [
         ({}, "I do not know."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.errors import ConfigError
 from harness.tasks import Task
@@ -18,7 +19,7 @@ LOOKUP = {"name": "lookup", "description": "d", "parameters": OK}
 WIRE = {"type": "function", "function": LOOKUP}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "value"),
     [
         ('{"a": [1, -0.5e3, true, null, "\\ud800"]}', {"a": [1, -500.0, True, None, "\ud800"]}),
@@ -36,7 +37,7 @@ def test_json_is_read(text: str, value: object) -> None:
     assert read_fenced_json(text) == read
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     [
         "",
@@ -60,7 +61,7 @@ def test_what_is_no_json_is_none_in_either_way(text: str) -> None:
             read(text)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     [
         '```json\n{"ok": true}\n```',
@@ -77,7 +78,7 @@ def test_a_fence_is_read_where_it_may_be(text: str) -> None:
         read_json(text)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     [
         'Sure:\n```json\n{"ok": true}\n```',
@@ -145,7 +146,7 @@ def test_tools_are_sent_as_endpoints_want_them() -> None:
     assert tools_of({}) == tools_of({"tools": None}) == tools_of({"tools": []}) == []
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("tools", "words"),
     [
         ("lookup", 'chatOptions.tools must be a list of tools, not "lookup"'),
@@ -167,7 +168,7 @@ def test_a_schema_may_be_a_tools_parameters() -> None:
     assert schema_of(Task(prompt="p", schema="lookup"), {"tools": [WIRE]}) == OK
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("chat_options", "words"),
     [
         ({}, 'schema = "lokup" names a tool whose parameters are the schema, and chatOptions.tools has none of that'),
@@ -182,7 +183,7 @@ def test_a_tool_that_is_not_there_is_no_schema(chat_options: dict[str, Any], wor
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("schema", "mode", "words"),
     [
         ({"properties": ["ok"]}, "subset", 'the schema\'s properties must be an object, not ["ok"]'),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.tasks import Task, read_task
 from harness.tasks.scoring import MISMATCH, ScoringOptions, TaskScore, score_output
@@ -30,7 +31,7 @@ def scored(output: str, options: dict[str, Any] | None = None, **fields: Any) ->
 # Golden samples: what the documented implementation gives
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("output", "fields", "score", "valid", "errors"),
     [
         ("hello", {}, 0.5025, True, []),
@@ -75,7 +76,7 @@ def test_the_mean_of_two_golden_samples() -> None:
 # The parts, one by one
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("output", "fields", "score"),
     [
         ("", {}, 0.5),
@@ -99,7 +100,7 @@ def test_the_arithmetic_is_that_of_the_document_to_the_last_bit() -> None:
     assert scored("x" * 7, expected="x").score == 0.7 + 7 / 400 * 0.2
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("target", "output", "bonus"),
     [
         (400, "x" * 200, 0.1),
@@ -124,7 +125,7 @@ def test_the_length_counts_for_a_wrong_answer_as_well() -> None:
     assert (said.score, said.valid) == (pytest.approx(0.5, abs=1e-15), False)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("expected", "output", "contains", "exact"),
     [
         ("hello", "hello", True, True),
@@ -173,7 +174,7 @@ def test_without_an_expected_nothing_is_matched() -> None:
     assert scored("x", schema={}).matched is None
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("schema", "output", "errors"),
     [
         (OK, FITS, []),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.tasks.subset import check
 
 OK = {"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "schema", "errors"),
     [
         ({"ok": True}, OK, []),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness.errors import ConfigError, UsageError, ValidationError
 from harness.tasks import UNSET, Task, read_task, read_tasks
@@ -90,7 +91,7 @@ def test_a_task_without_an_id_is_called_by_its_number() -> None:
     assert [task.id for task in tasks] == ["task-0", "task-1", "task-2", "7"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("fields", "conversation"),
     [
         ({"prompt": "p", "description": "d"}, "p"),
@@ -109,7 +110,7 @@ def test_messages_go_before_a_prompt() -> None:
     assert read_task({"prompt": "p", "messages": messages}, 0).conversation == [{"role": "user", "content": "m"}]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("expected", "text"),
     [(None, "null"), (True, "true"), (7.0, "7"), ([1, 2], "1,2"), ("", ""), ("a", "a")],
 )
@@ -138,7 +139,7 @@ def test_a_task_shares_nothing_with_what_it_was_read_from() -> None:
     assert task.chat_options == {"tools": [[1, 2]]}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("fields", "words"),
     [
         ({"prompt": "p", "expcted": "x"}, "task 3 has an unknown field 'expcted'; did you mean \"expected\"?"),
@@ -190,7 +191,7 @@ def test_a_wrong_task_is_refused(fields: object, words: str) -> None:
     assert str(refused.value).startswith("tasks.json: task 3")
 
 
-@pytest.mark.parametrize("values", [[], (), None, {}, "tasks", 5, {"a": 1}])
+@for_each_row("values", [[], (), None, {}, "tasks", 5, {"a": 1}])
 def test_there_must_be_tasks(values: object) -> None:
     with pytest.raises(ValidationError) as refused:
         read_tasks(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tables import for_each_row
 
 from harness.tools.docstrings import read_docstring
 
@@ -90,7 +91,7 @@ def test_two_names_may_share_a_numpy_entry() -> None:
     assert read.parameters == {"width": "In metres.", "height": "In metres."}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("docstring", "description"),
     [
         (None, ""),

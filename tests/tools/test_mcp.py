@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fastmcp import FastMCP
+from tables import for_each_row
 
 from harness.errors import EnvironmentFault, ToolCallError, ToolServerError
 from harness.tools.mcp import MCPServer, ServerTool, read_result, read_servers, read_tools, tool_name, translated
@@ -32,7 +33,7 @@ def make_server() -> FastMCP[Any]:
     return FastMCP("made")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("settings", "servers"),
     [
         ([{"name": "a", "command": "prog", "args": ["-v", 3], "env": {"K": 1}, "cwd": "/"}], (STDIO,)),
@@ -53,7 +54,7 @@ def test_servers_are_read_in_every_form(settings: Any, servers: tuple[MCPServer,
     assert read_servers(settings) == servers
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("settings", "words"),
     [
         ([], "mcp_servers is empty"),
@@ -95,7 +96,7 @@ def text(words: str) -> dict[str, Any]:
 IMAGE = {"type": "image", "data": "AA==", "mimeType": "image/png"}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("blocks", "content"),
     [
         ([text("one")], "one"),
@@ -129,7 +130,7 @@ def test_a_structured_result_without_content_is_json() -> None:
     assert read_result(Wire(content=[], structuredContent={"a": "é"}, isError=False)) == '{"a": "é"}'
 
 
-@pytest.mark.parametrize(("blocks", "words"), [([text("no such city")], "no such city"), ([], "says nothing")])
+@for_each_row(("blocks", "words"), [([text("no such city")], "no such city"), ([], "says nothing")])
 def test_a_failed_call_is_the_tools_error(blocks: list[dict[str, Any]], words: str) -> None:
     with pytest.raises(ToolCallError, match=words):
         read_result(Wire(content=blocks, isError=True))
@@ -144,7 +145,7 @@ def test_schemas_pass_through_whole() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("server", "name", "plain", "prefixed"),
     [("s", "t", "t", "s_t"), ("my srv", "a.b/c", "a_b_c", "my_srv_a_b_c"), ("s", "x" * 80, "x" * 64, "s_" + "x" * 62)],
 )
@@ -161,7 +162,7 @@ class Coded(Exception):
         self.error = type("Data", (), {"code": code})()
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("error", "kind"),
     [
         (Coded(-32602), ToolCallError),  # invalid params

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from tables import for_each_row
 
 from harness.tools.results import cap, to_content, to_text
 
@@ -43,7 +43,7 @@ ITSELF: list[object] = [1]
 ITSELF.append(ITSELF)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("result", "text"),
     [
         ("as it is\n ", "as it is\n "),
@@ -83,9 +83,7 @@ def test_content_parts_pass_through() -> None:
     assert to_content(PARTS) == PARTS
 
 
-@pytest.mark.parametrize(
-    "result", [[{"type": "text"}], [{"type": "cat", "cat": 1}], [{"text": "x"}, "y"], [{"type": 1}]]
-)
+@for_each_row("result", [[{"type": "text"}], [{"type": "cat", "cat": 1}], [{"text": "x"}, "y"], [{"type": 1}]])
 def test_a_list_that_only_looks_like_parts_is_json(result: object) -> None:
     assert to_content(result) == json.dumps(result)
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
+from tables import for_each_row
 from typing_extensions import TypedDict
 
 from harness.errors import EnvironmentFault, ToolCallError
@@ -97,7 +98,7 @@ OLD = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("annotation", "schema", "sent", "received"),
     [
         (int, INTEGER, 5, 5),
@@ -185,7 +186,7 @@ def test_a_type_becomes_a_schema_and_a_json_value_its_value(
     assert made.read({"x": json.loads(json.dumps(sent))}) == {"x": received}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("annotation", "default", "schema"),
     [
         (int, 3, {"type": "integer", "default": 3}),
@@ -277,7 +278,7 @@ def add(first: int, second: list[int] | None = None) -> int:
     return first
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("arguments", "words"),
     [
         ({}, "add: argument 'first' is missing"),
@@ -320,7 +321,7 @@ def callback(x: Callable[[int], int]) -> None: ...
 def handle(session: Tool, x: int) -> None: ...
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("function", "words"),
     [
         (unresolved, "tool 'unresolved': an annotation cannot be resolved (name 'Nowhere' is not defined)"),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness.errors import EnvironmentFault, ThreadsHung, ToolCallError, ToolParseError
 from harness.offload import offload
@@ -82,7 +83,7 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 BOX = Box(10)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("function", "name", "description", "arguments", "result"),
     [
         (add, "add", "Add.", {"a": 1}, 2),
@@ -174,7 +175,7 @@ def test_a_tool_may_be_read_again_with_more_hidden_or_another_name() -> None:
         read_tool(tool, ["limits"])
 
 
-@pytest.mark.parametrize("changed", [{"reader": None}, {"parameters": {"type": "object"}}])
+@for_each_row("changed", [{"reader": None}, {"parameters": {"type": "object"}}])
 def test_nothing_can_be_hidden_in_a_schema_of_somebody_elses(changed: dict[str, Any]) -> None:
     tool = replace(read_tool(add), **changed)
     assert read_tool(tool, name="plus").name == "plus"
@@ -190,7 +191,7 @@ def test_parameters_without_names_are_passed_by_place() -> None:
     assert asyncio.run(call_tool(read_tool(f), {"b": 5, "c": 6, "a": 4})) == (4, 5, 6)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("function", "words"),
     [
         ("add", "a tool must be a function, not 'add'"),
@@ -218,7 +219,7 @@ class Hits:
         yield query
 
 
-@pytest.mark.parametrize("function", [hits, later_hits, Hits(), functools.partial(hits, query="x")])
+@for_each_row("function", [hits, later_hits, Hits(), functools.partial(hits, query="x")])
 def test_a_generator_is_refused_with_a_way_out(function: Any) -> None:
     with pytest.raises(EnvironmentFault, match="is a generator: a model cannot read one; return a list, or a text"):
         read_tool(function)
@@ -247,7 +248,7 @@ def test_only_parameters_that_there_are_can_be_hidden() -> None:
         read_tool(add, ["bb"])
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("written", "arguments"),
     [
         ('{"a": 1}', {"a": 1}),
@@ -263,7 +264,7 @@ def test_arguments_are_json_text_or_an_object(written: Any, arguments: dict[str,
     assert parse_arguments("add", written) == arguments
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("written", "words"),
     [
         ('{"a": 1', "add: the arguments are not valid JSON: Expecting ',' delimiter"),

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from alphabet_sort import load_environment
 from alphabet_sort.lists import longest_common_subsequence, read_list, similarity_of
@@ -19,7 +20,7 @@ from harness.keys import ExampleKeys
 lists = st.lists(st.sampled_from("abcd"), max_size=8)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reply", "names"),
     [
         ("<sorted>\nAda Lovelace\nAlan Turing\n</sorted>", ["Ada Lovelace", "Alan Turing"]),
@@ -42,7 +43,7 @@ def test_a_list_is_read_or_there_is_none(reply: str, names: list[str]) -> None:
     assert read_list(reply) == names
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reply", "grade"),
     [
         (["a", "b", "c", "d"], 1.0),
@@ -99,7 +100,7 @@ def test_the_right_list_grows_by_each_turns_names_in_the_order_that_was_asked_fo
     assert ways == {"first", "last"}
 
 
-@pytest.mark.parametrize("by", ["first", "last"])
+@for_each_row("by", ["first", "last"])
 def test_arguments_shape_the_examples(by: str) -> None:
     env = load_environment(num_examples=100, min_turns=2, max_turns=4, max_names=3, sort_by=by)
     infos = [env.row(index).info for index in range(100)]

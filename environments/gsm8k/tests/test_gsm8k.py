@@ -15,6 +15,7 @@ import nursery
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tables import for_each_row
 
 from gsm8k import load_environment
 from gsm8k.grading import final_answer, number
@@ -144,7 +145,7 @@ def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
         _ = load_environment(dataset=str(path)).row_count
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("arguments", "words"),
     [
         ({"dataset": "missing/test.jsonl"}, "there is no such file"),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pace import is_linear
+from tables import for_each_row
 
 from gsm8k.grading import final_answer, number
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "reply",
     [
         r"\boxed{18}",
@@ -64,7 +65,7 @@ def test_right_however_it_is_written(reply: str) -> None:
     assert final_answer(reply) == 18
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "reply",
     [
         "",
@@ -132,7 +133,7 @@ def test_not_right_whatever_it_says_beside(reply: str) -> None:
     assert final_answer(reply) != 18
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "value"),
     [
         ("1,234.0", 1234),
@@ -162,9 +163,7 @@ def test_the_value_of_a_number(text: str, value: Fraction) -> None:
     assert number(text) == value
 
 
-@pytest.mark.parametrize(
-    "text", ["1,23", "1234,567", "1, 234", "1.2.3", "--5", "2 1/2", r"2\frac{1}{2}", "5:30", "/", "."]
-)
+@for_each_row("text", ["1,23", "1234,567", "1, 234", "1.2.3", "--5", "2 1/2", r"2\frac{1}{2}", "5:30", "/", "."])
 def test_what_is_no_number(text: str) -> None:
     assert number(text) is None
 
@@ -191,10 +190,8 @@ def test_no_reply_breaks_the_grader(reply: str) -> None:
         assert isinstance(final_answer(text), Fraction | None)
 
 
-@pytest.mark.parametrize(
-    "part", [r"\boxed{", r"\boxed{1}", "#### ", "#### 1 ", "<think>", "</think>", "1", "{", r"\boxed{1 "]
-)
+@pytest.mark.slow
+@for_each_row("part", [r"\boxed{", r"\boxed{1}", "#### ", "#### 1 ", "<think>", "</think>", "1", "{", r"\boxed{1 "])
 def test_a_long_reply_takes_no_long_time(part: str) -> None:
-    started = time.process_time()
     assert isinstance(final_answer(part * 100_000), Fraction | None)
-    assert time.process_time() - started < 5  # quadratic time would be minutes
+    assert is_linear(lambda size: final_answer(part * size), 10_000)

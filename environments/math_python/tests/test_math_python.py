@@ -1,5 +1,5 @@
 r"""The interpreter in its sandbox, the reward, the sources of problems, and the sample. The sandbox is a real one;
-where there is none, these tests fail."""
+where there is none, tests of what it does are skipped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,12 +22,13 @@ import pytest
 from hub_repos import Account, Entry
 from hub_runs import hub_env
 from hub_server import HubServer
+from pace import is_linear
+from sandboxes import sandbox
 from scripted_chat import ScriptedChat
 
 from harness import Message, State, verify_math
 from harness.errors import ConfigError, EnvironmentLoadError, SandboxMissing
 from harness.keys import ExampleKeys
-from harness.sandbox import find_sandbox
 from math_python import load_environment
 from math_python.grading import OneBox
 from math_python.interpreter import Interpreter, packages
@@ -41,7 +41,7 @@ def told(*codes: str, seconds: float = 30) -> list[str]:
     """What one interpreter answers to pieces of code, one after the other."""
 
     async def main() -> list[str]:
-        interpreter = Interpreter(find_sandbox("auto", packages=packages()), seconds)
+        interpreter = Interpreter(sandbox("auto", packages()), seconds)
         try:
             return [await interpreter.run(code) for code in codes]
         finally:
@@ -192,6 +192,7 @@ def calls(*codes: str) -> Message:
 
 
 def play(replies: Sequence[Any], **arguments: Any) -> State:
+    sandbox("auto")
     env = load_environment(**{"split": "sample", **arguments})
     state = State.begin(ExampleKeys().example(env.row(0), 0), 0, "scripted", {})
 
@@ -267,11 +268,11 @@ def test_a_reply_commits_to_one_box(text: str, answer: str) -> None:
     assert OneBox().parse(text) == answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [r"\boxed{", r"\boxed{1}", "{", "}", "\\", r"\boxed{1 "])
 def test_a_long_reply_takes_no_long_time(part: str) -> None:
-    started = time.process_time()
     assert isinstance(OneBox().parse(part * 100_000), str)
-    assert time.process_time() - started < 5  # quadratic time would be minutes
+    assert is_linear(lambda size: OneBox().parse(part * size), 10_000)
 
 
 # Where problems come from
@@ -290,13 +291,13 @@ def test_files_are_read_with_the_answer_or_the_box_of_the_solution(tmp_path: Pat
         {"problem": "c\u2028d?", "solution": r"So \boxed{\frac{1}{2}}.", "type": "Algebra"},
         {"problem": "e?", "answer": 2.5},
     ]
-    env = load_environment(dataset=jsonl(tmp_path, rows))
+    env = load_environment(dataset=jsonl(tmp_path, rows), sandbox="unsafe-local")
     assert [env.row(i).answer for i in range(env.row_count)] == ["5", "x^2", r"\frac{1}{2}", "2.5"]
     assert env.row(0).info == {"subject": "Algebra", "level": 2}
     assert env.row(2).prompt[-1] == {"role": "user", "content": "c\u2028d?"}
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"problem": ["a?"], "answer": ["7"], "unique_id": ["test/1"]}), path)
-    (row,) = [load_environment(dataset=str(path)).row(0)]
+    (row,) = [load_environment(dataset=str(path), sandbox="unsafe-local").row(0)]
     assert (row.answer, row.info) == ("7", {"unique_id": "test/1"})
 
 
@@ -315,7 +316,7 @@ def test_files_are_read_with_the_answer_or_the_box_of_the_solution(tmp_path: Pat
 )  # fmt: skip
 def test_a_wrong_row_is_named(tmp_path: Path, rows: list[object], words: str) -> None:
     with pytest.raises(EnvironmentLoadError, match=words):
-        _ = load_environment(dataset=jsonl(tmp_path, rows)).row_count
+        _ = load_environment(dataset=jsonl(tmp_path, rows), sandbox="unsafe-local").row_count
 
 
 @pytest.mark.parametrize(
@@ -408,7 +409,7 @@ def test_every_program_of_the_sample_prints_its_answer_in_the_sandbox() -> None:
     rows = list(problems())
 
     async def main() -> list[str]:
-        interpreter = Interpreter(find_sandbox("auto"), 30)
+        interpreter = Interpreter(sandbox("auto"), 30)
         try:
             outputs = [await interpreter.run(row["program"]) for row in rows]
         finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import for_each_row
 
 from harness import Message, Messages, ModelResponse, Prompt, State
 from harness.keys import ExampleKeys
@@ -19,7 +20,7 @@ from mcp_demo.grading import read_number
 from mcp_demo.stockroom import MATERIALS, SHELVES, THINGS, make_stockroom
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reply", "number"),
     [
         ("\\boxed{123}", "123"),
@@ -116,7 +117,8 @@ def call(name: str, number: int, /, **arguments: str) -> dict[str, Any]:
     return {"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
 
 
-@pytest.mark.parametrize("transport", ["memory", "stdio"])
+@pytest.mark.slow
+@for_each_row("transport", ["memory", "stdio"])
 def test_the_ideal_player_asks_the_server_for_everything_it_says(transport: Any) -> None:
     env = load_environment(num_examples=20, seed=5, transport=transport)
     number = next(index for index in range(20) if env.row(index).info["asks"] == "worth")
@@ -148,6 +150,7 @@ def test_the_ideal_player_asks_the_server_for_everything_it_says(transport: Any)
     }
 
 
+@pytest.mark.slow
 def test_the_program_imports_nothing_from_where_it_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("json", "mcp_demo", "stockroom"):
         (tmp_path / f"{name}.py").write_text(f"raise RuntimeError('this is not the {name} that was meant')\n")
@@ -165,6 +168,7 @@ def test_the_program_imports_nothing_from_where_it_is_started(tmp_path: Path, mo
     assert state["reward"] == 1.0
 
 
+@pytest.mark.slow
 def test_the_program_starts_without_a_warning() -> None:
     command = [sys.executable, "-P", str(SCRIPT), "3"]
     done = subprocess.run(command, input="", capture_output=True, text=True, timeout=60, check=True)

@@ -17,6 +17,7 @@ import pytest
 from hub_repos import Account, Entry
 from hub_runs import hub_env
 from hub_server import HubServer
+from tables import for_each_row
 
 from harness import ModelResponse, Prompt, State
 from harness.errors import ConfigError, EnvironmentLoadError
@@ -98,7 +99,7 @@ def made(count: int, number: int) -> list[Question]:
     return [Question(f"question {n}", tuple(names), 0, {}) for n in range(number)]
 
 
-@pytest.mark.parametrize("count", range(2, 11))
+@for_each_row("count", range(2, 11))
 def test_the_right_option_takes_every_place_equally_often_and_in_no_fixed_turn(count: int) -> None:
     answers = [row["answer"] for row in rows(made(count, 20 * count), 0)]
     assert set(Counter(answers).values()) == {20}
@@ -131,7 +132,7 @@ def test_without_a_seed_the_options_stay_where_they_are() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "choice",
     ["All of the above", "None of the above.", "Both A and B", "A and C only", "A, B and C", "Neither B nor C",
      "Only A", "Option A is false", "the answers above"],
@@ -142,7 +143,7 @@ def test_options_that_speak_of_others_keep_their_place(choice: str) -> None:
         assert (row["answer"], row["info"]["order"], row["info"]["shuffled"]) == ("D", [0, 1, 2, 3], False)
 
 
-@pytest.mark.parametrize("choice", ["None of these", "a band", "Vitamin A", "an AND gate", "the I-beam", "overall"])
+@for_each_row("choice", ["None of these", "a band", "Vitamin A", "an AND gate", "the I-beam", "overall"])
 def test_other_options_are_shuffled(choice: str) -> None:
     many = [Question(f"question {n}", ("first", "second", "third", choice), 3, {}) for n in range(20)]
     assert all(row["info"]["shuffled"] for row in rows(many, 0))
@@ -211,7 +212,7 @@ def test_an_empty_file_and_a_line_that_is_no_json_are_refused(tmp_path: Path) ->
         loaded(benchmark=str(tmp_path / "rows.jsonl"))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("arguments", "words"),
     [
         ({"benchmark": "mmul"}, r"benchmark='mmul' is unknown; did you mean 'mmlu'\?"),

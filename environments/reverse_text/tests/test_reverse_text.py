@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness import ModelResponse, Prompt, State
 from harness.keys import ExampleKeys
@@ -40,7 +41,7 @@ def test_it_holds_for_any_characters_and_is_no_shorter_than_what_difflib_finds(o
     assert matched <= length <= min(len(one), len(other))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reply", "text"),
     [
         ("<reversed>cba</reversed>", "cba"),
@@ -86,7 +87,7 @@ def score(said: str, answer: str) -> State:
     return state
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reply", "reward"),
     [
         ("dcba", 1.0),
@@ -121,6 +122,6 @@ def test_texts_are_sentences_without_surprises() -> None:
         assert 40 < len(text) < 160
 
 
-@pytest.mark.parametrize("sentences", [1, 5])
+@for_each_row("sentences", [1, 5])
 def test_sentences_make_a_text_longer(sentences: int) -> None:
     assert load_environment(num_examples=1, sentences=sentences).row(0).answer.count(".") == sentences

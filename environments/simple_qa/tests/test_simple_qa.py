@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tables import for_each_row
 
 from harness import ModelResponse, Prompt, Score, State
 from harness.errors import ConfigError, EnvironmentLoadError
@@ -53,7 +54,7 @@ def played(reply: str, judge: Panel | None = None) -> tuple[Score, State]:
     return asyncio.run(main()), state
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("verdict", "reward", "metrics"),
     [
         ("CORRECT", 1.0, [1.0, 0.0, 0.0, 1.0]),
@@ -99,7 +100,7 @@ def test_the_judge_sees_question_answer_and_the_reply_without_thinking() -> None
     assert "is it Tu" not in message["content"] and "{" not in message["content"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reply", "label"),
     [
         ("W", "CORRECT"),
@@ -169,7 +170,7 @@ def test_a_wrong_row_is_named(tmp_path: Path, rows: list[object], words: str) ->
         _ = load_environment(dataset=jsonl(tmp_path, rows)).row_count
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("arguments", "words"),
     [
         ({"dataset": "missing.jsonl"}, "there is no such file"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness import JsonDict, Message, ModelResponse, Prompt, State
 from harness.keys import ExampleKeys
@@ -69,7 +70,7 @@ def with_arguments(call: JsonDict, **changed: object) -> JsonDict:
     return {**call, "arguments": {**call["arguments"], **changed}}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("made", "exact", "share"),
     [
         ([TIMER, FLIGHT], 1.0, 1.0),
@@ -163,6 +164,7 @@ some_calls = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(some_calls, some_calls, st.randoms())
 def test_matching_is_symmetric_blind_to_order_and_full_for_the_same_calls(
     one: list[JsonDict], other: list[JsonDict], random: Random

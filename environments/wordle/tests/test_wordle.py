@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import for_each_row
 
 from harness import ModelResponse, Prompt, State
 from harness.keys import ExampleKeys
@@ -18,7 +19,7 @@ from wordle.game import broken_hint, marks, read_guess, secrets, word_list
 words = st.text("abc", min_size=5, max_size=5)  # three letters, so that they repeat
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("secret", "guess", "shown"),
     [
         ("crane", "crane", "GGGGG"),
@@ -53,7 +54,7 @@ def test_the_secret_is_always_allowed_in_hard_mode(secret: str, guesses: Sequenc
     assert broken_hint(secret, [(guess, marks(secret, guess)) for guess in guesses]) == ""
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("guess", "problem"),
     [
         ("crane", ""),
@@ -69,7 +70,7 @@ def test_hard_mode_counts_letters() -> None:
     assert broken_hint("abide", [("eerie", "Y---G")]) == "Hard mode: the guess must contain E twice."
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reply", "word"),
     [
         ("<guess>crane</guess>", "crane"),
@@ -83,7 +84,7 @@ def test_a_guess_is_read(reply: str, word: str) -> None:
     assert read_guess(reply) == (word, "")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reply", "problem"),
     [
         ("", "Write one guess"),

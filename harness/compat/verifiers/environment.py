@@ -19,7 +19,7 @@ from harness.compat.verifiers import faults, marks
 from harness.compat.verifiers.clients import ask
 from harness.compat.verifiers.dataset import Format
 from harness.compat.verifiers.messages import concat, messages_of, tools_of, tools_to_wire
-from harness.compat.verifiers.own_rollouts import Input, dispatching, is_engine, reading, take_over
+from harness.compat.verifiers.own_rollouts import Input, dispatching, is_engine, reading, take_over, wrap_own
 from harness.compat.verifiers.parsers import Parser
 from harness.compat.verifiers.responses import Response, response_of
 from harness.compat.verifiers.rubric import Rubric, settle_all
@@ -62,11 +62,8 @@ class Environment(NativeEnvironment):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if not cls.__module__.startswith("harness."):
-            own = cls.__dict__
-            if "rollout" in own:
-                setattr(cls, "rollout", dispatching(own["rollout"], Environment.rollout))  # noqa: B010
-            if "get_model_response" in own:
-                setattr(cls, "get_model_response", reading(own["get_model_response"]))  # noqa: B010
+            wrap_own(cls, "rollout", lambda own: dispatching(own, Environment.rollout))
+            wrap_own(cls, "get_model_response", reading)
         # Our base class would refuse a `rollout` of the author's, which is how these environments are written.
         super(NativeEnvironment, cls).__init_subclass__(**kwargs)
 

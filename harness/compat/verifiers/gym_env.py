@@ -12,6 +12,7 @@ from harness.compat.verifiers.rubric import Rubric
 from harness.compat.verifiers.state import ClassicState
 from harness.errors import EnvironmentFault
 from harness.offload import offload
+from harness.rubrics.functions import total
 from harness.state import State
 from harness.types import JsonDict, Messages, MessageType, Prompt
 
@@ -57,7 +58,7 @@ def sum_step_rewards(state: State) -> float:
     rewards = state.get(_REWARDS)
     if rewards is None:
         rewards = [step.get("reward") or 0.0 for step in state.get("trajectory", [])]
-    return float(sum(rewards))
+    return total(rewards)
 
 
 class EpisodicSumRubric(Rubric):

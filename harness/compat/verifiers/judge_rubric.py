@@ -102,8 +102,8 @@ class JudgeRubric(Rubric):
         """The judge as the engine is asked for it."""
         client = self._given
         if client is None:
-            url = os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL
-            return JudgeSpec(self.judge_model, url, KEY_VAR, prompt=self.judge_prompt)
+            named = os.environ.get("OPENAI_BASE_URL") or None
+            return JudgeSpec(self.judge_model, named, KEY_VAR, prompt=self.judge_prompt, default_url=DEFAULT_URL)
         key: object = client.api_key
         given: Mapping[str, object] = getattr(client, "_custom_headers", None) or {}
         headers = {name: str(value) for name, value in given.items()}

@@ -13,7 +13,9 @@ from harness.compat.verifiers.reward_functions import RewardFunc
 from harness.compat.verifiers.rubric import Rubric
 from harness.parsers.extract import extract_boxed_answer
 from harness.parsers.parser import Parser as NativeParser
-from harness.rubrics.math import require_math_verify, verify_math
+from harness.rubrics.math import expected, graded, require_math_verify
+from harness.rubrics.math_pool import math_pool
+from harness.state import State
 from harness.types import Prompt
 
 MAX_VERIFY_CHARS = 50_000
@@ -50,14 +52,17 @@ class MathRubric(Rubric):
         self.max_workers, self.timeout_seconds, self.max_verify_chars = max_workers, timeout_seconds, max_verify_chars
         self.add_reward_func(self.correct_answer)
 
-    async def correct_answer(self, parser: NativeParser, completion: Prompt, answer: Any, **kwargs: Any) -> float:
+    async def correct_answer(
+        self, parser: NativeParser, completion: Prompt, answer: Any, state: State | None = None, **kwargs: Any
+    ) -> float:
         """1 if what the parser finds equals the expected answer, else 0.
 
         Raises:
             VerificationError: there is no verdict.
         """
         found: Any = parser.parse_answer(completion)
-        said = "" if found is None else str(found)
-        if not said.strip() or len(said) > self.max_verify_chars:
+        said = "" if found is None else extract_boxed_answer(str(found)).strip()
+        if not said or len(str(found)) > self.max_verify_chars:
             return 0.0
-        return float(await verify_math(said, str(answer), self.timeout_seconds))
+        math_pool.reserve(self.max_workers)
+        return await graded(said, expected(str(answer)), float(self.timeout_seconds), {} if state is None else state)

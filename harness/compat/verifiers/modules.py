@@ -48,7 +48,8 @@ class ClassicModule(ModuleType):
         if target is not None:
             module, _, attribute = target.partition(":")
             try:
-                value = getattr(importlib.import_module(module), attribute)
+                found = importlib.import_module(module)
+                value = getattr(found, attribute) if attribute else found
             except ModuleNotFoundError as error:
                 if error.name != "openai":
                     raise

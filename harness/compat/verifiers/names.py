@@ -3,12 +3,12 @@ behaviour."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from harness.compat.verifiers.records import Record
-from harness.errors import EnvironmentFault
 
 if sys.version_info >= (3, 12):
     from typing import TypedDict
@@ -155,28 +155,49 @@ class EvalConfig(Record):
     """The settings of a classic evaluation."""
 
 
-class Client:
-    """Stands for the client classes of generation C in annotations and `isinstance`; `state["client"]` is an
-    `AsyncOpenAI`, and so is what an author makes of a client of their own."""
-
-    def __new__(cls, client: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """The client that it was to wrap."""
-        if client is None:
-            raise EnvironmentFault(f"vf.{cls.__name__} wraps a client: pass an openai.AsyncOpenAI")
-        return client
+TASK_INPUT_FIELDS = {"prompt", "answer", "info", "example_id"}
 
 
-class OpenAIChatCompletionsClient(Client):
-    """See `Client`."""
+def assert_json_serializable(value: object) -> None:
+    """Refuse a value that JSON cannot hold.
+
+    Raises:
+        TypeError: it is one.
+    """
+    try:
+        json.dumps(value)
+    except TypeError as error:
+        raise TypeError("Task and State values must be JSON-serializable.") from error
 
 
-class OpenAICompletionsClient(Client):
-    """See `Client`."""
+def normalize_task_payload(value: object) -> dict[str, Any]:
+    """The task that is attached to a rollout's info, as a dict.
+
+    Raises:
+        ValueError: it is a text that is not JSON.
+        TypeError: it is no mapping.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ValueError("Serialized task payloads must be JSON objects; route by info['env_id']") from error
+    if not isinstance(value, Mapping):
+        raise TypeError("Serialized task payloads must decode to a mapping.")
+    return dict(cast("Mapping[str, Any]", value))
 
 
-class OpenAIResponsesClient(Client):
-    """See `Client`."""
+def task_payload_from_info(info: object) -> dict[str, Any] | None:
+    """The task in `info["task"]`; None if there is none."""
+    table: object = json.loads(info) if isinstance(info, str) else info
+    task = cast("Mapping[str, Any]", table).get("task") if isinstance(table, Mapping) else None
+    return None if task is None else normalize_task_payload(task)
 
 
-class AnthropicMessagesClient(Client):
-    """See `Client`."""
+def flatten_task_input(input_data: Mapping[str, Any]) -> dict[str, Any]:
+    """The task of a rollout's input: in its info, in itself, or all of it."""
+    task = task_payload_from_info(input_data.get("info"))
+    if task is not None:
+        return task
+    own = input_data.get("task")
+    return dict(input_data) if own is None else normalize_task_payload(own)

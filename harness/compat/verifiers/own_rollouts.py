@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from harness.compat.verifiers.responses import Response, as_response
+from harness.offload import offload
 from harness.state import State
 from harness.types import JsonDict
 
@@ -45,13 +47,24 @@ def dispatching(own: Method, ours: Method) -> Method:
 
 
 def reading(own: Method) -> Method:
-    """An author's `get_model_response`, whatever kind of reply it returns."""
+    """An author's `get_model_response`, plain or async, with any kind of reply."""
 
     @functools.wraps(own)
     async def get_model_response(self: object, *args: Any, **kwargs: Any) -> Response:
-        return as_response(await own(self, *args, **kwargs))
+        if inspect.iscoroutinefunction(own):
+            return as_response(await own(self, *args, **kwargs))
+        reply: Any = await offload.run(own, self, *args, **kwargs)
+        return as_response(await reply if inspect.isawaitable(reply) else reply)
 
+    setattr(get_model_response, "own", own)  # noqa: B010
     return get_model_response
+
+
+def wrap_own(cls: type, name: str, wrap: Callable[[Method], Method]) -> None:
+    """Wrap a method that `cls` has from an author: its own, or that of a class beside ours that it inherits from."""
+    found = getattr(cls, name)
+    if not getattr(found, "__module__", "harness.").startswith("harness.") and not hasattr(found, "own"):
+        setattr(cls, name, wrap(found))
 
 
 def take_over(state: State, made: JsonDict) -> None:

@@ -4,6 +4,7 @@ without content (B), and the graded format reward gives its points for spacing t
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -128,7 +129,7 @@ class XMLParser(Parser):
         def format_reward_func(completion: Messages, **kwargs: Any) -> float:
             messages = self.get_assistant_messages(completion)
             grades = [self._grade(text_of(message)) for message in messages]
-            return sum(grades) / len(grades) if grades else 0.0
+            return math.fsum(grades) / len(grades) if grades else 0.0
 
         return format_reward_func
 

@@ -4,11 +4,12 @@ one object for both. Owns the way from our `ModelResponse`, and from a reply tha
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from harness.compat.verifiers.messages import AssistantMessage, WireMessage, message_of
 from harness.compat.verifiers.records import Record, plain, recorded
+from harness.errors import EnvironmentFault
 from harness.types import JsonDict, ModelResponse, Prompt
 
 
@@ -37,17 +38,63 @@ class Choice(Record):
 
 
 class Response(Record):
-    """A reply. Its JSON is that of the OpenAI wire."""
+    """A reply, ours or one that an author builds. Its JSON is that of the OpenAI wire.
+
+    Args:
+        *args: The fields as one mapping.
+        **values: The fields: `choices` as the wire has them, or `message` as generation C has it; `id`, `created`,
+            `model` and `usage` may be left out.
+
+    Raises:
+        EnvironmentFault: there is neither a choice nor a message.
+    """
 
     declared = ("usage", "system_fingerprint", "service_tier")
 
+    def __init__(self, *args: Any, **values: Any) -> None:
+        fields: JsonDict = dict(*args, **values)
+        message = fields.pop("message", None)
+        choices = [_choice(each) for each in fields.pop("choices", None) or ()]
+        if message is not None:
+            choices[:1] = [_choice_of(message, choices[0]["finish_reason"] if choices else None)]
+        if not choices:
+            raise EnvironmentFault("a reply needs `choices` or a `message`")
+        usage = fields.pop("usage", None)
+        kind = "text_completion" if "message" not in choices[0] else "chat.completion"
+        filled = {name: fields.pop(name, None) or default for name, default in _filled(kind).items()}
+        super().__init__({**filled, "choices": choices, **fields, **({"usage": _usage(usage)} if usage else {})})
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name == "message":
+            self.__dict__.pop("_typed", None)
+            self["choices"] = [_choice_of(value, None), *self["choices"][1:]]
+            return
+        super().__setitem__(name, _usage(value) if name == "usage" and value else value)
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "choices" and "_typed" in self.__dict__:
+            self._take_in()
+        return super().__getitem__(name)
+
     @property
     def message(self) -> ResponseMessage:
-        """The answer as a typed message."""
-        choice = self["choices"][0]
-        fields = {"role": "assistant", "content": choice.get("text"), **plain(choice.get("message") or {})}
-        reason = choice["finish_reason"]
-        return ResponseMessage(**fields, finish_reason=reason, is_truncated=reason == "length")
+        """The answer as a typed message. What is changed in it is changed in the reply."""
+        if "_typed" not in self.__dict__:
+            choice = self["choices"][0]
+            fields = {"role": "assistant", "content": choice.get("text"), **plain(choice.get("message") or {})}
+            reason = choice["finish_reason"]
+            typed = ResponseMessage(**fields, finish_reason=reason, is_truncated=reason == "length")
+            self.__dict__["_typed"] = (typed, plain(typed))
+        typed: ResponseMessage = self.__dict__["_typed"][0]
+        return typed
+
+    def _take_in(self) -> None:
+        """Put what was changed in the typed message into the choice."""
+        typed, before = self.__dict__["_typed"]
+        if (now := plain(typed)) != before:
+            self.__dict__["_typed"] = (typed, now)
+            choices: list[Choice] = super().__getitem__("choices")
+            choices[0] = _choice_of(typed, None, is_text=self.is_text)
 
     @property
     def is_truncated(self) -> bool:
@@ -64,6 +111,60 @@ class Response(Record):
         """What goes into the transcript: a text, or one message of the generation that runs."""
         choice = self["choices"][0]
         return str(choice.get("text") or "") if self.is_text else cast("Prompt", [message_of(dict(choice["message"]))])
+
+    def model_dump(self, *, exclude_none: bool = False, **options: Any) -> JsonDict:
+        """The fields of the wire."""
+        _ = self["choices"]
+        return super().model_dump(exclude_none=exclude_none, **options)
+
+
+def _filled(kind: str) -> JsonDict:
+    return {"id": "", "object": kind, "created": int(time.time()), "model": ""}
+
+
+def _usage(value: object) -> Usage:
+    """Token counts under the names of the wire; those that are missing are 0."""
+    given: JsonDict = plain(value) if isinstance(value, Mapping) or hasattr(value, "model_dump") else plain(vars(value))
+    tokens = Usage(recorded(given))
+    for name, other in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")):
+        tokens[name] = tokens.get(name) or given.get(other) or 0
+    tokens["total_tokens"] = tokens.get("total_tokens") or tokens["prompt_tokens"] + tokens["completion_tokens"]
+    return tokens
+
+
+def _part(value: object, name: str) -> Any:
+    """A field of a mapping or an object; None where it has none."""
+    return cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _choice(value: object) -> Choice:
+    """A choice of the wire, from a dict or an object."""
+    text, message = _part(value, "text"), _part(value, "message")
+    reason = _part(value, "finish_reason")
+    if message is None:
+        return Choice({"index": 0, "finish_reason": reason, "text": "" if text is None else str(text)})
+    return _choice_of(message, reason)
+
+
+def _choice_of(message: object, finish_reason: str | None, *, is_text: bool = False) -> Choice:
+    """The choice that holds a message: a text, a dict, or an object with `content`."""
+    if isinstance(message, str):
+        fields: JsonDict = {"content": message}
+    elif isinstance(message, Mapping) or hasattr(message, "model_dump"):
+        fields = dict(plain(message))
+    else:
+        parts = {name: _part(message, name) for name in ("role", *ResponseMessage.declared)}
+        fields = {name: plain(part) for name, part in parts.items() if part is not None}
+    reason = fields.pop("finish_reason", None) or finish_reason
+    if fields.pop("is_truncated", None):
+        reason = "length"
+    fields.pop("tokens", None)
+    choice = Choice({"index": 0, "finish_reason": reason})
+    if is_text:
+        choice["text"] = str(fields.get("content") or "")
+    else:
+        choice["message"] = ReplyMessage({**fields, "role": "assistant"})
+    return choice
 
 
 def response_of(reply: ModelResponse, *, is_text: bool, model: str) -> Response:
@@ -103,35 +204,27 @@ def response_for(said: Prompt | JsonDict, told: Mapping[str, Any]) -> Response:
 
 def is_response(value: object) -> bool:
     """Whether a value can be read as a reply."""
-    return isinstance(value, Response | ModelResponse) or bool(
-        getattr(value, "choices", None) or getattr(value, "message", None)
-    )
+    return isinstance(value, Response | ModelResponse) or bool(_part(value, "choices") or _part(value, "message"))
 
 
 def as_response(value: Any) -> Response:
-    """What a `get_model_response` returned, as a `Response`.
+    """What a `get_model_response` or a client returned, as a `Response`.
 
     Args:
-        value: Ours, the openai package's, or anything with `choices` or a `message`.
+        value: Ours, the openai package's, or any object or dict with `choices` or a `message`.
+
+    Raises:
+        EnvironmentFault: it has neither.
     """
     if isinstance(value, Response):
         return value
     if isinstance(value, ModelResponse):
         return response_of(value, is_text=False, model="")
-    choices = cast("Sequence[Any] | None", getattr(value, "choices", None))
-    usage = plain(getattr(value, "usage", None))
-    common: JsonDict = {
-        "id": str(getattr(value, "id", "") or ""),
-        "model": str(getattr(value, "model", "") or ""),
-        "usage": Usage(usage) if usage else None,
-    }
-    if choices:
-        choice = choices[0]
-        text = getattr(choice, "text", None)
-        message = {"content": text} if text is not None else plain(choice.message)
-        return _response(message, getattr(choice, "finish_reason", None), is_text=text is not None, **common)
-    message = plain(value.message)
-    return _response(message, message.get("finish_reason"), is_text=False, **common)
+    if not is_response(value):
+        kind = type(cast(object, value)).__name__
+        raise EnvironmentFault(f"a reply must have `choices` or a `message`, and {kind} {value!r:.80} has neither")
+    names = ("id", "object", "created", "model", "usage", "choices", "message")
+    return Response({name: part for name in names if (part := _part(value, name)) is not None})
 
 
 def _response(
@@ -141,12 +234,5 @@ def _response(
     if is_text:
         choice["text"] = message.get("content") or ""
     else:
-        choice["message"] = ReplyMessage({"role": "assistant", **message})
-    fields: JsonDict = {
-        "id": id,
-        "object": "text_completion" if is_text else "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [Choice(choice)],
-    }
-    return Response(fields if usage is None else {**fields, "usage": usage})
+        choice["message"] = {"role": "assistant", **message}
+    return Response(id=id, model=model, choices=[choice], **({} if usage is None else {"usage": usage}))

@@ -21,7 +21,7 @@ from harness.compat.verifiers.parsers import Parser
 from harness.compat.verifiers.reward_functions import RewardFunc, Weights
 from harness.parsers.parser import Parser as NativeParser
 from harness.records import FIXED_COLUMNS, Score
-from harness.rubrics.functions import Planned, Value, read
+from harness.rubrics.functions import Planned, Value, read, total, weight_limits
 from harness.rubrics.rubric import Rubric as NativeRubric
 from harness.rubrics.scoring import Scoring
 from harness.state import State
@@ -171,7 +171,7 @@ class Rubric(NativeRubric):
     @property
     def reward_range(self) -> tuple[float, float]:
         """The sums of the negative and of the positive weights."""
-        return sum(w for w in self.weights if w < 0), sum(w for w in self.weights if w > 0)
+        return weight_limits(self.weights)
 
     def settle(self, prepare: Callable[[State], State], columns: Collection[str] | None) -> None:
         """Check the functions, now that the environment is built, and remember how states are prepared.
@@ -272,7 +272,7 @@ class Rubric(NativeRubric):
     def _keep(self, states: Sequence[State], scores: Sequence[Score], started: float) -> None:
         """Put what was found into the states, as authors read it."""
         known = [score.reward for score in scores if score.reward is not None]
-        mean = sum(known) / len(known) if known else 0.0
+        mean = math.fsum(known) / len(known) if known else 0.0
         for state, score in zip(states, scores, strict=True):
             state["reward"], state["metrics"] = score.reward, dict(score.metrics)
             state["advantage"] = None if score.reward is None else score.reward - mean
@@ -339,7 +339,7 @@ def _renamed(plans: Sequence[Planned]) -> list[Planned]:
 
 
 def _score(values: Mapping[str, Value], plans: Sequence[tuple[Planned, Planned]]) -> Score:
-    reward = 0.0
+    terms: list[float] = []
     metrics: dict[str, float | None] = {}
     fatal: dict[str, str] = {}
     minor: dict[str, str] = {}
@@ -349,7 +349,8 @@ def _score(values: Mapping[str, Value], plans: Sequence[tuple[Planned, Planned]]
         if value is None:
             (fatal if plan.weight else minor)[plan.name] = reason
         elif plan.weight:
-            reward += plan.weight * value
+            terms.append(plan.weight * value)
+    reward = total(terms)
     if not fatal and not math.isfinite(reward):
         fatal["*"] = f"the weighted sum is {reward}"
     return Score(None if fatal else reward, metrics, {**fatal, **minor})

@@ -9,6 +9,7 @@ from typing import Any
 from harness.compat.verifiers.reward_functions import RewardFunc, Weights
 from harness.compat.verifiers.rubric import Rubric
 from harness.records import Score
+from harness.rubrics.functions import range_limits, total
 from harness.rubrics.rubric import Rubric as NativeRubric
 from harness.state import State
 
@@ -84,8 +85,7 @@ class RubricGroup(Rubric):
     @property
     def reward_range(self) -> tuple[float, float]:
         """The sums of the lowest and of the highest rewards."""
-        ranges = [rubric.reward_range for rubric in self.rubrics]
-        return sum(low for low, _ in ranges), sum(high for _, high in ranges)
+        return range_limits(rubric.reward_range for rubric in self.rubrics)
 
     async def cleanup(self, state: State) -> None:
         """Its own; each rubric cleans up when it has scored."""
@@ -120,7 +120,7 @@ def _weights(rubric: NativeRubric) -> Sequence[float]:
 
 
 def _sum(scores: Sequence[Score]) -> Score:
-    reward: float | None = 0.0
+    rewards: list[float] = []
     metrics: dict[str, float | None] = {}
     fatal: dict[str, str] = {}
     minor: dict[str, str] = {}
@@ -129,9 +129,8 @@ def _sum(scores: Sequence[Score]) -> Score:
             held = metrics.get(name, 0.0)
             metrics[name] = None if value is None or held is None else held + value
         if score.reward is None:
-            reward = None
             fatal.update(score.reasons)
         else:
             minor.update(score.reasons)
-            reward = None if reward is None else reward + score.reward
-    return Score(reward, metrics, {**fatal, **minor})
+            rewards.append(score.reward)
+    return Score(total(rewards) if len(rewards) == len(scores) else None, metrics, {**fatal, **minor})

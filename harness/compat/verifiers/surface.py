@@ -41,7 +41,24 @@ _TYPES_B = {
     **_at("messages", ChatCompletionMessageToolCall="WireToolCall"),
     "AsyncOpenAI": "openai:AsyncOpenAI",
 }  # fmt: skip
+_IMPORTED = {
+    **{name: f"typing:{name}" for name in ("Any", "Awaitable", "Callable", "Literal")},
+    "BaseModel": "pydantic:BaseModel", "Path": "pathlib:Path", "TypedDict": "typing_extensions:TypedDict",
+    "sys": "sys:",
+}  # fmt: skip
+"""What `types` itself imports: it has no `__all__`, so `from verifiers.types import *` brings it."""
+_IMPORTED_C = {
+    **{name: f"typing:{name}" for name in ("TYPE_CHECKING", "TypeAlias", "cast")},
+    **{name: f"pydantic:{name}" for name in ("ConfigDict", "Field", "computed_field", "field_validator")},
+    **{name: f"{name}:" for name in ("json", "time", "uuid")},
+    "NotRequired": "typing_extensions:NotRequired", "Mapping": "collections.abc:Mapping", "deepcopy": "copy:deepcopy",
+}  # fmt: skip
 _TYPES_C = {
+    **_at(
+        "names", "TASK_INPUT_FIELDS", "normalize_task_payload", "task_payload_from_info", "flatten_task_input",
+        "assert_json_serializable", EndpointClientConfig="ClientConfig", RedactedThinkingBlock="ThinkingBlock",
+        AnthropicThinkingBlock="ThinkingBlock",
+    ),
     **_at(
         "names", "ClientType", "FinishReason", "ContentPart", "MessageContent", "DatasetBuilder", "TokenUsage",
         "StartCallback", "ProgressCallback", "LogCallback", "ThinkingBlock", "ErrorInfo", "RolloutOutput",
@@ -89,7 +106,7 @@ _LOGS_C = _at("logs", "log_level", "quiet_verifiers", "truncate")
 _TOOLBOX = "toolbox"
 
 _CLIENTS = _at(
-    "names", "Client", "OpenAIChatCompletionsClient", "OpenAICompletionsClient", "OpenAIResponsesClient",
+    "client_classes", "Client", "OpenAIChatCompletionsClient", "OpenAICompletionsClient", "OpenAIResponsesClient",
     "AnthropicMessagesClient",
 )  # fmt: skip
 
@@ -110,7 +127,7 @@ _MODULES: dict[str, tuple[_Names, _Names, _Names]] = {
     # Path below `verifiers`: names of both generations, of B alone, of C alone.
     "": (_TOP, _TYPES_B, _TOP_C),
     "errors": (_ERRORS, {}, _ERRORS_C),
-    "types": (_TYPES, _TYPES_B, _TYPES_C),
+    "types": ({**_TYPES, **_IMPORTED}, _TYPES_B, {**_TYPES_C, **_IMPORTED_C}),
     "decorators": (_MARKS, {}, {**_MARKS_C, **_at("marks", discover_decorated="marked")}),
     "parsers": ({}, {}, {}),
     "parsers.parser": (_at("parsers", "Parser"), {}, {}),
@@ -154,7 +171,7 @@ _MODULES: dict[str, tuple[_Names, _Names, _Names]] = {
     "envs.experimental.gym_env": (_at("gym_env", "GymEnv", "EpisodicSumRubric"), {}, {}),
     "envs.experimental.mcp_env": (_at("mcp_env", "MCPEnv"), {}, {}),
     "clients": ({}, {}, _CLIENTS),
-    "clients.client": ({}, {}, _at("names", "Client")),
+    "clients.client": ({}, {}, _at("client_classes", "Client")),
     "utils": ({}, {}, {}),
     "utils.data_utils": (_DATA, {}, {}),
     "utils.env_utils": (_at(_TOOLBOX, "load_environment"), {}, {}),
@@ -203,9 +220,9 @@ _REFUSED: dict[str, str] = {
     name: "it drives agents in the remote sandboxes of one provider, which bench does not"
     for name in ("CliAgentEnv", "HarborEnv", "RLMEnv", "BrowserEnv", "OpenEnvEnv")
 } | {
-    name: "it belongs to the newer task-set API, which only the real package has"
+    name: "it belongs to the newer task-set API (verifiers.v1), which is not supported, verifiers installed or not"
     for name in ("Env", "EnvConfig", "Task", "Taskset", "TasksetConfig", "Harness", "HarnessConfig", "Toolset",
-                 "ToolsetConfig", "MCPTool", "MCPToolConfig", "SandboxConfig", "User", "UserConfig")
+                 "ToolsetConfig", "MCPTool", "MCPToolConfig", "SandboxConfig", "User", "UserConfig", "v1")
 }  # fmt: skip
 """Names of the real package that nothing answers to, and why."""
 

@@ -18,6 +18,7 @@ from harness.engine.isolation.stand_in import IsolatedEnvironment
 from harness.engine.isolation.wire import error_from_json, error_to_json, response_to_json
 from harness.engine.lanes import Way
 from harness.engine.rollout import MeteredChat
+from harness.engine.rollout_limits import CallGate, RolloutLimits
 from harness.errors import EnvironmentFault, WorkerDied
 from harness.records import Example, Failed, Generated, Item, Scored, Timing
 from harness.redact import redactor
@@ -38,6 +39,10 @@ class Terms:
     timeout: float | None = None
     max_retries: int = 0
     scoring_timeout: float | None = None
+    message_limit: int | None = None
+    token_limit: int | None = None
+    is_refusable: bool = False
+    """As in `RolloutLimits`."""
     function: str | None = None
     """The one reward function that scores; None is the whole rubric."""
     plays: tuple[str, ...] = ()
@@ -55,6 +60,10 @@ class _Work:
     """Seconds that it may take, by the process's own clock."""
     model: MeteredChat | None = None
     """Of a rollout; scoring has none."""
+    gate: CallGate | None = None
+    """Holds the rollout's limits here too: code of the environment's could lift those in its process."""
+    is_beyond_limits: bool = False
+    """Whether its process was ended because it asked on and on: another one would do the same."""
     waiting: set[int] = field(default_factory=set[int])
     """Questions that are not answered yet."""
     deaths: int = 0
@@ -90,7 +99,9 @@ class IsolatedExecutor:
             {
                 "model": lane.model, "sampling_args": lane.sampling_args, "timeout": terms.timeout,
                 "max_retries": terms.max_retries, "scoring_timeout": terms.scoring_timeout, "function": terms.function,
-                "plays": terms.plays, "judges": {str(place): asdict(judge) for place, judge in terms.judges.items()},
+                "plays": terms.plays, "message_limit": terms.message_limit, "token_limit": terms.token_limit,
+                "is_refusable": terms.is_refusable,
+                "judges": {str(place): asdict(judge) for place, judge in terms.judges.items()},
             }
         )  # fmt: skip
 
@@ -104,7 +115,8 @@ class IsolatedExecutor:
         work = _Work({item.example.key: item.example}, self._terms.timeout, meter)
         started_at, started = time.time(), time.monotonic()
 
-        def begin(_: Worker) -> JsonDict:
+        def begin(worker: Worker) -> JsonDict:
+            work.gate = self._gate(work, worker)
             if work.deaths:  # from the first word on, also for a recording
                 self._lane.close(item)
                 meter.inner, meter.dictation = self._lane.chat(item), Dictation()
@@ -123,6 +135,20 @@ class IsolatedExecutor:
             self._holders[item.key] = worker
         # With what was paid for in processes that have died.
         return replace(record, usage=meter.usage, attempts=record.attempts + work.deaths)
+
+    def _gate(self, work: _Work, worker: Worker) -> CallGate | None:
+        terms = self._terms
+        attempts = 1 + terms.max_retries  # each has the whole limit, and only the process knows which one this is
+        calls, tokens = (None if each is None else each * attempts for each in (terms.message_limit, terms.token_limit))
+        if calls is None and tokens is None:
+            return None
+        death = WorkerDied(f"{worker.recipe.name} asked its model again and again beyond the rollout's limits")
+
+        def stop() -> None:
+            work.is_beyond_limits = True
+            worker.die(death)
+
+        return CallGate(RolloutLimits(calls, tokens), self._lane.sampling_args, stop)
 
     async def score(self, rollouts: Sequence[Finished]) -> list[Scored]:
         """Score where the live states are, or from what the journal holds."""
@@ -189,7 +215,7 @@ class IsolatedExecutor:
                     report = await self._reported(worker, order_for(worker), work)
             except WorkerDied:
                 work.deaths += 1
-                if is_sure:
+                if is_sure or work.is_beyond_limits:
                     self._pool.has_failed()
                     raise
                 # What waits for a model runs no code: it is not what killed the process.
@@ -235,9 +261,12 @@ class IsolatedExecutor:
                 self._environment.playing(frame["played"]),
                 relayed(lambda waits: worker.send({"type": "waits", "ask": number, "waits": waits})),
             ):
-                response = await self._whom(frame, work)(
-                    frame["prompt"], tools=frame["tools"], sampling_args=frame["sampling_args"]
-                )
+                chat, sampling_args = self._whom(frame, work), frame["sampling_args"]
+                if work.gate is None or frame["judge"] is not None:
+                    response = await chat(frame["prompt"], tools=frame["tools"], sampling_args=sampling_args)
+                else:
+                    ticket = await work.gate.enter(sampling_args)
+                    response = await ticket.relay(chat, frame["prompt"], frame["tools"])
             answer = {"type": "answer", "ask": number, "response": response_to_json(response)}
         except Exception as error:  # whatever it is, the code that asks must hear of it
             answer = {"type": "refused", "ask": number, **error_to_json(error)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.engine import rollout
 from harness.engine.executors import Finished
+from harness.engine.rollout_limits import RolloutLimits
 from harness.envs.environment import Environment
 from harness.records import JUDGEMENTS, STATE_LOST, Failed, Generated, Item, Scored
 from harness.state import State
@@ -27,6 +28,7 @@ class LocalExecutor:
         timeout: Seconds for one attempt at a rollout; None for no bound.
         max_retries: Further attempts at a rollout after a failure that may heal.
         scoring_timeout: Seconds for scoring one rollout or group; None for no bound.
+        limits: Of the calls and tokens of each attempt at a rollout; None for none.
     """
 
     def __init__(
@@ -37,12 +39,14 @@ class LocalExecutor:
         timeout: float | None = None,
         max_retries: int = 0,
         scoring_timeout: float | None = None,
+        limits: RolloutLimits | None = None,
     ) -> None:
         self._environment = environment
         self._lane = lane
         self._timeout = timeout
         self._max_retries = max_retries
         self._scoring_timeout = scoring_timeout
+        self._limits = limits
         self._live: dict[str, State] = {}
 
     async def generate(self, item: Item) -> Generated | Failed:
@@ -55,6 +59,7 @@ class LocalExecutor:
                 sampling_args=self._lane.sampling_args,
                 timeout=self._timeout,
                 max_retries=self._max_retries,
+                limits=self._limits,
             )
         finally:
             self._lane.close(item)

@@ -240,7 +240,7 @@ class Worker:
             for frame in self._lines.feed(data):
                 self._on_frame(frame)
         except (ValueError, TypeError, LookupError):
-            self._die(WorkerDied(self._garbled()))
+            self.die(WorkerDied(self._garbled()))
 
     def _on_frame(self, frame: JsonDict) -> None:
         kind = frame["type"]
@@ -250,7 +250,7 @@ class Worker:
             _log(frame)
         elif kind == "stubborn":
             words = f"{self.recipe.name} was ended, as {frame['where']} goes on although it was cancelled"
-            self._die(WorkerDied(f"the process of {words}", "worker_hung"))
+            self.die(WorkerDied(f"the process of {words}", "worker_hung"))
         elif kind == "ended":
             self._has_said_end = True
             self._resolve(self._ended)
@@ -272,13 +272,14 @@ class Worker:
     def _on_exit(self) -> None:
         self._resolve(self._ended)
         if not self._is_ending and self.death is None:
-            self._die(WorkerDied(self._spawned.how_it_ended()))
+            self.die(WorkerDied(self._spawned.how_it_ended()))
 
     def _resolve(self, future: asyncio.Future[None] | None) -> None:
         if future is not None and not future.done():
             future.set_result(None)
 
-    def _die(self, death: WorkerDied) -> None:
+    def die(self, death: WorkerDied) -> None:
+        """End it now, and say so to everything that it was carrying out."""
         if self._spawned.is_killed:
             return
         self.kill(death)
@@ -300,7 +301,7 @@ class Worker:
         bounds = [call.patience for call in self._calls.values() if call.patience is not None]
         if self._silent * _TICK > min([self.recipe.silence, *(bound + self.recipe.overdue for bound in bounds)]):
             where = f" ({self.blocked_by.partition(', and with it')[0].partition(': ')[2]})" if self.blocked_by else ""
-            self._die(
+            self.die(
                 WorkerDied(
                     f"the process of {self.recipe.name} gave no sign of life for {self._silent * _TICK:g} s and was "
                     f"ended{where}",

@@ -17,6 +17,7 @@ from harness.engine.executors import Finished, unwritable
 from harness.engine.executors.local import LocalExecutor
 from harness.engine.isolation.asking import Cast, ChildChat, ChildPanel, Desk, SeatedJudge
 from harness.engine.isolation.wire import Lines, error_to_json, pack
+from harness.engine.rollout_limits import RolloutLimits
 from harness.engine.watchdog import Watchdog
 from harness.envs.environment import Environment
 from harness.errors import EnvironmentFault
@@ -166,6 +167,7 @@ class Service:
         executor = LocalExecutor(
             environment, lane, timeout=frame["timeout"], max_retries=frame["max_retries"],
             scoring_timeout=frame["scoring_timeout"],
+            limits=RolloutLimits(frame["message_limit"], frame["token_limit"], frame["is_refusable"]),
         )  # fmt: skip
         self._runs[frame["run"]] = _Run(executor, part, lane, known)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from harness.errors import StoreError
-from harness.report.compare.difference import ALPHA
-from harness.stats.signflip import fewest_pairs
+from harness.stats.difference import ALPHA
+from harness.stats.paired import fewest_pairs
 from harness.store.finding import runs_in
+from harness.store.invocations import read_invocation, suite_files
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir, safe_name
 from harness.store.values import table
@@ -32,6 +35,24 @@ def earlier(folder: RunDir, manifest: Manifest) -> RunDir | None:
                 its = other.read_manifest()
                 if its.status == "done" and not its.derived and _has_pairs(its) and _differs_in_model(manifest, its):
                     return other
+    return None
+
+
+def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
+    """The id of the newest earlier suite with runs of the same names; None without one.
+
+    Args:
+        output_dir: Of the suites.
+        suite: The id of the one that has ended.
+    """
+    with contextlib.suppress(OSError, StoreError):  # a hint: nothing may fail for it
+        files = [file for file in suite_files(output_dir) if file.stem <= suite]
+        names = Counter(read_invocation(files.pop()).names)
+        for file in reversed(files[-LOOKED_AT:]):
+            with contextlib.suppress(StoreError):
+                other = read_invocation(file)
+                if Counter(other.names) == names and len(other.runs) == len(other.names):
+                    return other.id
     return None
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.errors import UsageError
-from harness.report.compare.difference import Difference, difference_of
 from harness.report.compare.sides import Cell, Side
+from harness.stats.difference import Difference, difference_of
 from harness.stats.intervals import same
 from harness.types import JsonDict
 

@@ -70,6 +70,7 @@ def pairs_of(names: Sequence[str], output_dir: Path) -> Pairing:
         chosen = choose(output_dir, [name] if names else [])
         runs = [RunDir(path) for path in chosen.paths]
         asked.append([Member(run, run.read_manifest()) for run in runs])
+        found.lonely += [f"{clean(each)} of {clean(name)} could not be loaded." for each in chosen.failed]
         found.lonely += [f"{clean(path)} of {clean(name)} is not there any more." for path in chosen.gone]
     if len(asked) == 1:
         _within(asked[0], found)

@@ -14,8 +14,8 @@ from harness.report import numerals
 from harness.report.compare.sides import Side
 from harness.report.grid import Column, grid, head, prose
 from harness.report.text import clean
+from harness.stats.paired import fewest_pairs
 from harness.stats.power import Components, Split, components, components_of_one, detectable, splits
-from harness.stats.signflip import fewest_pairs
 from harness.stats.summary import number
 from harness.types import JsonDict
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from harness.report import numerals
-from harness.report.compare.difference import ALPHA
 from harness.report.compare.matching import Match
 from harness.report.compare.sides import Side
 from harness.report.grid import LEAST_NAME, Column, Group, grid, head, prose
 from harness.report.text import clean, fit
 from harness.stats.averages import macro_mean
+from harness.stats.difference import ALPHA
+from harness.stats.hypotheses import p_of_interval
 from harness.stats.intervals import Estimate
 from harness.stats.methods import describe
 from harness.store.manifest import Manifest
@@ -48,6 +49,7 @@ def averages_of(matches: Sequence[Match]) -> tuple[tuple[str, Estimate], ...]:
         column: group
         for column, group in columns.items()
         if len({match.name for match in group}) == len(group) > 1
+        and not any(match.candidate.manifest.functions for match in group)
         and len({match.baseline.label for match in group}) == 1
         and all(match.estimate.mean is not None for match in group)
     }
@@ -79,6 +81,7 @@ def screen(found: Compared, width: int, *, flips: int) -> Iterator[Text]:
         columns = [
             Column("difference", [numerals.difference(estimate) for _, estimate in found.averages]),
             Column("95 % interval", [numerals.signed_interval(estimate) for _, estimate in found.averages]),
+            Column("p", [numerals.p_value(p_of_interval(estimate)) for _, estimate in found.averages]),
         ]
         yield from grid([clean(column) for column, _ in found.averages], "run", [columns], width)
         yield Text()
@@ -88,9 +91,9 @@ def screen(found: Compared, width: int, *, flips: int) -> Iterator[Text]:
 
 
 def _by_baseline(matches: Sequence[Match]) -> list[list[Match]]:
-    groups: dict[tuple[str, str], list[Match]] = {}
+    groups: dict[tuple[str, str, str], list[Match]] = {}
     for match in matches:
-        groups.setdefault((match.name, str(match.baseline.run.path)), []).append(match)
+        groups.setdefault((match.name, str(match.baseline.run.path), match.baseline.measure), []).append(match)
     return list(groups.values())
 
 
@@ -188,7 +191,7 @@ def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
     """What the figures mean, in sentences."""
     size = numerals.difference(match.estimate).lstrip("+-")
     if match.is_found:
-        yield f"{label} is {match.verdict} than {baseline}, by {size}: more than noise.{_beside(match)}"
+        yield f"{label} is {match.verdict} than {baseline}, by {size}: more than noise."
     elif match.verdict == "unknown":
         yield f"{label}: too little to compare with {baseline}.{_too_few(match)}"
     elif match.estimate.mean or match.unpaired is not None:
@@ -205,26 +208,10 @@ def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
     yield from _left_out(label, baseline, match)
 
 
-def _holds_zero(estimate: Estimate) -> bool:
-    return estimate.low is not None and estimate.high is not None and estimate.low <= 0 <= estimate.high
-
-
-def _beside(match: Match) -> str:
-    """Why an interval with 0 is no contradiction."""
-    if not _holds_zero(match.estimate):
-        return ""
-    return " Its interval still holds 0: the verdict goes by p, and the two are made in different ways."
-
-
 def _alone(match: Match) -> str:
     """Why an interval without 0 is no finding."""
-    if match.p_value is None or match.estimate.low is None or _holds_zero(match.estimate):
+    if match.p_value is None or match.p_value >= ALPHA:
         return ""
-    if match.p_value >= ALPHA:
-        return (
-            f" The interval leaves 0 out, but on {numerals.count(len(match.flips))} examples that differ the test does "
-            "not find it."
-        )
     p = numerals.p_value(match.p_value)
     return f" Its own p is {p}, but it is one of {match.comparisons} comparisons."
 
@@ -233,12 +220,13 @@ def _too_few(match: Match) -> str:
     """Why even the largest difference would have shown nothing."""
     if not match.is_too_small or match.p_value is None:
         return ""
+    they_show = "it shows" if match.units == 1 else "they show"
     if match.paired.estimate.clusters is not None:
         units = "1 cluster is" if match.units == 1 else f"{numerals.count(match.units)} clusters are"
-        return f" {units} too few to tell, whatever they show: it takes {match.least} or more."
+        return f" {units} too few to tell, whatever {they_show}: it takes {match.least} or more."
     needed = match.settling or match.least
     more = numerals.count(needed) if needed == match.least else f"about {numerals.count(needed)}"
-    return f" {_examples(match.units).capitalize()} cannot tell, whatever they show: it takes {more} or more."
+    return f" {_examples(match.units).capitalize()} cannot tell, whatever {they_show}: it takes {more} or more."
 
 
 def _settling(match: Match) -> str:
@@ -311,7 +299,7 @@ def _legend(found: Compared) -> str:
     )
     made = [match for match in matches if match.p_value is not None]
     corrected = f", corrected for {len(made)} comparisons (Holm)" if len(made) > 1 else ""
-    tests = dict.fromkeys("Welch's t test" if match.unpaired else "sign-flip test" for match in made)
+    tests = dict.fromkeys("Welch's t test" if match.unpaired else "Student's t, as the interval" for match in made)
     if made:
         words += f" p: {' or '.join(tests)}{corrected}."
     if methods:

@@ -12,11 +12,12 @@ from typing import cast
 from harness.config.wording import nearest
 from harness.errors import UsageError
 from harness.records import Example, Generated
-from harness.report.compare.difference import UNKNOWN, Scores, limits_of, scores_of
+from harness.stats.difference import Difference, Range, Scores, difference_of, limits_of, scores_of
 from harness.stats.intervals import Estimate
 from harness.stats.quantiles import nearest_rank
 from harness.stats.scores import LARGEST_SCORE
 from harness.stats.summary import Spread, metric_spread, spread, tokens_known
+from harness.stats.target import finite_limits
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, outcomes, read_journal
 from harness.store.recorded import Recorded
@@ -63,6 +64,9 @@ class Side:
     seconds: list[float] = field(default_factory=list[float])
     """That each rollout took to generate, our own waiting left out."""
 
+    is_reward: bool = True
+    """Whether the measure has the reward's value in every rollout."""
+
     ended_early: Spread | None = None
     """What is measured, of a run that ended, as asked, before all was made, with the interval that this allows."""
 
@@ -70,6 +74,11 @@ class Side:
     def label(self) -> str:
         """What tables call it."""
         return self.manifest.model
+
+    @property
+    def range(self) -> Range:
+        """The least and the greatest value possible, as the run says."""
+        return self.manifest.reward_range if self.is_reward else self.manifest.range_of(self.measure)
 
     @property
     def means(self) -> dict[str, float]:
@@ -100,11 +109,17 @@ class Side:
 
     @property
     def spread(self) -> Spread:
-        """Mean, interval and the rest, as in the run's own table."""
+        """Mean, interval and the rest, as in the run's own table; with clusters the interval is theirs."""
         if self.ended_early is not None:
             return self.ended_early
-        groups = (cell.values for cell in self.cells.values())
-        return spread(groups) if self.measure == REWARD else metric_spread(groups)
+        cells = [cell for cell in self.cells.values() if cell.values]
+        named = [cell.cluster for cell in cells]
+        clusters = None if None in named or not named else named
+        groups = (cell.values for cell in cells)
+        limits = finite_limits(self.range)
+        if limits is None and not self.is_reward:
+            return metric_spread(groups, clusters)
+        return spread(groups, limits, clusters)
 
     @property
     def typical(self) -> int:
@@ -122,12 +137,19 @@ class Side:
         known = sorted(value for value in self.seconds if value > 0)
         return nearest_rank(known, part) if known else None
 
+    def filled(self, key: str, value: float) -> list[float]:
+        """The values of an example, with `value` for each planned rollout that has no score."""
+        planned = max(1, self._planned("rollouts_per_example"))
+        cell = self.cells.get(key)
+        if cell is None:
+            return [value] * planned
+        return cell.values + [value] * max(cell.unscored, planned - len(cell.values))
+
     @property
     def scores(self) -> Scores:
         """What a comparison looks at."""
         clusters = {key: cell.cluster for key, cell in self.cells.items() if cell.cluster is not None}
-        promised = self.manifest.reward_range if self.measure == REWARD else UNKNOWN
-        return scores_of({key: cell.values for key, cell in self.cells.items()}, promised, clusters or None)
+        return scores_of({key: cell.values for key, cell in self.cells.items()}, self.range, clusters or None)
 
     def check_within_range(self, flag: str, size: float) -> None:
         """See to it that a difference in the measure can be as large as somebody says.
@@ -147,6 +169,24 @@ class Side:
         planned: Mapping[str, object] = self.manifest.planned  # a file that may say anything
         value = planned.get(what)
         return value if isinstance(value, int) and value > 0 else 0
+
+
+def worst_case(candidate: Side, baseline: Side) -> Difference:
+    """The difference if every planned rollout without a score had the worst reward for the candidate, and the best for
+    the baseline: the rewards' range decides, or what was seen where it is unknown."""
+    ours, theirs = candidate.scores, baseline.scores
+    low, high = limits_of(ours, theirs) or (min(ours.seen | theirs.seen), max(ours.seen | theirs.seen))
+    keys = dict.fromkeys([*candidate.cells, *baseline.cells])
+    neither = range(len(keys), max(candidate.examples, baseline.examples))
+    keys |= dict.fromkeys(f"example {number} of neither" for number in neither)
+    clusters = None
+    if ours.clusters is not None and theirs.clusters is not None:
+        clusters = {key: key for key in keys} | {**theirs.clusters, **ours.clusters}
+    worst, best = (
+        scores_of({key: side.filled(key, value) for key in keys}, (low, high), clusters)
+        for side, value in ((candidate, low), (baseline, high))
+    )
+    return difference_of(worst, best)
 
 
 def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None) -> Side:
@@ -197,6 +237,7 @@ def _take(side: Side, outcome: Outcome, cluster: str | None) -> None:
     side.usage += base.usage
     side.seconds.append(max(0.0, base.timing.generation - base.timing.waiting))
     value = outcome.reward if side.measure == REWARD else _metric(outcome, side.measure)
+    side.is_reward = side.is_reward and value == outcome.reward
     if value is None:
         cell.unscored += 1
         side.unscored[outcome.reason or f"{side.measure} has no value"] += 1
@@ -235,6 +276,7 @@ def side_json(side: Side) -> JsonDict:
         "name": side.manifest.name,
         "env_id": side.manifest.env_id,
         "model": side.manifest.model,
+        "measure": side.measure,
         "status": side.manifest.status,
         "score": side.spread.to_json(),
         "rollouts": side.rollouts,

@@ -13,11 +13,13 @@ from xml.etree import ElementTree
 from rich.text import Text
 
 from harness.report import numerals
-from harness.report.compare.difference import LEAST_COMMON, limits_of
 from harness.report.compare.matching import Match, match_json
+from harness.report.compare.sides import worst_case
 from harness.report.grid import Column, grid, prose
 from harness.report.text import clean
-from harness.stats.hypotheses import non_inferiority
+from harness.stats.difference import LEAST_COMMON, limits_of
+from harness.stats.hypotheses import is_above, non_inferiority
+from harness.stats.intervals import Estimate
 from harness.stats.power import passing_examples
 from harness.store.card_text import escape
 from harness.types import JsonDict
@@ -69,12 +71,41 @@ def rule_on(match: Match, rule: Rule) -> Ruling:
     verdict = non_inferiority(estimate, rule.margin)
     interval = numerals.signed_interval(estimate)
     if verdict == "pass":
+        why = _unsafe(match, rule, interval)
+        if why is not None:
+            return Ruling(match, "inconclusive", why)
         return Ruling(match, verdict, f"the whole interval {interval} lies above {_edge(rule)}{_ignored(match)}")
     if verdict == "fail":
         return Ruling(match, verdict, f"the whole interval {interval} lies below {_edge(rule)}")
-    if estimate.low is None:
+    if estimate.low is None or match.units < LEAST_COMMON:
         return Ruling(match, verdict, _no_interval(match))
     return Ruling(match, verdict, f"the interval {interval} holds {_edge(rule)}{_outlook(match, rule)}")
+
+
+def _unsafe(match: Match, rule: Rule, interval: str) -> str | None:
+    """Why a candidate whose interval passes may not: losses too rare to be seen, or missing scores. None if it may."""
+    if not is_above(match.paired.cautious_low, rule.margin):
+        return (
+            f"the interval {interval} lies above {_edge(rule)}, but {numerals.count(match.units)} "
+            f"{'examples' if match.paired.estimate.clusters is None else 'clusters'} could miss rare losses that reach "
+            f"{numerals.difference(Estimate(mean=match.paired.cautious_low))}{_outlook(match, rule)}"
+        )
+    if all(side.scored == side.planned for side in (match.candidate, match.baseline)):
+        return None
+    worst = worst_case(match.candidate, match.baseline).paired
+    if non_inferiority(worst.estimate, rule.margin) == "pass" and is_above(worst.cautious_low, rule.margin):
+        return None
+    missing = sum(max(0, side.planned - side.scored) for side in (match.candidate, match.baseline))
+    resume = " or ".join(
+        f"bench resume {shlex.quote(str(side.run.path))} --retry-failed"
+        for side in (match.candidate, match.baseline)
+        if side.scored < side.planned
+    )
+    return (
+        f"the interval {interval} lies above {_edge(rule)}, but {numerals.count(missing)} rollouts have no score, and "
+        f"with the worst case for these it would be {numerals.signed_interval(worst.estimate)}; {resume} makes up for "
+        "them"
+    )
 
 
 def _outlook(match: Match, rule: Rule) -> str:
@@ -83,11 +114,13 @@ def _outlook(match: Match, rule: Rule) -> str:
         return "; with a margin of 0 only what is better can pass"
     limits = limits_of(match.candidate.scores, match.baseline.scores)
     needed = passing_examples(match.paired, rule.margin, None if limits is None else limits[1] - limits[0])
+    if match.verdict == "worse":
+        return "; it is worse than the baseline, and how much takes more examples"
     if needed and needed > match.paired.pairs:
-        return f"; about {numerals.count(needed)} examples would settle it if the two are alike"
+        return f"; about {numerals.count(needed)} examples would settle it if the true difference is 0"
     if (match.paired.estimate.mean or 0.0) < 0.0:
         return "; the loss is so near to the margin that it takes many more examples"
-    return "; a few more examples would settle it if the two are alike"
+    return "; a few more examples would settle it if the true difference is 0"
 
 
 def _too_little(match: Match, rule: Rule) -> tuple[Verdict, str] | None:
@@ -169,8 +202,12 @@ def lines(rulings: Sequence[Ruling], rule: Rule, width: int) -> Iterator[Text]:
 
 
 def _names(rulings: Sequence[Ruling]) -> list[str]:
-    """What each is called: its environment, with the model where there are several."""
-    names = [ruling.match.name for ruling in rulings]
+    """What each is called: its environment, with the function and the model where there are several."""
+    measures = len({ruling.match.candidate.measure for ruling in rulings})
+    names = [
+        ruling.match.name if measures < 2 else f"{ruling.match.name} · {ruling.match.candidate.measure}"
+        for ruling in rulings
+    ]
     return [
         name if names.count(name) == 1 else f"{name} · {ruling.match.candidate.label}"
         for name, ruling in zip(names, rulings, strict=True)

@@ -11,7 +11,7 @@ from harness.report.page.content import Content
 from harness.report.page.gather import EnvPart, Page, RunPart
 from harness.report.page.methods import methods_of
 from harness.report.run_facts import settings_json
-from harness.report.text import clean_block
+from harness.report.text import clean, clean_block
 from harness.stats.summary import number
 from harness.types import JsonDict
 
@@ -49,7 +49,9 @@ def page_json(page: Page, content: Content) -> JsonDict:
 def _environment(environment: EnvPart) -> JsonDict:
     names = [run.entry.id for run in environment.runs]
     return {
-        "env_id": environment.name,
+        "env_id": clean(environment.runs[0].entry.env_id),
+        "name": environment.name,
+        "function": environment.runs[0].measure or None,
         "runs": [_run(run) for run in environment.runs],
         "differences": [each.to_json(names) for each in environment.differences],
     }

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 from harness.records import Example
-from harness.report.compare.difference import Range, Scores
 from harness.report.text import clean
 from harness.report.transcript import message_text
+from harness.stats.difference import Range, Scores
 from harness.store.outcomes import Outcome
 from harness.types import Message, Prompt
 

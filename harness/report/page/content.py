@@ -15,7 +15,6 @@ from harness.report.page.markup import script_json
 from harness.report.page.plots import symbol
 from harness.report.page.sample import KINDS, Sample, samples_of
 from harness.report.page.transcripts import transcript_data
-from harness.report.text import clean
 from harness.store.outcomes import outcomes
 from harness.types import JsonDict
 
@@ -114,7 +113,7 @@ def _run_data(run: RunPart, rows: Sequence[int], places: dict[int, int], sample:
         if any(value == value for value in columns.measures[measure])
     }
     return {
-        "environment": _plain(clean(run.entry.env_id)),
+        "environment": _plain(run.environment),
         "label": _plain(run.label),
         "colour": run.colour % 8,
         "symbol": symbol(run.colour),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from harness.report import numerals
-from harness.report.compare.difference import Difference, Scores, adjust, difference_of
+from harness.stats.difference import Difference, Scores, adjust, difference_of
 from harness.types import JsonDict
 
 ALL_PAIRS = 5
@@ -25,9 +25,9 @@ class Beside(Difference):
 
     @property
     def words(self) -> str:
-        """What is known of it, in a word or three."""
+        """What is known of the first, in a word or three: `better`, `worse`, or why neither can be said."""
         if self.is_found:
-            return "differs"
+            return self.verdict
         if self.adjusted is None:
             return "no evidence"
         return "too few examples" if self.is_too_small else "not told apart"

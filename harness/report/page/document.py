@@ -78,11 +78,11 @@ def _generator() -> str:
 
 
 def _header(page: Page, now: datetime) -> Html:
-    runs = page.runs
+    runs = page.folders
     began = sorted(run.entry.created for run in runs if run.entry.created is not None)
     costs = [run.summary.usage.cost for run in runs if run.summary.usage.cost is not None]
     tiles = [
-        ("environments", numerals.count(len(page.environments))),
+        ("environments", numerals.count(len({run.entry.env_id for run in runs}))),
         ("models", numerals.count(len({run.model for run in runs}))),
         ("runs", numerals.count(len(runs))),
         ("rollouts scored", numerals.coverage(*(run.summary for run in runs))),

@@ -19,6 +19,7 @@ from harness.report.text import clean
 from harness.stats.averages import macro_mean
 from harness.stats.intervals import Estimate
 from harness.stats.summary import Summary
+from harness.stats.target import finite_limits
 from harness.store.catalogue import Entry, read_entry
 from harness.store.manifest import Manifest
 from harness.store.outcomes import read_journal
@@ -46,6 +47,14 @@ class RunPart:
     relations: dict[str, list[Group]]
     remarks: list[str]
     """What the figures alone would hide."""
+    measure: str = ""
+    """The evaluation function that its figures are of, of an agent evaluation that has several; else ""."""
+
+    @property
+    def environment(self) -> str:
+        """Where it stands on the page: its environment, with the function."""
+        name = clean(self.entry.env_id, LABEL)
+        return f"{name} · {clean(self.measure, LABEL)}" if self.measure else name
 
     @property
     def estimate(self) -> Estimate:
@@ -86,8 +95,15 @@ class Page:
 
     @property
     def runs(self) -> list[RunPart]:
-        """All runs, in the order of the page."""
+        """All runs, in the order of the page; an agent evaluation with several functions once for each."""
         return [run for environment in self.environments for run in environment.runs]
+
+    @property
+    def folders(self) -> list[RunPart]:
+        """The same, each run once: by the function that scored most of it."""
+        most = sorted(self.runs, key=lambda run: run.summary.scored)
+        best = {run.entry.id: run for run in most}
+        return [best[name] for name in dict.fromkeys(run.entry.id for run in self.runs)]
 
 
 def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = ()) -> Page:
@@ -106,7 +122,7 @@ def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = 
     said = list(missing)
     for path in paths:
         try:
-            parts.append(_run_part(read_entry(path)))
+            parts += _run_parts(read_entry(path))
         except StoreError as error:
             if len(paths) == 1:
                 raise
@@ -120,8 +136,8 @@ def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = 
     return Page(title or _title(environments), environments, _overall(environments), said)
 
 
-def _run_part(entry: Entry) -> RunPart:
-    """Read one run.
+def _run_parts(entry: Entry) -> list[RunPart]:
+    """Read one run; of an agent evaluation with several functions, once for each.
 
     Raises:
         StoreError: it cannot be read.
@@ -130,8 +146,12 @@ def _run_part(entry: Entry) -> RunPart:
     if entry.manifest is None:
         raise StoreError("; ".join(entry.problems) or f"cannot read {entry.run.manifest_path}")
     recorded = read_journal(entry.run)  # once: of a run under way all figures are of one moment
+    return [_run_part(entry, entry.manifest, recorded, measure) for measure in entry.manifest.functions or [""]]
+
+
+def _run_part(entry: Entry, manifest: Manifest, recorded: Recorded, measure: str) -> RunPart:
     filling = Filling()
-    found = digest_of(recorded, entry.manifest, entry.final, filling.take)
+    found = digest_of(recorded, manifest, entry.final, filling.take, measure=measure)
     if found.summary is None:
         raise UsageError(f"{entry.id} ({clean(entry.title)}, {entry.state}) holds no rollout yet")
     columns = filling.columns()
@@ -139,7 +159,7 @@ def _run_part(entry: Entry) -> RunPart:
     report = RunReport(entry.name, entry.env_id, entry.model, None, found.summary, entry.state, note)
     return RunPart(
         entry=entry,
-        manifest=entry.manifest,
+        manifest=manifest,
         label="",
         model=clean(entry.model, LABEL),
         colour=0,
@@ -147,13 +167,12 @@ def _run_part(entry: Entry) -> RunPart:
         summary=found.summary,
         recorded=recorded,
         columns=columns,
-        relations=relations_of(columns, is_watched=found.summary.target is not None),
+        relations=relations_of(
+            columns, limits=finite_limits(manifest.reward_range), is_watched=found.summary.target is not None
+        ),
         remarks=remarks_of(report),
+        measure=measure,
     )
-
-
-def _name(part: RunPart) -> str:
-    return clean(part.entry.env_id, LABEL)
 
 
 def _coloured(parts: Sequence[RunPart]) -> list[RunPart]:
@@ -168,7 +187,7 @@ def _named(parts: Sequence[RunPart]) -> list[RunPart]:
     for words in ([_own_name(part) for part in parts], [part.entry.id for part in parts]):
         twins = [_has_twin(parts, labels, position) for position in range(len(parts))]
         for position, (part, word) in enumerate(zip(parts, words, strict=True)):
-            if twins[position] and word not in (_name(part), part.model):
+            if twins[position] and word not in (clean(part.entry.env_id, LABEL), part.model):
                 labels[position] = f"{part.model} · {word}"
     return [dataclasses.replace(part, label=label) for part, label in zip(parts, labels, strict=True)]
 
@@ -176,20 +195,21 @@ def _named(parts: Sequence[RunPart]) -> list[RunPart]:
 def _own_name(part: RunPart) -> str:
     """The run's name; of one that a sweep named only what the page does not say beside it."""
     name = clean(part.entry.name, 4 * LABEL)
-    if name.startswith(f"{_name(part)}[") and name.endswith("]"):
-        name = name[len(_name(part)) + 1 : -1].removesuffix(f", {part.model}").removeprefix(f"{part.model}, ")
+    env = clean(part.entry.env_id, LABEL)
+    if name.startswith(f"{env}[") and name.endswith("]"):
+        name = name[len(env) + 1 : -1].removesuffix(f", {part.model}").removeprefix(f"{part.model}, ")
     return clean(name, LABEL)
 
 
 def _has_twin(parts: Sequence[RunPart], labels: Sequence[str], position: int) -> bool:
     """Whether another run of the environment is called the same."""
-    ours = [n for n, part in enumerate(parts) if _name(part) == _name(parts[position])]
+    ours = [n for n, part in enumerate(parts) if part.environment == parts[position].environment]
     return sum(labels[n] == labels[position] for n in ours) > 1
 
 
 def _environments(parts: Sequence[RunPart]) -> list[EnvPart]:
-    names = dict.fromkeys(_name(part) for part in parts)
-    ranked = [sorted((part for part in parts if _name(part) == name), key=_by_mean) for name in names]
+    names = dict.fromkeys(part.environment for part in parts)
+    ranked = [sorted((part for part in parts if part.environment == name), key=_by_mean) for name in names]
     found = differences_of([[run.columns.scores(run.manifest.reward_range) for run in runs] for runs in ranked])
     return [EnvPart(*each, _limits(each[1])) for each in zip(names, ranked, found, strict=True)]
 
@@ -209,8 +229,8 @@ def _limits(runs: Sequence[RunPart]) -> tuple[float, float]:
 
 
 def _overall(environments: Sequence[EnvPart]) -> list[Overall]:
-    if len(environments) < 2:
-        return []
+    if len(environments) < 2 or any(run.measure for environment in environments for run in environment.runs):
+        return []  # unlike functions have no mean
     models = list(dict.fromkeys(run.model for environment in environments for run in environment.runs))
     found: list[Overall] = []
     for model in models:
@@ -222,8 +242,9 @@ def _overall(environments: Sequence[EnvPart]) -> list[Overall]:
 
 
 def _title(environments: Sequence[EnvPart]) -> str:
-    names = [environment.name for environment in environments]
-    models = list(dict.fromkeys(run.model for environment in environments for run in environment.runs))
+    runs = [run for environment in environments for run in environment.runs]
+    names = list(dict.fromkeys(clean(run.entry.env_id, LABEL) for run in runs))
+    models = list(dict.fromkeys(run.model for run in runs))
     what = names[0] if len(names) == 1 else f"{len(names)} environments"
     who = models[0] if len(models) == 1 else f"{len(models)} models"
     return f"{what} · {who}"

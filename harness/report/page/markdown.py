@@ -50,10 +50,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: Collection
 
 
 def _head(page: Page) -> str:
-    runs = len(page.runs)
+    runs = len(page.folders)
     counted = f"{numerals.count(runs)} {'run' if runs == 1 else 'runs'}"
     return (
-        f"{counted}, {numerals.coverage(*(run.summary for run in page.runs))} rollouts scored. "
+        f"{counted}, {numerals.coverage(*(run.summary for run in page.folders))} rollouts scored. "
         "Mean reward over examples, with 95 % intervals."
     )
 
@@ -77,7 +77,7 @@ def _line(line: Line) -> list[str]:
     usage = line.run.summary.usage
     return [
         _text(line.run.label),
-        f"**{line.mean}**",
+        line.mean,
         _interval(line.interval),
         line.scored,
         *line.rates,
@@ -128,7 +128,7 @@ def _unscored(environment: EnvPart) -> Iterator[str]:
 
 
 def _reproduce(page: Page) -> Iterator[str]:
-    for run in page.runs:
+    for run in page.folders:
         manifest = run.manifest
         versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
         commit = manifest.git.get("commit")
@@ -154,7 +154,7 @@ def _methods(page: Page) -> Iterator[str]:
     yield f"- {_text(passing(page), 1000)}"
     yield "- pass@k: at least one of k rollouts passes; pass^k: all of them do."
     if any(environment.differences for environment in page.environments):
-        yield "- p (Holm): of the two-sided sign-flip test, adjusted for all pairs above; each interval is for itself."
+        yield "- p (Holm): of the test of the interval, adjusted for all pairs above; each interval is for itself."
     if has_samples(page):
         yield f"- {SAMPLES}"
     if is_watched(page):

@@ -24,6 +24,9 @@ Child: TypeAlias = "Html | str | int | Iterable[Child] | None"
 
 _VOID = frozenset({"br", "col", "hr", "input", "meta", "wbr"})
 
+MANY = 6
+"""Columns from which on a table has one block a row on a narrow screen."""
+
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
 
 
@@ -75,7 +78,7 @@ def table(
     words: Collection[int] = (0,),
     caption: str = "",
 ) -> Html:
-    """A table that scrolls by itself where it is too wide.
+    """A table; with many columns, on a narrow screen, one block a row.
 
     Args:
         head: The columns' heads.
@@ -85,18 +88,27 @@ def table(
         caption: What is said above it.
     """
 
+    is_many = len(head) >= MANY
+    names = [each if is_many and isinstance(each, str) and each else None for each in head]
+
     def cells(kind: str, row: Sequence[Child]) -> Html:
-        return tag("tr", [_cell(kind, cell, is_first=n == 0, is_words=n in words) for n, cell in enumerate(row)])
+        made = (_cell(kind, cell, names[n], is_first=n == 0, is_words=n in words) for n, cell in enumerate(row))
+        return tag("tr", made)
 
     body = tag("tbody", [cells("td", row) for row in rows])
     whole = tag("table", tag("caption", caption) if caption else None, tag("thead", cells("th", head)), body)
-    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=label)
+    return tag(
+        "div", whole, class_="scroll many" if is_many else "scroll", tabindex="0", role="region", aria_label=label
+    )
 
 
-def _cell(kind: str, cell: Child, *, is_first: bool, is_words: bool) -> Html:
+def _cell(kind: str, cell: Child, head: str | None, *, is_first: bool, is_words: bool) -> Html:
     if kind == "td" and is_first:
         return tag("th", cell, scope="row")
-    return tag(kind, cell, class_=None if is_words else "n", scope="col" if kind == "th" else None)
+    align = None if is_words else "n"
+    if kind == "th":
+        return tag(kind, cell, class_=align, scope="col")
+    return tag(kind, cell, class_=align, data_head=head)
 
 
 _SCRIPT_UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}

@@ -136,7 +136,8 @@ class Plots:
         return self._drawn(draw, title)
 
     def relation(self, measure: str, runs: Sequence[tuple[int, Sequence[Group]]], title: str) -> Html:
-        """Mean reward of rollouts that took about as much, with intervals.
+        """Mean reward of rollouts that took about as much, with intervals; a bar shows from what to what they took.
+        Nothing is drawn between groups, where there may be no rollout.
 
         Args:
             measure: What they took.
@@ -148,8 +149,10 @@ class Plots:
             for number, groups in runs:
                 known = [group for group in groups if group.reward.mean is not None]
                 places = [group.middle for group in known]
-                _line(axes, number, places, [group.reward.mean for group in known], "-")
+                _line(axes, number, places, [group.reward.mean for group in known], "none")
                 for group in known:
+                    level = [group.reward.mean] * 2
+                    axes.plot([group.low, group.high], level, color=COLOURS[colour(number)], linewidth=1.6, alpha=0.65)
                     if group.reward.low is not None:
                         ends = [group.reward.low, group.reward.high]
                         axes.plot([group.middle] * 2, ends, color=COLOURS[colour(number)], linewidth=1.1, alpha=0.65)
@@ -189,8 +192,8 @@ class Plots:
 
 def _line(axes: Any, number: int, places: Sequence[float], heights: Sequence[float | None], dashes: str) -> None:
     axes.plot(
-        places, heights, dashes, color=COLOURS[colour(number)], linewidth=1.6, marker=MARKERS[number % 8], markersize=5,
-        markeredgewidth=0,
+        places, heights, linestyle=dashes, color=COLOURS[colour(number)], linewidth=1.6, marker=MARKERS[number % 8],
+        markersize=5, markeredgewidth=0,
     )  # fmt: skip
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import groupby
 
-from harness.report.page.columns import MEASURES, Columns
+from harness.report.page.columns import MEASURES, TURNS, Columns
 from harness.stats.intervals import Estimate, mean_interval, same
 from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import number
 from harness.types import JsonDict
 
 GROUPS = 6
-"""At most so many groups a run: fewer where values are few."""
+"""Groups of a run at most, where it has more than MOST_VALUES different values."""
+
+MOST_VALUES = 12
+"""Different values up to which each is a group of its own: turns, and whatever else has LEAST rollouts a value."""
 
 LEAST = 5
-"""Rollouts of a group."""
+"""Rollouts of a group of several values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +50,18 @@ class Group:
         }
 
 
-def relations_of(columns: Columns, *, is_watched: bool = False) -> dict[str, list[Group]]:
+def relations_of(
+    columns: Columns, *, limits: tuple[float, float] | None = None, is_watched: bool = False
+) -> dict[str, list[Group]]:
     """The groups by measure; nothing for a measure that is unknown, or the same for all rollouts.
 
     Args:
         columns: The rollouts.
+        limits: The least and the greatest reward possible; None if unknown.
         is_watched: Whether the run ended because of what it showed: then no group has an interval, since the ordinary
             one is of runs whose size was set beforehand.
     """
-    found = {measure: _groups(columns, measure) for measure in MEASURES}
+    found = {measure: _groups(columns, measure, limits) for measure in MEASURES}
     return {
         measure: [_without_interval(group) for group in groups] if is_watched else groups
         for measure, groups in found.items()
@@ -66,13 +73,17 @@ def _without_interval(group: Group) -> Group:
     return replace(group, reward=Estimate(mean=group.reward.mean, examples=group.reward.examples))
 
 
-def _groups(columns: Columns, measure: str) -> list[Group]:
-    """Scored rollouts in order of the measure, cut into groups of about equal size; equal values stay together."""
+def _groups(columns: Columns, measure: str, limits: tuple[float, float] | None) -> list[Group]:
+    """Scored rollouts by the measure: each value a group, or, of many values, groups of about equal size."""
     values, examples = columns.measures[measure], _example_of(columns)
     rows = [row for row, reward in enumerate(columns.reward) if reward == reward and values[row] == values[row]]
     rows.sort(key=lambda row: values[row])
     if not rows or same(values[rows[0]], values[rows[-1]]):
         return []
+    distinct = len({values[row] for row in rows})
+    if distinct <= MOST_VALUES and (measure == TURNS or distinct * LEAST <= len(rows)):
+        found = [list(group) for _, group in groupby(rows, key=lambda row: values[row])]
+        return [_group(columns, measure, part, examples, limits) for part in found]
     size = max(LEAST, math.ceil(len(rows) / GROUPS))
     parts: list[list[int]] = [[]]
     for row in rows:
@@ -82,7 +93,7 @@ def _groups(columns: Columns, measure: str) -> list[Group]:
     if len(parts) > 1 and len(parts[-1]) < LEAST:
         last = parts.pop()
         parts[-1] += last
-    return [_group(columns, measure, part, examples) for part in parts]
+    return [_group(columns, measure, part, examples, limits) for part in parts]
 
 
 def _example_of(columns: Columns) -> list[int]:
@@ -90,7 +101,9 @@ def _example_of(columns: Columns) -> list[int]:
     return [number for number, row in enumerate(columns.examples) for _ in range(row.made)]
 
 
-def _group(columns: Columns, measure: str, rows: list[int], examples: list[int]) -> Group:
+def _group(
+    columns: Columns, measure: str, rows: list[int], examples: list[int], limits: tuple[float, float] | None
+) -> Group:
     rewards: dict[int, list[float]] = {}
     for row in rows:
         rewards.setdefault(examples[row], []).append(columns.reward[row])
@@ -98,5 +111,5 @@ def _group(columns: Columns, measure: str, rows: list[int], examples: list[int])
     values = [columns.measures[measure][row] for row in rows]
     single = all(len(each) == 1 for each in rewards.values())
     binary = all(value in (0.0, 1.0) for each in rewards.values() for value in each)
-    reward = mean_interval(means, single_rollout=single, binary=binary)
+    reward = mean_interval(means, single_rollout=single, binary=binary, limits=limits)
     return Group(values[0], nearest_rank(values, 0.5), values[-1], len(rows), reward)

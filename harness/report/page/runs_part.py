@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shlex
 
-from harness.errors import StoreError
 from harness.report import numerals
 from harness.report.page.gather import Page, RunPart
 from harness.report.page.markup import Child, Html, join, table, tag
@@ -13,7 +12,7 @@ from harness.report.page.sections import name_of
 from harness.report.run_facts import BUILT_IN, settings_of
 from harness.report.runs import has_rows, origin_words
 from harness.stats.methods import describe
-from harness.store.atomic import translated
+from harness.store.card_text import shown_config
 
 CONFIG = 256 << 10
 """Bytes of a `config.toml` that are shown. One whose environment takes whole tables of rows can be larger."""
@@ -25,17 +24,17 @@ SETTING = 2000
 def runs_section(page: Page) -> Html:
     """Every run: settings with their origins, and how to reproduce it."""
     parts: list[Child] = [tag("h2", "Runs", id="runs")]
-    if len(page.runs) > 1:
+    if len(page.folders) > 1:
         parts.append(
             table(
                 ["run", "environment", "model", "state", "began"],
-                [_line(run) for run in page.runs],
+                [_line(run) for run in page.folders],
                 words=range(5),
                 label="runs",
             )
         )
-    for number, run in enumerate(page.runs):
-        parts.append(_run(run, number, is_open=len(page.runs) == 1))
+    for number, run in enumerate(page.folders):
+        parts.append(_run(run, number, is_open=len(page.folders) == 1))
     return tag("section", *parts)
 
 
@@ -99,7 +98,7 @@ def _reproduce(run: RunPart) -> Html:
     parts: list[Child] = [tag("h4", "How to reproduce")]
     if run.manifest.command:
         parts += [tag("p", "It was made by"), tag("pre", run.manifest.command)]
-    config = _config(run)
+    config = shown_config(run.entry.run.config_path, CONFIG)
     if not has_rows(run.manifest):
         parts.append(tag("p", "Its rows are in the program that made it, which alone can repeat it.", class_="note"))
     elif config:
@@ -115,14 +114,3 @@ def _reproduce(run: RunPart) -> Html:
     steps = f"bench runs show {shlex.quote(run.entry.id)}"
     parts.append(tag("p", "All of it in a terminal: ", tag("code", steps)))
     return join(parts)
-
-
-def _config(run: RunPart) -> str:
-    """The run's `config.toml`; "" if it cannot be read, or is too large for a page."""
-    path = run.entry.run.config_path
-    try:
-        with translated("read", path):
-            content = path.read_bytes() if path.stat().st_size <= CONFIG else b""
-    except StoreError:
-        return ""
-    return content.decode("utf-8", "replace")

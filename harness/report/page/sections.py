@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.report import numerals
-from harness.report.compare.difference import ALPHA
 from harness.report.page.board import board_of
 from harness.report.page.columns import MEASURES, SECONDS, TURNS
 from harness.report.page.gather import EnvPart, Page, RunPart
@@ -14,6 +13,7 @@ from harness.report.page.markup import Child, Html, join, table, tag
 from harness.report.page.plots import AXES, Plots, bars_of, colour, symbol
 from harness.report.page.strips import strip
 from harness.report.table import repeats
+from harness.stats.difference import ALPHA
 from harness.stats.intervals import Estimate
 from harness.stats.summary import Summary
 
@@ -29,6 +29,12 @@ SAMPLES = (
     "Runs with fewer than two scored examples in common are compared as two independent samples, by Welch's t test. "
     "The same examples for both would tell more."
 )
+
+OTHER_WAY = {"better": "worse", "worse": "better"}
+"""The verdict on the second run, by that on the first."""
+
+CLASSES = {"better": "found", "worse": "lost"}
+"""How a verdict looks; the others are open."""
 
 _LABELS = {TURNS: "Turns", "tokens": "Tokens", SECONDS: "Latency", "cost": "Cost"}
 
@@ -139,8 +145,9 @@ def _against_best(environment: EnvPart, position: int) -> Child:
     if found is None:
         return numerals.NONE
     mean = found.estimate.mean
-    words = numerals.difference(Estimate(None if mean is None else -mean))
-    return join([f"{words} ", tag("span", found.words, class_="found" if found.is_found else "open")])
+    size = numerals.difference(Estimate(None if mean is None else -mean))
+    words = OTHER_WAY.get(found.words, found.words)
+    return join([f"{size} ", tag("span", words, class_=CLASSES.get(words, "open"))])
 
 
 def _remarks(environment: EnvPart) -> Html | None:
@@ -161,10 +168,10 @@ def differences(page: Page) -> Html | None:
         tag("h2", "Do they differ?", id="differences"),
         tag(
             "p",
-            "Each pair is compared on the examples that both scored. p is of the two-sided sign-flip test, adjusted "
-            f"for all pairs of this page (Holm); below {ALPHA:g} a difference is more than noise. An interval is for "
-            "its difference alone, and made in another way: it can leave out 0 where p finds nothing, and hold it "
-            "where p finds something.",
+            "Each pair is compared on the examples that both scored. p is of the test of the interval, adjusted "
+            f"for all pairs of this page (Holm). The verdict is on the first; below {ALPHA:g} a difference is more "
+            "than noise. An interval is for its difference alone: without the adjustment, p is below 0.05 exactly "
+            "where it leaves 0 out.",
             class_="note",
         ),
     ]
@@ -194,7 +201,7 @@ def _differences(environment: EnvPart) -> Html:
     rows: list[list[Child]] = []
     for each in environment.differences:
         runs = (name_of(environment.runs[position]) for position in (each.first, each.second))
-        verdict = tag("span", each.outlook, class_="verdict found" if each.is_found else "verdict open")
+        verdict = tag("span", each.outlook, class_=f"verdict {CLASSES.get(each.words, 'open')}")
         rows.append([*runs, verdict, *each.figures, numerals.count(each.paired.pairs)])
     return table(head, rows, words=(0, 1, 2), label=f"{environment.name}: differences")
 
@@ -288,7 +295,8 @@ def _groups(environment: EnvPart) -> Html | None:
         return None
     head = ["by", "model", "from … to", "rollouts", "examples", "mean", "95 % interval"]
     words = (
-        "Rollouts in up to six groups of equal size. An association, not an effect: hard examples take longer and fail "
+        "Rollouts that took as much stand together; of more than a dozen different amounts, in up to six groups of "
+        "about equal size. An association, not an effect: hard examples take longer and fail "
         "more." + (f" Not shown, because unknown or the same for all rollouts: {', '.join(level)}." if level else "")
     )
     if any(run.summary.target is not None for run in environment.runs):

@@ -1,5 +1,7 @@
-"""How far two runs differ. Owns which of their scores are held against each other, what is known of the range of these,
-and the verdict: whoever says of two runs that they differ has it from here; every estimate is `stats`'."""
+"""How far two runs differ: which scores are compared, the range of the scores, and the verdict.
+
+Every command that compares runs (`compare`, `gate`, `report`, `multi`, `eval`) gets its differences here: reduce each
+side with `scores_of`, compare with `difference_of`, and correct comparisons made together with `adjust`."""
 
 from __future__ import annotations
 
@@ -10,9 +12,8 @@ from typing import Literal, TypeAlias, TypeVar
 
 from harness.stats.hypotheses import Unpaired, holm, welch
 from harness.stats.intervals import Estimate
-from harness.stats.paired import Paired, paired_by_key
+from harness.stats.paired import Paired, fewest_pairs, paired_by_key
 from harness.stats.power import Components, detectable, settling_examples
-from harness.stats.signflip import fewest_pairs
 
 LEAST_COMMON = 2
 """Examples without which nothing can be said of pairs."""
@@ -102,7 +103,8 @@ class Difference:
     @property
     def is_too_small(self) -> bool:
         """Whether so few pairs cannot be told apart even if all of them differ the same way."""
-        return self.unpaired is None and self.units < fewest_pairs(ALPHA)
+        is_few = self.unpaired is None and self.units < fewest_pairs(ALPHA)
+        return is_few and (self.adjusted is None or self.adjusted >= ALPHA)
 
     @property
     def least(self) -> int:
@@ -136,14 +138,23 @@ def difference_of(first: Scores, second: Scores) -> Difference:
     if first.clusters is not None and second.clusters is not None:
         clusters = [first.clusters[key] for key in first.means], [second.clusters[key] for key in second.means]
     unpaired = welch(list(first.means.values()), list(second.means.values()), clusters=clusters)
-    return Difference(paired=paired, unpaired=unpaired)
+    if unpaired.p_value is None and paired.pairs:
+        return Difference(paired=paired, unpaired=None)  # two samples of one example say no more than the pair
+    return Difference(paired=paired, unpaired=_within(unpaired, limits_of(first, second)))
+
+
+def _within(unpaired: Unpaired, limits: Range | None) -> Unpaired:
+    """The same with an interval that reaches no further than scores can differ."""
+    estimate = unpaired.estimate
+    if limits is None or estimate.low is None or estimate.high is None:
+        return unpaired
+    width = limits[1] - limits[0]
+    return replace(unpaired, estimate=replace(estimate, low=max(-width, estimate.low), high=min(width, estimate.high)))
 
 
 def paired_scores(first: Scores, second: Scores) -> Paired:
     """The first minus the second, on the examples that both have."""
-    limits, seen = limits_of(first, second), first.seen | second.seen
-    passes = limits is not None and seen <= {*limits}
-    return paired_by_key(first.means, second.means, clusters=first.clusters, limits=limits, passes=passes)
+    return paired_by_key(first.means, second.means, clusters=first.clusters, limits=limits_of(first, second))
 
 
 def limits_of(*sides: Scores) -> Range | None:

@@ -1,0 +1,231 @@
+"""The gate before a recorded run is repeated: settings that this machine did not make may run code that lies in the run
+folder, or send a key to a host that only they name."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeAlias, cast
+
+import typer
+
+from harness.cli.options import TRUST_HELP
+from harness.config.built_in import built_in
+from harness.config.key_hosts import host_of, is_a_providers, is_a_providers_key, leak
+from harness.config.resolver import Resolution, ResolvedRun
+from harness.config.wording import shown_path
+from harness.errors import UsageError
+from harness.loopback import is_loopback_url
+from harness.report.text import clean
+from harness.store.atomic import translated
+from harness.store.known_runs import is_known
+from harness.store.rundir import RunDir
+from harness.store.safe_files import read_file
+
+TRUST = "--trust"
+Trust: TypeAlias = Annotated[bool, typer.Option(TRUST, help=TRUST_HELP)]
+
+_CODE_ARGS = ("agent", "mcp", "eval_fns", "score_output")
+"""Arguments of the built-in environments that name code."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reasons:
+    """What settings of a run would do that needs trust."""
+
+    now: Sequence[str]
+    """What the command would do."""
+    later: Sequence[str]
+    """What it does not do, and a run with these settings would."""
+
+
+def recorded_in(target: str) -> RunDir | None:
+    """The run folder whose settings a target of `bench run` is; None for any other file, and for names.
+
+    Raises:
+        StoreError: the file is a link, or no regular file.
+    """
+    path = Path(target)
+    is_recorded = target.endswith(".toml") and os.path.lexists(path.parent / "run.json")
+    if not is_recorded:
+        return None
+    with translated("read", path):
+        read_file(path)  # refuses what is no regular file, before it is read as settings
+    return RunDir(path.parent)
+
+
+def check_trust(
+    folder: RunDir, resolution: Resolution, *, trusted: bool, asks_model: bool, file: Path | None = None
+) -> bool:
+    """Ask before a run that this machine did not make runs code of its own or sends a key to a host that it names.
+
+    Args:
+        folder: The recorded run.
+        resolution: Its settings, with what the user said over them.
+        trusted: Whether the user has said so already.
+        asks_model: Whether a model is asked, and not only judges.
+        file: The run's settings; its `config.toml` by default.
+
+    Returns:
+        Whether runs with these settings count as made on this machine from now on.
+
+    Raises:
+        UsageError: the user says no, or there is no terminal to ask on.
+    """
+    if trusted:
+        return True
+    config = file or folder.config_path
+    with translated("read", config):
+        known = is_known(read_file(config))
+    found = _reasons(folder, resolution, config, asks_model=asks_model, known=known)
+    if found.now:
+        why = "" if known else " was not made on this machine (or its settings were edited)"
+        require_trust(f"{folder.path}{why}", found.now)
+    return known or not found.later
+
+
+def require_trust(what: str, reasons: Sequence[str]) -> None:
+    """Ask.
+
+    Args:
+        what: The beginning of the sentence.
+        reasons: What would be done.
+
+    Raises:
+        UsageError: the user says no, or there is no terminal to ask on.
+    """
+    words = f"{clean(what, 2000)}, and this would {' and '.join(clean(each, 500) for each in reasons)}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"{words}. Look at its settings first; if you trust its author, add {TRUST}")
+    typer.echo(f"{words}.\nGo on? [y/N]: ", nl=False, err=True)
+    if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
+        raise UsageError("nothing was done")
+
+
+def _reasons(folder: RunDir, resolution: Resolution, config: Path, *, asks_model: bool, known: bool) -> _Reasons:
+    file = shown_path(config, Path.cwd())
+    now: list[str] = []
+    later: list[str] = []
+    for run in resolution.runs:
+        now += [f"run the code in {path}" for path in _code(run, folder, known=known)]
+        if not known:
+            now += _of_arguments(run, file)
+            (now if asks_model else later).extend(_of_model(run, file))
+            now += _of_saving(run, file)
+    return _Reasons(tuple(dict.fromkeys(now)), tuple(dict.fromkeys([*now, *later])))
+
+
+def _code(run: ResolvedRun, folder: RunDir, *, known: bool) -> Iterator[Path]:
+    """Files and folders of code that is not the user's own: in the run folder, beside it, or somewhere else."""
+    cwd, found = Path.cwd(), run.found
+    named = [found.path] if found is not None and found.path is not None else []
+    if built_in(found) is not None:
+        for text in _texts([run.settings.env.env_args.get(name) for name in _CODE_ARGS]):
+            named += _places(text, cwd)
+    for path in named:
+        if _is_in(path, folder.path) or (not known and _is_foreign(path, folder.path, cwd)):
+            yield path
+    for path in found.source_files if found is not None and found.path is None else ():
+        if _is_in(path, folder.path) or (not known and _is_in(path, _home(folder.path))):
+            yield path
+
+
+def _places(text: str, cwd: Path) -> list[Path]:
+    """Where `module:attribute`, or the path of a folder, may lead."""
+    module = text.partition(":")[0]
+    near = [Path(text).expanduser(), module.replace(".", "/"), f"{module.replace('.', '/')}.py"]
+    near += [f"{module.partition('.')[0]}.py"]
+    return [cwd / each for each in near if (cwd / each).exists()]
+
+
+def _is_foreign(path: Path, run: Path, cwd: Path) -> bool:
+    """Whether a path lies outside of the working directory, or in the folder of it in which the run lies."""
+    real, here, there = path.resolve(), cwd.resolve(), run.resolve()
+    if not real.is_relative_to(here):
+        return True
+    if there.is_relative_to(here) and there != here and real.is_relative_to(here / there.relative_to(here).parts[0]):
+        return True
+    home = _home(there)
+    return here.is_relative_to(home) and home in (here, *here.parents) and _is_below_evals(there)
+
+
+def _is_below_evals(run: Path) -> bool:
+    return run.parent.parent.name == "evals"
+
+
+def _home(run: Path) -> Path:
+    real = run.resolve()
+    return real.parents[2] if _is_below_evals(real) else real
+
+
+def _is_in(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _of_model(run: ResolvedRun, file: str) -> Iterator[str]:
+    own = [run.origins[path].source.startswith(f"{file}: ") for path in ("model.api_base_url", "model.api_key_var")]
+    tables = run.registry.entries.get(run.alias or "", ())
+    if any(own) or any(each.place.file == file for each in tables) or _registry_is_foreign(run, file):
+        for endpoint in run.endpoints:
+            yield from _leak(endpoint.url, endpoint.key_var)
+
+
+def _registry_is_foreign(run: ResolvedRun, file: str) -> bool:
+    """Whether the registry that the settings themselves name was read."""
+    return run.alias is not None and os.path.dirname(run.registry.file) == os.path.dirname(file) != ""
+
+
+def _of_arguments(run: ResolvedRun, file: str) -> Iterator[str]:
+    """What judges, and other clients of an environment, may be told by its arguments."""
+    for entries in run.registry.entries.values():
+        for each in entries:
+            if each.place.file == file:
+                key = each.values.get(("model", "api_key_var"))
+                yield from _leak(str(each.values.get(("model", "api_base_url"))), str(key) if key else None)
+    for table in ("env.env_args.", "env.extra_env_kwargs."):
+        for path, line in run.described().items():
+            if path.startswith(table) and run.origins[path].source.startswith(f"{file}: "):
+                yield from _of_argument(path.rpartition(".")[2], line["value"])
+
+
+def _of_argument(name: str, value: object) -> Iterator[str]:
+    for text in _texts(value):
+        if re.match(r"(?:https?|litellm)://", text) and not is_loopback_url(text) and not is_a_providers(text):
+            yield f"have the environment ask {host_of(text)}, with a key perhaps"
+        elif name.endswith("key_var") and text and not is_a_providers_key(text):
+            yield f"send the key in {text} to the host of a judge"
+        elif name == "debug_dir" and _leads_out(text):
+            yield f"write files to {text}"
+
+
+def _of_saving(run: ResolvedRun, file: str) -> Iterator[str]:
+    save = run.settings.save
+    if run.origins["save.output_dir"].source.startswith(f"{file}: ") and _leads_out(save.output_dir):
+        yield f"write its results to {save.output_dir}"
+    if save.save_to_hf_hub and run.origins["save.save_to_hf_hub"].source.startswith(f"{file}: "):
+        yield "publish its results on the Hub, with your token"
+
+
+def _leads_out(path: str) -> bool:
+    return not (Path.cwd() / Path(path).expanduser()).resolve().is_relative_to(Path.cwd().resolve())
+
+
+def _leak(url: str, key_var: str | None) -> Iterator[str]:
+    if words := leak(url, key_var):
+        yield words
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in a value, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in cast("Mapping[object, object]", value).values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in cast("Sequence[object]", value):
+            yield from _texts(each)

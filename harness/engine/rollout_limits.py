@@ -1,0 +1,237 @@
+"""The limits of one rollout: how many model calls an attempt may make (`message_limit`) and how many tokens it may use
+(`token_limit`). A call that exceeds one is refused without being sent.
+
+Calls are counted when they are sent, whatever becomes of them, so that requests in parallel are counted exactly. A
+conversation's messages are not counted: an agent that repeats one call never adds any.
+
+Tokens are counted when a reply is there. Until then a request reserves its `max_tokens`, and another one that does not
+fit beside it waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, cast
+
+import orjson
+
+from harness.clients.wire import CHARS_PER_TOKEN, estimate_prompt_tokens, merge_sampling_args
+from harness.deadline import waiting
+from harness.errors import BudgetSpent, ContextLengthError, LimitReached, ModelError
+from harness.records import MESSAGE_LIMIT, TOKEN_LIMIT
+from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+
+REFUSALS = 100
+"""Refused calls after which a rollout is cancelled: code that catches every refusal and calls again would never end."""
+
+_OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens")
+"""The names under which a request bounds its reply."""
+
+_REFUSED_STATUSES = (400, 422)
+"""Statuses by which an endpoint refuses a `max_tokens` above the model's own maximum."""
+
+
+@dataclass(slots=True)
+class RolloutLimits:
+    """The limits that each rollout of a run has."""
+
+    message_limit: int | None = None
+    """Model calls of one attempt; None for no limit."""
+    token_limit: int | None = None
+    """Tokens of one attempt, in and out; None for no limit."""
+    is_refusable: bool = False
+    """Whether calls may be refused for another reason: a budget is spent, or a replayed recording is at its end."""
+    largest_max_tokens: float = field(default=float("inf"), repr=False)
+    """Where a call names no `max_tokens`, the largest that is sent. Lowered when the endpoint refuses one."""
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether any call of a rollout may be refused."""
+        return self.is_refusable or self.message_limit is not None or self.token_limit is not None
+
+
+@dataclass(slots=True)
+class CallGate:
+    """Counts the calls and tokens of one attempt at a rollout, and refuses calls beyond its limits."""
+
+    limits: RolloutLimits
+    sampling_args: Mapping[str, Any]
+    """Of the run; those of a call are laid over them."""
+    stop: Callable[[], object]
+    """Cancels the rollout."""
+    calls: int = 0
+    """Calls that were sent."""
+    tokens: int = 0
+    """Tokens of all replies; estimated from their length where the endpoint does not report them."""
+    refusal: LimitReached | BudgetSpent | None = None
+    """The error of the first call that was refused."""
+    _refused: int = 0
+    _reserved: int = 0
+    _waiters: list[asyncio.Future[None]] = field(default_factory=list[asyncio.Future[None]])
+
+    async def enter(self, sampling_args: Mapping[str, Any] | None) -> Ticket:
+        """Count a call that is about to be sent; the caller sends it at once.
+
+        Raises:
+            LimitReached: it exceeds a limit.
+            BudgetSpent: an earlier call was refused for that.
+        """
+        limits = self.limits
+        while True:
+            if self.refusal is not None:
+                await self._refuse(self.refusal)
+            if limits.message_limit is not None and self.calls >= limits.message_limit:
+                await self._refuse(LimitReached(_CALLS.format(limits.message_limit), reason=MESSAGE_LIMIT))
+            if limits.token_limit is None:
+                self.calls += 1
+                return Ticket(self, sampling_args, 0)
+            left = limits.token_limit - self.tokens
+            if left <= 0:
+                words = _TOKENS.format(self.tokens, limits.token_limit)
+                await self._refuse(LimitReached(words, reason=TOKEN_LIMIT))
+            asked = output_limit(merge_sampling_args(self.sampling_args, sampling_args))
+            share = left if asked is None else min(asked, left)
+            if not self._reserved or self._reserved + share <= left:
+                break
+            await self._wait()
+        self.calls += 1
+        self._reserved += share
+        return Ticket(self, sampling_args, share, is_unlimited=asked is None)
+
+    def settle(self, share: int, tokens: int) -> None:
+        """Count the tokens of a call that has ended, and let waiting calls try again."""
+        self._reserved -= share
+        self.tokens += tokens
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def refused(self, error: LimitReached | BudgetSpent) -> NoReturn:
+        """Note that a call was refused further down: by the budget, or by the end of a replayed recording.
+
+        Raises:
+            LimitReached, BudgetSpent: always.
+        """
+        await self._refuse(error)
+
+    async def _refuse(self, error: LimitReached | BudgetSpent) -> NoReturn:
+        self.refusal = self.refusal or error
+        self._refused += 1
+        if self._refused > REFUSALS:
+            self.stop()
+            await asyncio.get_running_loop().create_future()  # until this task is cancelled
+        await asyncio.sleep(0)  # a loop around refused calls must not block the event loop
+        raise type(error)(str(error), reason=error.reason)
+
+    async def _wait(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        with waiting():
+            await waiter
+
+
+_CALLS = "the rollout has made the {:,} model calls that message_limit allows"
+_TOKENS = "the rollout has used {:,} of the {:,} tokens that token_limit allows"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One call that may be sent."""
+
+    gate: CallGate
+    sampling_args: Mapping[str, Any] | None
+    share: int
+    """Tokens that its reply may have; 0 for no limit."""
+    is_unlimited: bool = False
+    """Whether the call names no limit of its own."""
+
+    async def send(self, inner: Chat, prompt: Prompt, tools: Any) -> ModelResponse:
+        """Ask `inner`, with `max_tokens` cut to what is left, and count the tokens of its reply."""
+        return await self._counted(self._ask(inner, prompt, tools), prompt)
+
+    async def relay(self, inner: Chat, prompt: Prompt, tools: Any) -> ModelResponse:
+        """Ask `inner` with the arguments as they are: an isolated process has cut them."""
+        try:
+            return await self._counted(inner(prompt, tools=tools, sampling_args=self.sampling_args), prompt)
+        except ModelError as error:
+            if self.share and error.status in _REFUSED_STATUSES:
+                self.gate.calls -= 1  # it is sent again without a `max_tokens`, as the same call
+            raise
+
+    async def _counted(self, asking: Awaitable[ModelResponse], prompt: Prompt) -> ModelResponse:
+        tokens = 0
+        try:
+            response = await asking
+            tokens = tokens_of(response.usage, prompt, response.message)
+            tokens += 0 if response.wasted is None else tokens_of(response.wasted, prompt)
+            return response
+        except ModelError as error:
+            tokens = 0 if error.wasted is None else tokens_of(error.wasted, prompt)
+            raise
+        finally:
+            self.gate.settle(self.share, tokens)
+
+    async def _ask(self, inner: Chat, prompt: Prompt, tools: Any) -> ModelResponse:
+        limits = self.gate.limits
+        if not self.share:
+            return await inner(prompt, tools=tools, sampling_args=self.sampling_args)
+        if not self.is_unlimited:
+            return await inner(prompt, tools=tools, sampling_args=self._cut())
+        # A completion model without max_tokens replies with a few tokens; setting it would ask for more.
+        if isinstance(prompt, str) or self.share > limits.largest_max_tokens:
+            return await inner(prompt, tools=tools, sampling_args=self.sampling_args)
+        try:
+            return await inner(
+                prompt, tools=tools, sampling_args={**(self.sampling_args or {}), "max_tokens": self.share}
+            )
+        except ModelError as error:
+            if not isinstance(error, ContextLengthError) and error.status not in _REFUSED_STATUSES:
+                raise
+        # What is left may be more than the model can ever reply with, which many endpoints refuse.
+        limits.largest_max_tokens = min(limits.largest_max_tokens, self.share // 2)
+        return await inner(prompt, tools=tools, sampling_args=self.sampling_args)
+
+    def _cut(self) -> JsonDict:
+        """The sampling arguments of the call, with every limit on its reply lowered to the call's share."""
+        merged = merge_sampling_args(self.gate.sampling_args, self.sampling_args)
+        over: JsonDict = dict(self.sampling_args or {})
+        over.update(_lowered(merged, self.share))
+        extra = merged.get("extra_body")
+        if isinstance(extra, Mapping) and (lowered := _lowered(cast("Mapping[str, Any]", extra), self.share)):
+            over["extra_body"] = {**(over.get("extra_body") or {}), **lowered}
+        return over
+
+
+def output_limit(sampling_args: Mapping[str, Any]) -> int | None:
+    """The lowest limit on the reply's tokens that a request names; None if it names none."""
+    bodies: list[Mapping[str, Any]] = [sampling_args]
+    if isinstance(extra := sampling_args.get("extra_body"), Mapping):
+        bodies.append(cast("Mapping[str, Any]", extra))
+    found = [body[name] for body in bodies for name in _OUTPUT_LIMITS if _is_count(body.get(name))]
+    return min(found, default=None)
+
+
+def _lowered(body: Mapping[str, Any], most: int) -> JsonDict:
+    return {name: most for name in _OUTPUT_LIMITS if _is_count(body.get(name)) and body[name] > most}
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def tokens_of(usage: Usage, prompt: Prompt, message: JsonDict | None = None) -> int:
+    """The tokens of one call; estimated from the length of prompt and reply where the endpoint does not report them.
+
+    Args:
+        usage: As reported.
+        prompt: What was asked.
+        message: The reply; None if it could not be used.
+    """
+    told = usage.input_tokens + usage.output_tokens
+    missing = usage.unreported if told > 0 or usage.unreported else 1
+    if not missing:
+        return told
+    reply = 0 if message is None else len(orjson.dumps(message, default=str)) // CHARS_PER_TOKEN
+    return told + missing * (estimate_prompt_tokens(prompt) + 1) + reply

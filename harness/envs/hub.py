@@ -1,0 +1,150 @@
+"""Datasets of the Hub while environments load: where the Hub cannot be reached, its library uses the cached copy or
+fails within two seconds, instead of retrying for 25. This holds for environments that call `datasets` themselves, too:
+the first request to the Hub is preceded by one HEAD request that is not retried."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+SECONDS = 2.0
+"""How long the Hub may take to answer at all, unless HF_HUB_ETAG_TIMEOUT is set."""
+
+REMEMBERED = 60.0
+"""Seconds for which the result is kept: a suite has many environments."""
+
+_open_blocks: list[list[str]] = []
+"""For each block that is open, why requests were refused in it."""
+_results: dict[str, tuple[float, str]] = {}
+_asking = threading.Lock()
+_own = threading.local()
+
+
+@contextmanager
+def failing_fast() -> Generator[None]:
+    """Inside, requests to a Hub that cannot be reached fail at once."""
+    refusals: list[str] = []
+    _open_blocks.append(refusals)
+    if "huggingface_hub" in sys.modules:
+        _watch()
+    elif _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
+    try:
+        yield
+    finally:
+        _open_blocks[:] = [block for block in _open_blocks if block is not refusals]
+        if not _open_blocks and _FINDER in sys.meta_path:
+            sys.meta_path.remove(_FINDER)
+
+
+def refusal() -> str:
+    """Why requests to the Hub were refused since the innermost open block began; "" if none was.
+
+    The libraries leave it out of their own messages.
+    """
+    return next(iter(_open_blocks[-1]), "") if _open_blocks else ""
+
+
+def seconds_to_answer() -> float:
+    """How long the Hub may take to answer: HF_HUB_ETAG_TIMEOUT, else two seconds."""
+    from huggingface_hub import constants
+
+    return float(constants.HF_HUB_ETAG_TIMEOUT) if os.environ.get("HF_HUB_ETAG_TIMEOUT") else SECONDS
+
+
+def ask_once(method: str, url: str, headers: dict[str, str]) -> tuple[int, str]:
+    """Send one request to the Hub, without retries, in a thread: a name that cannot be resolved blocks for longer.
+
+    Returns:
+        The HTTP status and "", or 0 and why there is no answer.
+    """
+    from huggingface_hub import get_session
+
+    session, seconds = get_session(), seconds_to_answer()
+    results: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
+
+    def ask() -> None:
+        _own.asking = True
+        try:
+            reply = session.request(method, url, headers=headers, timeout=seconds, follow_redirects=False)
+        except Exception as error:  # a foreign edge: whatever the transports raise
+            results.put((0, str(error) or type(error).__name__))
+        else:
+            results.put((int(reply.status_code), ""))
+
+    threading.Thread(target=ask, daemon=True, name="bench-hub").start()
+    try:
+        status, why = results.get(timeout=seconds + 0.1)
+    except queue.Empty:
+        status, why = 0, ""
+    if status or (why and "timed out" not in why):
+        return status, why
+    return 0, f"no answer within {seconds:g} s; HF_HUB_ETAG_TIMEOUT=10 waits longer"
+
+
+def _refuse_unreachable(request: Any) -> None:
+    """Event hook of the library's session."""
+    if not _open_blocks or getattr(_own, "asking", False):
+        return
+    from huggingface_hub import constants
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    endpoint = str(constants.ENDPOINT)
+    if urlsplit(str(request.url)).netloc != urlsplit(endpoint).netloc:
+        return
+    with _asking:
+        asked_at, why = _results.get(endpoint, (0.0, ""))
+        if not asked_at or time.monotonic() - asked_at > REMEMBERED:
+            status, why = ask_once("HEAD", str(request.url), dict(request.headers))
+            why = f"HTTP {status}" if status >= 500 else why
+            _results[endpoint] = time.monotonic(), why
+    if why:
+        refused = f"{endpoint} cannot be reached ({why})"
+        for block in _open_blocks:
+            block.append(refused)
+        raise OfflineModeIsEnabled(refused)
+
+
+def _watch() -> None:
+    from huggingface_hub import get_session
+
+    session: Any = get_session()
+    hooks = session.event_hooks
+    if _refuse_unreachable not in hooks["request"]:
+        session.event_hooks = {**hooks, "request": [*hooks["request"], _refuse_unreachable]}
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Adds the event hook when an environment imports the library: importing it for every run would cost 0.3 s."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The real spec of `huggingface_hub`, whose loader calls `_watch` at its end."""
+        if fullname != "huggingface_hub":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _watch()
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+_FINDER = _Finder()

@@ -1,0 +1,167 @@
+"""The runs of one invocation: the files under `suites/`, and the newest invocation of an output folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from harness.errors import StoreError, UsageError
+from harness.store.atomic import translated
+from harness.store.codec import from_text
+from harness.store.safe_files import files_in, is_file, is_folder, read_file, refuse_links
+from harness.types import JsonDict
+
+_SECOND = 16
+"""Characters of an id that hold its time, to the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The runs that one command made or resumed."""
+
+    id: str
+    """Empty for a run that belongs to no suite."""
+    runs: list[Path]
+    """Run folders that exist, in the order of the suite."""
+    gone: list[str] = field(default_factory=list[str])
+    """Runs that were removed, as the suite's file names them."""
+    failed: list[str] = field(default_factory=list[str])
+    """Names of environments that did not load, so that they have no run."""
+    names: list[str] = field(default_factory=list[str])
+    """Names of all runs, removed ones included."""
+
+
+def read_invocation(file: Path) -> Invocation:
+    """The invocation that a suite's file records.
+
+    Raises:
+        StoreError: it cannot be read, or is no suite's file.
+    """
+    with translated("read", file):
+        content = read_file(file)
+    try:
+        document = from_text(content)
+    except ValueError as error:
+        raise StoreError(f"cannot read {file}: not JSON ({error})") from error
+    whole = cast(JsonDict, document) if isinstance(document, dict) else {}
+    runs, failed = whole.get("runs"), whole.get("failed", [])
+    if not isinstance(runs, list) or not isinstance(failed, list):
+        raise StoreError(f"cannot read {file}: not the file of a suite (it has no list `runs`)")
+    entries = [cast(JsonDict, run) if isinstance(run, dict) else {} for run in cast("list[object]", runs)]
+    root = file.absolute().parent.parent
+    found = Invocation(file.stem, [], failed=[str(name) for name in cast("list[object]", failed)])
+    for entry in entries:
+        said = entry.get("path")
+        if not isinstance(said, str) or not said:
+            raise StoreError(f"cannot read {file}: a run in it has no path")
+        path = root / said  # an absolute path stays as it is
+        found.names.append(str(entry.get("name") or entry.get("env_id")))
+        if is_run(path) and _is_its_own(path, root, file.stem):
+            found.runs.append(path if file.is_absolute() else Path(os.path.relpath(path)))
+        else:
+            found.gone.append(said)
+    return found
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is a run's: it has a `run.json`, or something else of that name which cannot be read."""
+    try:
+        return not stat.S_ISDIR(os.lstat(path / "run.json").st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True  # it is there, and whoever reads it is told why that fails
+
+
+def newest_invocation(output_dir: Path | str, newest: Path | None, runs: Sequence[Path]) -> Invocation:
+    """The newest invocation of an output folder: a suite whose runs were made or resumed last, or a single run.
+
+    `bench resume` adds to the invocation that made a run: its own file in `suites/` does not count here.
+
+    Args:
+        output_dir: The output folder.
+        newest: The run that began last; None if there is no run.
+        runs: All run folders.
+
+    Raises:
+        UsageError: no environment of it could be loaded, or all of its runs were removed.
+        StoreError: a suite's file cannot be read.
+    """
+    found = _newest_suite(Path(output_dir) / "suites")
+    if newest is not None and not _is_newer(found, newest):
+        suite = _suite_of(newest)
+        same = [path for path in runs if suite and _suite_of(path) == suite]  # only the files of suites are missing
+        return Invocation(suite, sorted(same, key=lambda path: path.name)) if same else Invocation("", [newest])
+    if found is None:
+        raise UsageError(f"no runs under {Path(output_dir) / 'evals'}; name the output folder with --output-dir")
+    if not found.runs:
+        why = f"could not load {', '.join(found.failed)}" if found.failed else "has no run any more"
+        raise UsageError(f"latest is the invocation {found.id}, which {why}; name a run or a suite: see bench runs")
+    return found
+
+
+def suite_of(run: Path, output_dir: Path | str) -> Invocation | None:
+    """The recorded suite of several runs that a run belongs to; None if it was made alone."""
+    suite = _suite_of(run)
+    parents = run.resolve().parents
+    home = parents[2] if len(parents) > 2 and parents[1].name == "evals" else Path(output_dir)
+    with contextlib.suppress(StoreError):
+        if suite and is_file(file := home / "suites" / f"{suite}.json") and is_folder(file.parent):
+            found = read_invocation(file)
+            return found if len(found.names) + len(found.failed) > 1 else None
+    return None
+
+
+def suite_files(output_dir: Path | str) -> list[Path]:
+    """The files of suites in an output folder, oldest first.
+
+    Raises:
+        StoreError: the folder cannot be read.
+    """
+    folder = Path(output_dir) / "suites"
+    with translated("read", folder):
+        return files_in(folder, ".json")
+
+
+def _is_its_own(path: Path, root: Path, suite: str) -> bool:
+    """Whether a run that a suite's file names is one of that suite: it lies in the same output folder, or says so
+    itself. Else a suite from somebody else could name, and have published, any run of this machine."""
+    if ".." not in path.parts and path.is_relative_to(root):
+        with contextlib.suppress(OSError):
+            refuse_links(root, path)
+            return True
+    return _suite_of(path) == suite
+
+
+def _newest_suite(folder: Path) -> Invocation | None:
+    """The newest suite that one of its runs names as its own, or that has no run left."""
+    for file in reversed(suite_files(folder.parent)):
+        found = read_invocation(file)
+        if not found.runs and not found.failed:
+            continue  # removed as a whole by the user
+        if not found.runs or any(_suite_of(path) == found.id for path in found.runs):
+            return found
+    return None
+
+
+def _is_newer(suite: Invocation | None, run: Path) -> bool:
+    """Whether `suite` began after `run`, or holds it."""
+    if suite is None:
+        return False
+    if not suite.runs:  # in the same second either may be the newer; a gate must not pass an older run instead
+        return suite.id[:_SECOND] >= run.name[:_SECOND]
+    return run.resolve() in {path.resolve() for path in suite.runs} or suite.id[:_SECOND] > run.name[:_SECOND]
+
+
+def _suite_of(run: Path) -> str:
+    """The id of the suite in a run's manifest; empty if there is none or it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        suite = cast(JsonDict, from_text(read_file(run / "run.json"))).get("suite")
+        if isinstance(suite, str) and os.path.basename(suite) == suite:
+            return suite
+    return ""

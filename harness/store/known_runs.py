@@ -1,0 +1,73 @@
+"""Which run folders and records this machine made: digests of their settings, in the user's state folder.
+
+A digest says more than a path or an id, which somebody else could copy: these very settings were used here before. So a
+run stays known when its folder is moved, and is unknown once its settings are changed by hand."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+LIMIT = 16 << 20
+"""Bytes of the file, 250,000 runs, at which a new one is begun; the one before it is still read."""
+
+
+def state_file() -> Path:
+    """`bench/known-runs` in `XDG_STATE_HOME`, else in `~/.local/state`."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    root = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~"), ".local", "state")
+    return root / "bench" / "known-runs"
+
+
+def remember(content: bytes) -> None:
+    """Record that this machine made a run with these settings. If it cannot be recorded, a warning says so.
+
+    Args:
+        content: Of the run's `config.toml`, or of a record of `bench multi`.
+    """
+    path = state_file()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, _line(content))  # one write: lines of other processes stay whole
+            _rotate(fd, path)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        logger.warning(
+            "cannot record in %s that this run was made here (%s): it will count as one from another machine",
+            path, error.strerror,
+        )  # fmt: skip
+
+
+def is_known(content: bytes) -> bool:
+    """Whether this machine made a run with these settings, as far as the state folder can be read."""
+    wanted = _line(content)
+    for path in (state_file(), _older(state_file())):
+        try:
+            if wanted in path.read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _line(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode() + b"\n"
+
+
+def _older(path: Path) -> Path:
+    return path.with_name(f"{path.name}.old")
+
+
+def _rotate(fd: int, path: Path) -> None:
+    if os.fstat(fd).st_size > LIMIT:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.path.samestat(os.fstat(fd), os.stat(path)):  # else another process has done it
+            os.replace(path, _older(path))
