@@ -3,6 +3,7 @@ its own clock. Owns no printing and no statistics beyond running sums, so that a
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Callable
@@ -24,6 +25,7 @@ class ExampleSums:
         self._numbers = array("I")
         self.binary = True
         """Whether every reward so far is 0 or 1."""
+        self._lowest, self._highest = math.inf, -math.inf
 
     def add(self, index: int, reward: float) -> None:
         """Count a reward of the plan's example `index`."""
@@ -34,6 +36,11 @@ class ExampleSums:
         self._sums[index] += reward
         self._numbers[index] += 1
         self.binary = self.binary and reward in (0.0, 1.0)
+        self._lowest, self._highest = min(self._lowest, reward), max(self._highest, reward)
+
+    def widened(self, limits: tuple[float, float] | None) -> tuple[float, float] | None:
+        """The limits, with the rewards so far that lie outside; None if the limits are None."""
+        return limits and (min(limits[0], self._lowest), max(limits[1], self._highest))
 
     def means(self) -> tuple[array[float], bool]:
         """The mean of each example that has a reward, and whether none has more than one. For another thread, too."""

@@ -78,10 +78,10 @@ class Watch:
         scored = self.progress.scored
         if scored != self._seen and (now >= self._due or not self.is_open):
             started = time.perf_counter()
-            means, single = self.progress.rewards.means()
-            self._estimate = mean_interval(
-                means, single_rollout=single, binary=self.progress.rewards.binary, limits=self.progress.limits
-            )
+            rewards = self.progress.rewards
+            means, single = rewards.means()
+            limits = rewards.widened(self.progress.limits)
+            self._estimate = mean_interval(means, single_rollout=single, binary=rewards.binary, limits=limits)
             target = self.progress.target
             if target is not None and (self.is_open or target.ended_early):
                 # Who watches an ordinary interval is misled: this one may be watched.

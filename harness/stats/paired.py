@@ -10,6 +10,7 @@ The interval and the p-value are of one test: p is below 1 − level exactly if 
 from __future__ import annotations
 
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -253,8 +254,10 @@ class _Units:
         What is won, or lost, is the typical size of a difference, each weighted by itself (Σd²/Σ|d|: 1 of passes and
         failures), or the whole width if nothing differs.
         """
-        largest = max(map(abs, self.sums), default=0.0) / self.size or width
-        if not largest:
+        largest = max(map(abs, self.sums), default=0.0) / self.size
+        if largest < sys.float_info.min:  # what is made of subnormal numbers would vanish
+            largest = width or 0.0
+        if largest < sys.float_info.min:
             return None
         parts = [each / self.size / largest for each in self.sums]  # their squares cannot overflow
         absolute = math.fsum(map(abs, parts))

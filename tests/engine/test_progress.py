@@ -33,14 +33,17 @@ def test_the_first_error_is_kept_in_words() -> None:
         assert (progress.first_error, progress.unscored.total()) == (words, 2)
 
 
-@for_each_row("last", [0.0, 0.5])
-def test_the_live_interval_is_that_of_the_summary(last: float) -> None:
-    groups = [[1.0, 1.0], [1.0, 0.0], [1.0, 1.0], [1.0, last]]
-    progress = RunProgress("run", "env", "model")
+@for_each_row(
+    ("last", "limits", "method"),
+    [(0.0, None, "adjusted_t"), (0.5, None, "t"), (0.0, (0.0, 1.0), "adjusted_t"), (-1.0, (0.0, 1.0), "adjusted_t")],
+)
+def test_the_live_interval_is_that_of_the_summary(last: float, limits: tuple[float, float] | None, method: str) -> None:
+    groups = [[1.0, 1.0], [1.0, 0.0], [1.0, 1.0], [1.0, last]]  # the mean of 1 and -1 lies within the limits
+    progress = RunProgress("run", "env", "model", limits=limits)
     for index, group in enumerate(groups):
         for reward in group:
             progress.rewards.add(index, reward)
             progress.scored += 1
     live = Watch(progress).estimate(1.0)
-    assert live == spread(groups).estimate
-    assert live.method == ("adjusted_t" if last == 0.0 else "t")
+    assert live == spread(groups, limits).estimate
+    assert live.method == method
