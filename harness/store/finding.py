@@ -32,7 +32,7 @@ def runs_in(parent: Path) -> list[Path]:
     begins with a dot: it is about to go."""
     if parent.parent.name == "evals" and parent.is_symlink():
         return []  # of an output folder: no link in it is followed
-    return _newest(_runs(parent), None)
+    return newest(_runs(parent), None)
 
 
 def all_runs(output_dir: Path | str) -> list[Path]:
@@ -41,7 +41,7 @@ def all_runs(output_dir: Path | str) -> list[Path]:
     Raises:
         StoreError: the output folder cannot be read.
     """
-    return _newest(_under(output_dir), None)
+    return newest(_under(output_dir), None)
 
 
 def find_run(output_dir: Path | str, name: str) -> Path:
@@ -115,7 +115,7 @@ def _latest(name: str, output_dir: Path | str, under: Callable[[Path], list[Path
     else:
         return None
     runs = under(root)
-    return newest_invocation(root, _newest(runs, 1)[-1] if runs else None, runs)
+    return newest_invocation(root, newest(runs, 1)[-1] if runs else None, runs)
 
 
 def _only(name: str, found: Invocation) -> Path:
@@ -181,14 +181,16 @@ def _counted(runs: Sequence[Path]) -> str:
 
 def _listing(runs: Sequence[Path]) -> str:
     """The newest few by name, and how many there are besides."""
-    named = [f"{run.name} ({run.resolve().parent.name})" for run in reversed(_newest(runs, _LISTED))]
+    named = [f"{run.name} ({run.resolve().parent.name})" for run in reversed(newest(runs, _LISTED))]
     more = len(runs) - len(named)
     return ", ".join([*named, *([f"and {more:,} older"] if more else [])])
 
 
-def _newest(runs: Iterable[Path], most: int | None) -> list[Path]:
-    """The newest `most` of `runs`, oldest first: by the second in the id, which names tell; of runs of one second, as
-    those of a suite are, by the microseconds in their manifests, which alone are then read."""
+def newest(runs: Iterable[Path], most: int | None) -> list[Path]:
+    """The newest `most` of `runs`, oldest first; all of them if `most` is None.
+
+    They are sorted by the second in the id. Runs of the same second, such as those of a suite, are sorted by the
+    microseconds in their manifests."""
     seconds: dict[str, list[Path]] = {}
     for run in runs:
         seconds.setdefault(run.name[:_SECOND] if _RUN_ID.fullmatch(run.name) else "", []).append(run)

@@ -95,6 +95,11 @@ def newest_invocation(output_dir: Path | str, newest: Path | None, runs: Sequenc
     found = _newest_suite(Path(output_dir) / "suites")
     if newest is not None and not _is_newer(found, newest):
         suite = _suite_of(newest)
+        file = Path(output_dir) / "suites" / f"{suite}.json"
+        if suite and is_folder(file.parent) and is_file(file):  # another suite of the same second came first above
+            named = read_invocation(file)
+            if newest.resolve() in {path.resolve() for path in named.runs}:
+                return named
         same = [path for path in runs if suite and _suite_of(path) == suite]  # only the files of suites are missing
         return Invocation(suite, sorted(same, key=lambda path: path.name)) if same else Invocation("", [newest])
     if found is None:
@@ -118,14 +123,14 @@ def suite_of(run: Path, output_dir: Path | str) -> Invocation | None:
 
 
 def suite_files(output_dir: Path | str) -> list[Path]:
-    """The files of suites in an output folder, oldest first.
+    """The files of suites in an output folder, oldest first; of one second, that first which was written first.
 
     Raises:
         StoreError: the folder cannot be read.
     """
     folder = Path(output_dir) / "suites"
     with translated("read", folder):
-        return files_in(folder, ".json")
+        return sorted(files_in(folder, ".json"), key=lambda file: (file.name[:_SECOND], file.lstat().st_mtime_ns))
 
 
 def _is_its_own(path: Path, root: Path, suite: str) -> bool:

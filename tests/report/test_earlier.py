@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from run_samples import run_at
 
-from harness.report.compare.earlier import LOOKED_AT, earlier, have_rivals
-from harness.store.rundir import RunDir
+from harness.report.compare.earlier import LOOKED_AT, earlier, earlier_suite, have_rivals
+from harness.store.rundir import RunDir, write_suite
 
 ENV: dict[str, Any] = {"env_id": "sums", "env_args": {"size": 4}, "extra_env_kwargs": {}, "source": "a"}
 
@@ -53,6 +53,15 @@ def test_what_says_nothing_about_it(tmp_path: Path, changes: dict[str, Any]) -> 
     run(tmp_path, 0, "lab/a", **changes)
 
     assert found(run(tmp_path, 1, "lab/b")) is None
+
+
+def test_of_one_second_the_suite_that_was_written_before_is_the_earlier(tmp_path: Path) -> None:
+    first, second, third = (f"20261121T100000Z-{letters}" for letters in ("zzzz", "mmmm", "aaaa"))
+    for minute, suite in enumerate((first, second, third)):
+        made = run(tmp_path, minute, "lab/a", suite=suite)
+        write_suite(tmp_path, suite, file=None, command="", runs=[(made, made.read_manifest())])
+
+    assert [earlier_suite(tmp_path, suite) for suite in (third, second, first)] == [second, first, None]
 
 
 def test_a_damaged_run_is_passed_over(tmp_path: Path) -> None:

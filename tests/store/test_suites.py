@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,27 @@ def test_latest_whose_environments_did_not_load_is_no_older_run(runs: list[RunDi
             UsageError, match="latest is the invocation 20261121T110000Z-fail, which could not load sums"
         ):
             find(Path("outputs"), ["latest"])
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_latest_of_two_invocations_of_one_second_is_the_later(runs: list[RunDir], copied: bool) -> None:
+    first, later = (
+        finished(Path("outputs"), minute=45, letters=letters, suite=f"20261121T100003Z-{suite}", created=created)
+        for letters, suite, created in (
+            ("ffff", "zzzz", "2026-11-21T10:00:03.100000Z"),
+            ("eeee", "aaaa", "2026-11-21T10:00:03.200000Z"),
+        )
+    )
+    for run, failed in ((first, []), (later, ["sums"])):
+        manifest = run.read_manifest()
+        write_suite("outputs", str(manifest.suite), file=None, command="", runs=[(run, manifest)], failed=failed)
+    assert first.id[:16] == later.id[:16] == "20261121T100003Z"
+    if copied:  # all files of one age
+        for file in Path("outputs/suites").iterdir():
+            os.utime(file, ns=(10**18, 10**18))
+
+    found = choose(Path("outputs"), ["latest"])
+    assert ([path.name for path in found.paths], found.failed) == ([later.id], ["sums"])
 
 
 def test_no_name_is_one_run_where_the_newest_belongs_to_no_suite(runs: list[RunDir]) -> None:

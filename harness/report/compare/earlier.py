@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from harness.errors import StoreError
 from harness.stats.difference import ALPHA
 from harness.stats.paired import fewest_pairs
-from harness.store.finding import runs_in
+from harness.store.finding import newest, runs_in
 from harness.store.invocations import read_invocation, suite_files
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir, safe_name
@@ -45,10 +46,11 @@ def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
         output_dir: Of the suites.
         suite: The id of the one that has ended.
     """
-    with contextlib.suppress(OSError, StoreError):  # a hint: nothing may fail for it
-        files = [file for file in suite_files(output_dir) if file.stem <= suite]
-        names = Counter(read_invocation(files.pop()).names)
-        for file in reversed(files[-LOOKED_AT:]):
+    with contextlib.suppress(KeyError, OSError, StoreError):  # a hint: nothing may fail for it
+        files = {file.stem: file for file in suite_files(output_dir)}
+        names = Counter(read_invocation(files[suite]).names)
+        before = [*itertools.takewhile(lambda stem: stem != suite, files)]
+        for file in (files[stem] for stem in reversed(before[-LOOKED_AT:])):
             with contextlib.suppress(StoreError):
                 other = read_invocation(file)
                 if Counter(other.names) == names and len(other.runs) == len(other.names):
@@ -67,8 +69,7 @@ def _others(folder: RunDir, manifest: Manifest) -> Iterator[RunDir]:
     root = folder.parent.parent
     beginning = f"{safe_name(manifest.env_id)}--"
     found = [run for parent in root.glob("*") if parent.name.startswith(beginning) for run in runs_in(parent)]
-    found.sort(key=lambda path: path.name, reverse=True)
-    yield from (RunDir(path) for path in found[:LOOKED_AT] if path.name != folder.id)
+    yield from (RunDir(path) for path in reversed(newest(found, LOOKED_AT)) if path.name != folder.id)
 
 
 def _has_pairs(manifest: Manifest) -> bool:
