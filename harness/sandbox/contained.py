@@ -108,7 +108,7 @@ class Contained:
         except TimeoutError:
             raise SandboxError(f"{self._name} did not come up in {self._launch.start_seconds:g} s") from None
         self._refuse_failed()
-        if not self._started:
+        if not self._started and self._reason is None:  # a flood may come before the report of the start is read
             said = " ".join(self.wire.stderr.text.split())[-500:] or "it said nothing"
             raise SandboxError(f"{self._name} failed with exit code {self.wire.exit_code}: {said}")
         self._began = time.monotonic()

@@ -107,6 +107,8 @@ class Stage:
         """Let calls go: with what they are to return, with an exception to raise, or with None for the usual."""
         for name in names:
             call = self.open.pop(name)
+            if call.cancelled():
+                continue  # the run has failed in the meantime
             if isinstance(result, BaseException):
                 call.set_exception(result)
             else:
