@@ -102,7 +102,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(autouse=True)
 def own_secrets() -> Iterator[None]:
     """A key that one test has used is a secret in no other: it may be a word there."""
-    from harness.redact import redactor
+    from harness.core.redact import redactor
 
     before = redactor._secrets
     yield

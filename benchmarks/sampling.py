@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.stats.intervals import mean_interval
-from harness.stats.target import Aim, Target
+from harness.stats.target import Aim, StoppingRule
 
 SEED = 20260801
 REPEATS = 200
@@ -65,7 +65,7 @@ def simulate(case: Case, repeats: int = REPEATS) -> Outcome:
         draw = random.Random(SEED + number)
         values = [case.draw(draw) for _ in range(case.examples)]
         mean = math.fsum(values) / case.examples
-        target = Target(Aim(case.half_width, case.examples, 1, (0.0, 1.0)))
+        target = StoppingRule(Aim(case.half_width, case.examples, 1, (0.0, 1.0)))
         for index, value in enumerate(values):
             target.count(index, value)
             if target.is_reached:

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from harness import MultiTurnEnv, Rubric
+from harness.core.keys import ExampleKeys, RolloutKeys
+from harness.core.records import Generated, Scored
+from harness.core.state import State
+from harness.core.types import JsonDict, Messages, ModelResponse, Prompt, Usage
 from harness.engine import rollout
-from harness.keys import ExampleKeys, RolloutKeys
-from harness.records import Generated, Scored
 from harness.report.transcript import transcript
-from harness.state import State
 from harness.store.journal import Journal
 from harness.store.outcomes import outcomes
 from harness.store.recorded import Recorded
-from harness.store.rows import Columns, RowFile
-from harness.types import JsonDict, Messages, ModelResponse, Prompt, Usage
+from harness.store.rows import RowFile, RowShape
 
 
 class Talker:
@@ -98,7 +98,7 @@ async def _play(turns: int, folder: Path) -> dict[str, float]:
     [again] = await rollout.score(environment.rubric, [state], None)
     assert again == score, again
     lap("rescore")
-    rows = RowFile(folder / "rows.parquet", Columns("listener", Talker.model, environment.rubric.metric_names), {})
+    rows = RowFile(folder / "rows.parquet", RowShape("listener", Talker.model, environment.rubric.metric_names), {})
     rows.add(outcome.example, outcome.base, outcome.score)
     rows.close()
     lap("dataset")

@@ -8,6 +8,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from harness.core.errors import EnvironmentFault, HarnessError, ModelError, StateLost
+    from harness.core.records import Example, Score
+    from harness.core.state import State
+    from harness.core.types import Chat, JsonDict, Message, Messages, ModelResponse, Prompt
+    from harness.engine.loader import load_environment
     from harness.envs.env_group import EnvGroup
     from harness.envs.environment import Environment
     from harness.envs.hooks import cleanup, stop, teardown
@@ -17,43 +22,38 @@ if TYPE_CHECKING:
     from harness.envs.sources import RowSource, SourceRow
     from harness.envs.stateful_tool_env import StatefulToolEnv
     from harness.envs.tool_env import ToolEnv
-    from harness.errors import EnvironmentFault, HarnessError, ModelError, StateLost
-    from harness.loader import load_environment
-    from harness.parsers.extract import extract_boxed_answer, extract_hash_answer
-    from harness.parsers.parser import Parser
-    from harness.parsers.think import MaybeThinkParser, ThinkParser
-    from harness.parsers.xml import XMLParser
-    from harness.records import Example, Score
+    from harness.rubrics.extract import extract_boxed_answer, extract_hash_answer
     from harness.rubrics.group import RubricGroup
     from harness.rubrics.judge import JudgeRubric
     from harness.rubrics.math import MathRubric, verify_math
+    from harness.rubrics.parser import Parser
     from harness.rubrics.rubric import Rubric
-    from harness.state import State
-    from harness.types import Chat, JsonDict, Message, Messages, ModelResponse, Prompt
+    from harness.rubrics.think_parser import MaybeThinkParser, ThinkParser
+    from harness.rubrics.xml_parser import XMLParser
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "harness.envs.env_group": ("EnvGroup",),
     "harness.envs.environment": ("Environment",),
     "harness.envs.hooks": ("cleanup", "stop", "teardown"),
-    "harness.loader": ("load_environment",),
+    "harness.engine.loader": ("load_environment",),
     "harness.envs.multi_turn": ("MultiTurnEnv",),
     "harness.envs.single_turn": ("SingleTurnEnv",),
     "harness.envs.sources": ("RowSource", "SourceRow"),
     "harness.envs.mcp_env": ("MCPEnv",),
     "harness.envs.stateful_tool_env": ("StatefulToolEnv",),
     "harness.envs.tool_env": ("ToolEnv",),
-    "harness.errors": ("EnvironmentFault", "HarnessError", "ModelError", "StateLost"),
-    "harness.parsers.extract": ("extract_boxed_answer", "extract_hash_answer"),
-    "harness.parsers.parser": ("Parser",),
-    "harness.parsers.think": ("MaybeThinkParser", "ThinkParser"),
-    "harness.parsers.xml": ("XMLParser",),
-    "harness.records": ("Example", "Score"),
+    "harness.core.errors": ("EnvironmentFault", "HarnessError", "ModelError", "StateLost"),
+    "harness.rubrics.extract": ("extract_boxed_answer", "extract_hash_answer"),
+    "harness.rubrics.parser": ("Parser",),
+    "harness.rubrics.think_parser": ("MaybeThinkParser", "ThinkParser"),
+    "harness.rubrics.xml_parser": ("XMLParser",),
+    "harness.core.records": ("Example", "Score"),
     "harness.rubrics.group": ("RubricGroup",),
     "harness.rubrics.judge": ("JudgeRubric",),
     "harness.rubrics.math": ("MathRubric", "verify_math"),
     "harness.rubrics.rubric": ("Rubric",),
-    "harness.state": ("State",),
-    "harness.types": ("Chat", "JsonDict", "Message", "Messages", "ModelResponse", "Prompt"),
+    "harness.core.state": ("State",),
+    "harness.core.types": ("Chat", "JsonDict", "Message", "Messages", "ModelResponse", "Prompt"),
 }
 """Where each public name lives."""
 

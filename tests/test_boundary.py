@@ -12,9 +12,9 @@ from types import FunctionType
 
 import pytest
 
-from harness import boundary
-from harness.errors import EnvironmentFault
-from harness.offload import offload
+from harness.core.errors import EnvironmentFault
+from harness.usercode import exceptions
+from harness.usercode.threads import offload
 
 
 def caught(function: Callable[[], object]) -> BaseException:
@@ -39,9 +39,9 @@ def breaks_in_the_library() -> None:
 
 
 def test_the_place_is_the_authors_line() -> None:
-    assert boundary.place(caught(breaks)) == at(breaks)
-    assert boundary.place(caught(breaks_in_the_library)) == at(breaks_in_the_library)
-    assert boundary.place(ValueError("never raised")) == ""
+    assert exceptions.place(caught(breaks)) == at(breaks)
+    assert exceptions.place(caught(breaks_in_the_library)) == at(breaks_in_the_library)
+    assert exceptions.place(ValueError("never raised")) == ""
 
 
 def test_the_place_of_what_we_raise_on_account_of_another_is_the_others() -> None:
@@ -52,40 +52,40 @@ def test_the_place_of_what_we_raise_on_account_of_another_is_the_others() -> Non
         await offload.run(leave)
 
     error = caught(lambda: asyncio.run(main()))
-    assert type(error) is EnvironmentFault and boundary.place(error) == at(leave)
+    assert type(error) is EnvironmentFault and exceptions.place(error) == at(leave)
     assert str(error).endswith(f"leave raised SystemExit: 3 ({at(leave)})")
-    assert boundary.describe(error) == str(error), "the place is said once"
+    assert exceptions.describe(error) == str(error), "the place is said once"
 
 
 def test_an_error_is_told_with_its_type_and_a_fault_in_its_own_words() -> None:
-    assert boundary.describe(caught(breaks)) == f"ValueError: no ({at(breaks)})"
-    assert boundary.describe(KeyboardInterrupt()) == "KeyboardInterrupt"
-    assert boundary.describe(EnvironmentFault("row 3 is wrong")) == "row 3 is wrong"
+    assert exceptions.describe(caught(breaks)) == f"ValueError: no ({at(breaks)})"
+    assert exceptions.describe(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert exceptions.describe(EnvironmentFault("row 3 is wrong")) == "row 3 is wrong"
 
 
 def test_an_interrupt_is_the_users_where_ctrl_c_may_have_raised_it() -> None:
     error = KeyboardInterrupt()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert boundary.passes(error)
-    assert not boundary.passes(SystemExit()) and not boundary.passes(ValueError())
+    assert exceptions.should_propagate(error)
+    assert not exceptions.should_propagate(SystemExit()) and not exceptions.should_propagate(ValueError())
     told: list[bool] = []
-    thread = threading.Thread(target=lambda: told.append(boundary.passes(error)))
+    thread = threading.Thread(target=lambda: told.append(exceptions.should_propagate(error)))
     thread.start()
     thread.join()
     assert told == [False], "signals interrupt the main thread alone"
 
 
 def test_a_handler_of_ours_tells_the_users_interrupt_from_one_that_code_raises() -> None:
-    before = signal.signal(signal.SIGINT, boundary.on_interrupt)
+    before = signal.signal(signal.SIGINT, exceptions.on_interrupt)
     try:
-        boundary.forget_interrupt()
-        assert not boundary.passes(KeyboardInterrupt())
+        exceptions.forget_interrupt()
+        assert not exceptions.should_propagate(KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt) as pressed:
             signal.raise_signal(signal.SIGINT)
-        assert boundary.passes(pressed.value)
+        assert exceptions.should_propagate(pressed.value)
     finally:
         signal.signal(signal.SIGINT, before)
-        boundary.forget_interrupt()
+        exceptions.forget_interrupt()
 
 
 def test_a_cancellation_passes_if_it_comes_from_outside() -> None:
@@ -96,9 +96,9 @@ def test_a_cancellation_passes_if_it_comes_from_outside() -> None:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError as error:
-                told.append(boundary.passes(error))
+                told.append(exceptions.should_propagate(error))
 
-        told.append(boundary.passes(asyncio.CancelledError()))
+        told.append(exceptions.should_propagate(asyncio.CancelledError()))
         task = asyncio.create_task(waits())
         await asyncio.sleep(0)
         task.cancel()

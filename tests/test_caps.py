@@ -14,25 +14,25 @@ import aiohttp
 import pytest
 from tables import for_each_row
 
-from harness import caps
 from harness.agents.dataset_files import open_rows
-from harness.config.endpoints import load_registry
-from harness.config.resolver import resolve
+from harness.core import size_limits
+from harness.core.errors import ConfigError, DatasetParseError, EnvironmentFault, EnvironmentLoadError, JournalDamaged
+from harness.core.errors import StoreError as Unreadable
+from harness.core.records import Scored
 from harness.envs.sources import read_file
-from harness.errors import ConfigError, DatasetParseError, EnvironmentFault, EnvironmentLoadError, JournalDamaged
-from harness.errors import StoreError as Unreadable
+from harness.multi.files import load_tasks
 from harness.multi.models import load_models
 from harness.multi.persist import list_records
-from harness.records import Scored
 from harness.reference.http import BODY_CAP
 from harness.reference.script import fault_script
 from harness.reference.server import ReferenceServer
+from harness.settings.endpoints import load_registry
+from harness.settings.resolver import resolve
 from harness.store import journal
 from harness.store.card_head import config_entry, merge_config
 from harness.store.journal import Journal, JournalReader, read
 from harness.store.rundir import RunDir
 from harness.store.suites import choose
-from harness.tasks import load_tasks
 
 
 def hollow(path: Path, size: int) -> Path:
@@ -45,35 +45,35 @@ def hollow(path: Path, size: int) -> Path:
 def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 10)
-    assert caps.read_whole(path, 10) == b"x" * 10
+    assert size_limits.read_whole(path, 10) == b"x" * 10
     with pytest.raises(OSError, match=r"it is larger than 9 bytes, and no more is read") as raised:
-        caps.read_whole(path, 9)
+        size_limits.read_whole(path, 9)
     assert raised.value.strerror == "it is larger than 9 bytes, and no more is read"
 
 
 def test_a_file_without_a_size_has_a_bound_too() -> None:
     with pytest.raises(OSError, match="larger than 1 KiB"):
-        caps.read_whole(Path("/dev/zero"), 1024)
+        size_limits.read_whole(Path("/dev/zero"), 1024)
 
 
 def test_a_text_is_read_as_python_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\n")
-    assert caps.read_text(path) == path.read_text(encoding="utf-8-sig") == "one\ntwo\nthree\n"
+    assert size_limits.read_text(path) == path.read_text(encoding="utf-8-sig") == "one\ntwo\nthree\n"
 
 
 def test_lines_have_a_bound() -> None:
-    assert list(caps.lines_of(io.BytesIO(b"ab\ncd\n\nef"), 3)) == [b"ab\n", b"cd\n", b"\n", b"ef"]
+    assert list(size_limits.lines_of(io.BytesIO(b"ab\ncd\n\nef"), 3)) == [b"ab\n", b"cd\n", b"\n", b"ef"]
     with pytest.raises(OSError, match="line 2 is larger than 3 bytes"):
-        list(caps.lines_of(io.BytesIO(b"ab\nabc\n"), 3))
+        list(size_limits.lines_of(io.BytesIO(b"ab\nabc\n"), 3))
 
 
 def test_a_bomb_of_gzip_is_not_unfolded() -> None:
     packed = gzip.compress(b"\0" * 50_000_000, 9)
     assert len(packed) < 100_000
     with pytest.raises(OSError, match="what it unfolds to is larger than 1 MiB"):
-        caps.unzipped(packed, 1 << 20)
-    assert caps.unzipped(gzip.compress(b"one") + gzip.compress(b"two"), 6) == b"onetwo"
+        size_limits.unzipped(packed, 1 << 20)
+    assert size_limits.unzipped(gzip.compress(b"one") + gzip.compress(b"two"), 6) == b"onetwo"
 
 
 def test_a_bomb_of_parquet_is_not_unfolded(tmp_path: Path) -> None:
@@ -84,23 +84,23 @@ def test_a_bomb_of_parquet_is_not_unfolded(tmp_path: Path) -> None:
     with parquet.ParquetFile(path) as file:
         seen: list[int] = []
         with pytest.raises(OSError, match="what it unfolds to is larger than 8 MiB"):
-            seen.extend(batch.num_rows for batch in caps.parquet_batches(file, 8 << 20))
+            seen.extend(batch.num_rows for batch in size_limits.parquet_batches(file, 8 << 20))
         assert sum(seen) < 900
-        assert sum(batch.num_rows for batch in caps.parquet_batches(file, 1 << 30)) == 10_000
+        assert sum(batch.num_rows for batch in size_limits.parquet_batches(file, 1 << 30)) == 10_000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size", "use", "error", "words"),
     [
-        ("rows.jsonl", caps.ROWS + 1, lambda p: list(read_file(str(p), ["a"])), EnvironmentLoadError, "2 GiB"),
-        ("rows.json", caps.ROWS + 1, open_rows, DatasetParseError, "2 GiB"),
-        ("tasks.json", caps.ROWS + 1, load_tasks, ConfigError, "2 GiB"),
-        ("index.jsonl", caps.ROWS + 1, lambda p: list_records(0, p.parent), Unreadable, "2 GiB"),
-        ("endpoints.toml", caps.DOCUMENT + 1, lambda p: load_registry(p, p.parent), ConfigError, "64 MiB"),
-        ("run.json", caps.DOCUMENT + 1, lambda p: RunDir(p.parent).read_manifest(), Unreadable, "64 MiB"),
-        ("suite.json", caps.DOCUMENT + 1, lambda p: choose(p.parent, [str(p)]), Unreadable, "64 MiB"),
-        ("summary.json", caps.DOCUMENT + 1, lambda p: RunDir(p.parent).read_summary(), Unreadable, "64 MiB"),
+        ("rows.jsonl", size_limits.ROWS + 1, lambda p: list(read_file(str(p), ["a"])), EnvironmentLoadError, "2 GiB"),
+        ("rows.json", size_limits.ROWS + 1, open_rows, DatasetParseError, "2 GiB"),
+        ("tasks.json", size_limits.ROWS + 1, load_tasks, ConfigError, "2 GiB"),
+        ("index.jsonl", size_limits.ROWS + 1, lambda p: list_records(0, p.parent), Unreadable, "2 GiB"),
+        ("endpoints.toml", size_limits.DOCUMENT + 1, lambda p: load_registry(p, p.parent), ConfigError, "64 MiB"),
+        ("run.json", size_limits.DOCUMENT + 1, lambda p: RunDir(p.parent).read_manifest(), Unreadable, "64 MiB"),
+        ("suite.json", size_limits.DOCUMENT + 1, lambda p: choose(p.parent, [str(p)]), Unreadable, "64 MiB"),
+        ("summary.json", size_limits.DOCUMENT + 1, lambda p: RunDir(p.parent).read_summary(), Unreadable, "64 MiB"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

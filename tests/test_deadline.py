@@ -8,7 +8,7 @@ import asyncio
 import pytest
 import quick_time
 
-from harness.deadline import Deadline, relayed, waiting
+from harness.usercode.deadline import Deadline, relayed, waiting
 
 
 def test_without_waiting_time_is_up_when_it_is_up() -> None:

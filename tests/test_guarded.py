@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from tables import for_each_row
 
-from harness import guarded
-from harness.errors import EnvironmentFault
-from harness.guarded import guarded as block
+from harness.core.errors import EnvironmentFault
+from harness.usercode import guarded
+from harness.usercode.guarded import guarded as block
 
 EVERY = {(module, name): getattr(module, name) for module, name in (
     (os, "_exit"), (os, "abort"), (os, "chdir"), (os, "fchdir"), (os, "close"), (os, "closerange"), (signal, "signal"),

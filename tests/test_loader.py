@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from harness import load_environment
-from harness.errors import EnvironmentFault, EnvironmentLoadError, EnvironmentNotFound
-from harness.guarded import guarded
-from harness.loader import module_name
+from harness.core.errors import EnvironmentFault, EnvironmentLoadError, EnvironmentNotFound
+from harness.engine.loader import module_name
+from harness.usercode.guarded import guarded
 
 GOOD = """
 from harness import SingleTurnEnv

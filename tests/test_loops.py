@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from harness import boundary, loops
-from harness.guarded import guarded
+from harness.usercode import event_loop, exceptions
+from harness.usercode.guarded import guarded
 
 LOOPS = [uvloop.new_event_loop, asyncio.new_event_loop]
 
@@ -49,13 +49,13 @@ def test_who_awaits_a_task_gets_its_error_and_the_others_go_on(
         return told
 
     with guarded(), asyncio.Runner(loop_factory=new) as runner:
-        assert loops.run(runner, main()) == ["caught", "caught", "the other is done"]
-    boundary.forget_interrupt()
+        assert event_loop.run(runner, main()) == ["caught", "caught", "the other is done"]
+    exceptions.forget_interrupt()
 
 
 def test_the_end_of_main_itself_is_the_end() -> None:
     with asyncio.Runner() as runner, pytest.raises(SystemExit) as ended:
-        loops.run(runner, leaves())
+        event_loop.run(runner, leaves())
     assert ended.value.code == 3
 
 
@@ -72,7 +72,7 @@ def test_a_task_that_does_not_end_is_named_and_left(caplog: pytest.LogCaptureFix
         return "done"
 
     with caplog.at_level(logging.WARNING), asyncio.Runner() as runner:
-        assert loops.run(runner, main()) == "done"
+        assert event_loop.run(runner, main()) == "done"
     line = stays.__code__.co_firstlineno + 3
     assert caplog.messages == [
         f"a task of an environment does not end when it is cancelled: stays (test_loops.py:{line})"
@@ -89,7 +89,7 @@ def test_a_thread_that_never_returns_is_not_waited_for() -> None:
         return "done"
 
     with asyncio.Runner() as runner:
-        assert loops.run(runner, main()) == "done"
+        assert event_loop.run(runner, main()) == "done"
     released.set()  # or Python would wait for it at its end
 
 
@@ -98,13 +98,13 @@ def test_what_nobody_awaits_is_one_line(caplog: pytest.LogCaptureFixture) -> Non
         raise ValueError("lost")
 
     async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(loops.tell_lost_error)
+        asyncio.get_running_loop().set_exception_handler(event_loop.tell_lost_error)
         task = asyncio.create_task(fails())
         await asyncio.sleep(0)
         assert task.done()
 
     with caplog.at_level(logging.WARNING), asyncio.Runner() as runner:
-        loops.run(runner, main())
+        event_loop.run(runner, main())
     [record] = caplog.records
     line = fails.__code__.co_firstlineno + 1
     assert (
@@ -123,5 +123,5 @@ def test_a_loop_that_is_stopped_goes_on(
         return "done"
 
     with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=new) as runner:
-        assert loops.run(runner, main()) == "done"
+        assert event_loop.run(runner, main()) == "done"
     assert caplog.messages == ["something in an environment has stopped the event loop (loop.stop()); it goes on"]

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 from tables import for_each_row
 
-from harness.errors import EnvironmentFault, ThreadsHung
-from harness.offload import MAX_ABANDONED, Offload, offload
+from harness.core.errors import EnvironmentFault, ThreadsHung
+from harness.usercode.threads import MAX_ABANDONED, Offload, offload
 
 name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
 
@@ -253,7 +253,7 @@ def test_a_result_for_a_closed_loop_is_dropped() -> None:
 def test_a_hung_thread_does_not_keep_the_interpreter_alive() -> None:
     program = """
 import asyncio, threading
-from harness.offload import offload
+from harness.usercode.threads import offload
 async def main():
     try:
         async with asyncio.timeout(0.05):
@@ -295,7 +295,7 @@ def test_the_process_has_one_pool() -> None:
 
 NO_MEMORY = """
 import asyncio, resource, threading
-from harness.offload import Offload
+from harness.usercode.threads import Offload
 
 async def main():
     offload, release = Offload(), threading.Event()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tables import for_each_row
 
 import harness
-from harness.redact import PLACEHOLDERS, REDACTED, Redactor
+from harness.core.redact import PLACEHOLDERS, REDACTED, Redactor
 
 KEY = "canary-7f3a91c0-key"
 

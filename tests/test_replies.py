@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.errors import ContextLengthError, ModelError, ResponseError
-from harness.replies import UNANSWERED, Dictation, Recital, read_off, to_record
-from harness.types import ModelResponse, Usage
+from harness.core.errors import ContextLengthError, ModelError, ResponseError
+from harness.core.replies import UNANSWERED, ReplyPlayer, ReplyRecorder, read_off, to_record
+from harness.core.types import ModelResponse, Usage
 
 Reply: TypeAlias = ModelResponse | ModelError
 
@@ -67,7 +67,7 @@ UNTOLD = {
 
 def taken_down(replies: Sequence[Reply]) -> list[dict[str, Any]]:
     """What is noted of requests that came one after the other."""
-    dictation = Dictation()
+    dictation = ReplyRecorder()
     for number, reply in enumerate(replies):
         dictation.end(dictation.begin(f"prompt {number}"), reply)
     return dictation.taken
@@ -75,7 +75,7 @@ def taken_down(replies: Sequence[Reply]) -> list[dict[str, Any]]:
 
 def given_again(recorded: Sequence[dict[str, Any]]) -> list[Reply | None]:
     """A recital to its end, of requests that come one after the other."""
-    recital = Recital(recorded)
+    recital = ReplyPlayer(recorded)
     return [recital.next(f"prompt {number}") for number in range(len(recorded) + 1)]
 
 
@@ -135,13 +135,13 @@ def test_of_a_failed_rollout_the_failure_tells_the_last_requests() -> None:
     taken = taken_down([ModelResponse(said("a")), ModelError("gone", reason="connection")])
     assert to_record(taken, [said("a")], is_truncated=False, error="gone") is None
     assert to_record(taken, [said("a")], is_truncated=False, error="ValueError: x") == taken
-    late = Dictation()
+    late = ReplyRecorder()
     late.begin("cut off by the clock")
     assert to_record(late.taken, "", is_truncated=False, error="longer than 3 s") is None
 
 
 def test_requests_that_were_under_way_together_are_told_apart_by_what_they_asked() -> None:
-    dictation = Dictation()
+    dictation = ReplyRecorder()
     first, second = dictation.begin("one"), dictation.begin("two")
     third = dictation.begin("given up")
     dictation.end(second, ModelResponse(said("2")))
@@ -150,7 +150,7 @@ def test_requests_that_were_under_way_together_are_told_apart_by_what_they_asked
     dictation.end(dictation.begin("after"), ModelResponse(said("3")))
     recorded = to_record(dictation.taken, [said("1"), said("2"), said("?"), said("3")], is_truncated=False)
     assert recorded is not None
-    recital = Recital(as_json(recorded))
+    recital = ReplyPlayer(as_json(recorded))
     after, two, one = (recital.next(prompt) for prompt in ("after", "two", "one"))
     assert [cast(ModelResponse, each).message["content"] for each in (after, two, one)] == ["3", "2", "1"]
     assert recital.next("one") is None, "it was asked once"

@@ -10,10 +10,10 @@ import pytest
 from scripted_chat import example_of, state_of
 from tables import for_each_row
 
-from harness.errors import EnvironmentFault, StateLost
-from harness.records import Generated, Timing
-from harness.state import FIXED_KEYS, Prefix, State, step
-from harness.types import JsonDict, Messages, ModelResponse
+from harness.core.errors import EnvironmentFault, StateLost
+from harness.core.records import Generated, Timing
+from harness.core.state import FIXED_KEYS, Prefix, State, step
+from harness.core.types import JsonDict, Messages, ModelResponse
 
 
 def through_the_journal(state: State) -> State:

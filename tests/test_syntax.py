@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import syntax
+from harness.core import syntax
 
 
 class Cycle:

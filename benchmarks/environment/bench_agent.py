@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.eval import RolloutAgentLoop, RolloutContext, RolloutRequest, RolloutResult
+from harness.agents import RolloutAgentLoop, RolloutContext, RolloutRequest, RolloutResult
 
 
 class Asker(RolloutAgentLoop):

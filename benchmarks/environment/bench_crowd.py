@@ -15,8 +15,8 @@ from bench_load import Rows, is_right
 
 from benchmarks.load import SAMPLES, UNSCORED
 from harness import Environment, MultiTurnEnv, Rubric, SingleTurnEnv
-from harness.state import State
-from harness.types import Messages, Prompt
+from harness.core.state import State
+from harness.core.types import Messages, Prompt
 
 EVERY = 0.5
 """Seconds between two looks."""

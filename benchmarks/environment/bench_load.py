@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import overload
 
 from harness import Environment, Rubric, SingleTurnEnv
-from harness.types import JsonDict, Messages
+from harness.core.types import JsonDict, Messages
 
 
 class Rows(Sequence[JsonDict]):

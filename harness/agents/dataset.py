@@ -9,7 +9,7 @@ from typing import TypedDict, cast
 
 from harness.agents.dataset_files import open_file
 from harness.agents.json_values import json_value
-from harness.errors import DatasetValidationError
+from harness.core.errors import DatasetValidationError
 
 REQUIRED: tuple[str, ...] = ("ground_truth", "user_prompt", "system_prompt")
 """Columns that every row has, in the order in which messages name those that are missing."""

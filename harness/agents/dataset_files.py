@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
-from harness.caps import ROWS, lines_of, parquet_batches, read_whole
-from harness.errors import DatasetParseError
+from harness.core.errors import DatasetParseError
+from harness.core.size_limits import ROWS, lines_of, parquet_batches, read_whole
 from harness.store.arrow import arrow, parquet
 
 _ON_FILE = "cannot be read as the UTF-8 text that it should be"

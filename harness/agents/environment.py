@@ -21,12 +21,12 @@ from harness.agents.outcome import failure_of
 from harness.agents.run import AgentRun
 from harness.agents.schemas import RolloutRequest
 from harness.agents.scoring import EvalRubric
+from harness.core.errors import ConfigError, DatasetParseError, DatasetValidationError
+from harness.core.keys import hash_files
+from harness.core.records import Example, Row
+from harness.core.state import State, own
+from harness.core.types import JsonDict, Message, Messages
 from harness.envs.environment import Environment
-from harness.errors import ConfigError, DatasetParseError, DatasetValidationError
-from harness.keys import hash_files
-from harness.records import Example, Row
-from harness.state import State, own
-from harness.types import JsonDict, Message, Messages
 
 SERVER_URL = "http://local-rollout.local"
 """What a request says of a trainer's server, which an evaluation has not."""
@@ -41,7 +41,7 @@ _MANY_FILES = 20
 """Source files from which on an identity holds one hash of all instead of one of each."""
 
 
-class Rows(Protocol):
+class LazyRows(Protocol):
     """A list of rows, or anything that makes one when it is asked for."""
 
     def __len__(self) -> int: ...
@@ -66,7 +66,7 @@ class AgentEnv(Environment):
 
     def __init__(
         self,
-        rows: Rows,
+        rows: LazyRows,
         agent: AgentLike,
         eval_fns: Sequence[EvalFnWrapper] = (),
         *,

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from harness.agents.loading import import_object
-from harness.errors import EvalFnError
-from harness.offload import offload
+from harness.core.errors import EvalFnError
+from harness.core.state import own
+from harness.core.types import JsonDict, Message
 from harness.rubrics.functions import read
-from harness.state import own
-from harness.types import JsonDict, Message
+from harness.usercode.threads import offload
 
 EvalFn: TypeAlias = Callable[..., Any]
 """Takes the keywords of its mode; returns a number, or an awaitable of one."""

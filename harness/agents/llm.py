@@ -13,8 +13,7 @@ from harness.agents.loop import CompletionsResult
 from harness.agents.schemas import RolloutMetrics
 from harness.agents.trace import Trace
 from harness.agents.validation import validate_tools
-from harness.deadline import waiting, was_cancelled
-from harness.errors import (
+from harness.core.errors import (
     BudgetSpent,
     EnvironmentFault,
     LimitReached,
@@ -24,7 +23,8 @@ from harness.errors import (
     SystemicError,
     SystemicProviderError,
 )
-from harness.types import JsonDict, Message, Messages, ModelResponse, Usage
+from harness.core.types import JsonDict, Message, Messages, ModelResponse, Usage
+from harness.usercode.deadline import waiting, was_cancelled
 
 _OF_A_CLIENT = frozenset({"api_key", "api_base", "base_url"})
 """Keywords that choose an endpoint. In a request body they would do nothing but show a key to it."""

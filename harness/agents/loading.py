@@ -18,9 +18,9 @@ from types import ModuleType
 from typing import cast
 
 from harness.agents.loop import AgentLike, RolloutAgentLoop
-from harness.config.paths import local_modules
-from harness.config.wording import nearest, shown_path
-from harness.errors import AgentLoadError, HarnessError
+from harness.core.errors import AgentLoadError, HarnessError
+from harness.settings.paths import local_modules
+from harness.settings.wording import nearest, shown_path
 
 logger = logging.getLogger(__name__)
 

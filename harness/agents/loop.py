@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from harness.agents.schemas import MessageDict, OpenAIFunctionToolSchema, RolloutMetrics, RolloutRequest
 from harness.agents.trace import Trace
-from harness.types import JsonDict
+from harness.core.types import JsonDict
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ from harness.agents.tool_calls import (
     get_tool_call_info,
     serialize_tool_result,
 )
-from harness.errors import EnvironmentFault, MCPLoadError, ToolError
+from harness.core.errors import EnvironmentFault, MCPLoadError, ToolError
+from harness.core.types import JsonDict, Message
 from harness.tools.mcp import MCPServer, ServerTool, read_result, tool_name
-from harness.tools.mcp_host import Limits, MCPHost, MCPSession
+from harness.tools.mcp_host import MCPHost, MCPSession, ServerLimits
 from harness.tools.tool import unknown_tool
-from harness.types import JsonDict, Message
 
-_LIMITS = Limits(startup_seconds=300.0)
+_LIMITS = ServerLimits(startup_seconds=300.0)
 """A lifespan may load an index first. A call is not bounded: the rollout is."""
 
 _CLOSE_SECONDS = 15.0

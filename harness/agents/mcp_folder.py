@@ -24,7 +24,7 @@ from typing import Any
 
 from harness.agents.loading import LoadedAgent, describe, staying
 from harness.agents.mcp_agent import MCPAgentLoop
-from harness.errors import MCPLoadError
+from harness.core.errors import MCPLoadError
 from harness.tools.mcp import INSTALL
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from harness.agents.llm import Step
-from harness.types import JsonDict
+from harness.core.types import JsonDict
 
 Mode: TypeAlias = Literal["eval", "bench", "test"]
 

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from harness.agents.llm import AgentLLM, message_of
 from harness.agents.loop import RolloutContext, RolloutResult
 from harness.agents.scoring import AGENT_REWARD, WHOLE
-from harness.deadline import was_cancelled
-from harness.errors import (
+from harness.core.errors import (
     AgentFailed,
     EnvironmentFault,
     LimitReached,
@@ -24,9 +23,10 @@ from harness.errors import (
     SandboxError,
     ToolValidationError,
 )
+from harness.core.state import State
+from harness.core.types import Messages
 from harness.rubrics.functions import read
-from harness.state import State
-from harness.types import Messages
+from harness.usercode.deadline import was_cancelled
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from harness.agents.llm import AgentLLM, Ask
 from harness.agents.loop import AgentLike, RolloutContext
 from harness.agents.options import AgentOptions
 from harness.agents.outcome import finish, keep, note, result_of, said_until_now
-from harness.agents.own_task import OwnTask
 from harness.agents.schemas import RolloutRequest
 from harness.agents.trace import Trace
 from harness.agents.validation import validate_tools
-from harness.state import State
+from harness.core.state import State
+from harness.usercode.own_task import OwnTask
 
 
 @dataclass(kw_only=True)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from harness.types import JsonDict
+from harness.core.types import JsonDict
 
 MAX_METADATA_BYTES = 1024 * 1024
 """Metadata is made for small values beside the conversation; a row with more belongs into a file of its own."""

@@ -8,12 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from harness.agents.eval_functions import EvalFnWrapper
-from harness.agents.own_task import OwnTask
-from harness.records import Score
+from harness.core.records import Score
+from harness.core.state import State, own
+from harness.core.types import JsonDict, Messages
 from harness.rubrics.functions import Value
 from harness.rubrics.rubric import Rubric
-from harness.state import State, own
-from harness.types import JsonDict, Messages
+from harness.usercode.own_task import OwnTask
 
 AGENT_REWARD = "agent_reward"
 """State key: the reward that the agent gave itself, if it did."""

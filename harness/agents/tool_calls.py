@@ -8,9 +8,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from harness.errors import ToolCallError, ToolParseError
+from harness.core.errors import ToolCallError, ToolParseError
+from harness.core.types import JsonDict, Message
 from harness.tools.results import to_text
-from harness.types import JsonDict, Message
 
 
 class ToolExecutionError(ToolCallError):

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, cast
 
-from harness.redact import REDACTED, redactor
+from harness.core.redact import REDACTED, redactor
+from harness.core.types import JsonDict
 from harness.store.atomic import file_mode, is_closed
-from harness.types import JsonDict
 
 logger = logging.getLogger(__name__)
 

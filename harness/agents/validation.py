@@ -10,8 +10,8 @@ from typing import cast
 
 from pydantic import BaseModel
 
-from harness.errors import ToolValidationError
-from harness.types import JsonDict
+from harness.core.errors import ToolValidationError
+from harness.core.types import JsonDict
 
 MAX_NAME = 64
 """Characters of a name that the strictest of the common endpoints takes."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.syntax import parse
+from harness.core.syntax import parse
 from harness.tools.docstrings import read_docstring
 
 _SHOWN = 40
@@ -30,7 +30,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Loader:
+class LoaderFunction:
     """The function that builds an environment."""
 
     file: Path
@@ -40,7 +40,7 @@ class Loader:
     """The docstring without its sections."""
 
 
-def find_loader(files: Iterable[Path], function: str) -> Loader | None:
+def find_loader(files: Iterable[Path], function: str) -> LoaderFunction | None:
     """The definition of `function` in one of `files`.
 
     Args:
@@ -61,7 +61,7 @@ def find_loader(files: Iterable[Path], function: str) -> Loader | None:
                 documented = read_docstring(ast.get_docstring(node))
                 constants = _constants(tree.body if tree else ())
                 arguments = tuple(_arguments(node.args, documented.parameters, constants))
-                return Loader(file, node.lineno, arguments, documented.description)
+                return LoaderFunction(file, node.lineno, arguments, documented.description)
     return None
 
 

@@ -13,15 +13,15 @@ from typing import Literal, TypeAlias
 
 from harness.authoring.arguments import find_loader
 from harness.authoring.package import FUNCTION, Package, of_distribution, of_project, toml_fault
-from harness.config.packages import (
+from harness.core.errors import EnvironmentNotFound
+from harness.core.types import JsonDict
+from harness.settings.packages import (
     ENTRY_POINT_GROUP,
     FoundEnvironment,
     find_environment,
     local_environments,
     module_name,
 )
-from harness.errors import EnvironmentNotFound
-from harness.types import JsonDict
 
 Status: TypeAlias = Literal["installed", "editable", "not installed"]
 
@@ -29,7 +29,7 @@ _CLASSIC_HINT = re.compile(rb"\bdef +load_environment\b|\bload_environment\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedEnvironment:
     """One environment."""
 
     name: str
@@ -53,7 +53,7 @@ class Entry:
         return asdict(self)
 
 
-def catalogue(folder: Path) -> list[Entry]:
+def catalogue(folder: Path) -> list[ListedEnvironment]:
     """Every environment, by name: what is installed, then what is not.
 
     Args:
@@ -69,7 +69,7 @@ def catalogue(folder: Path) -> list[Entry]:
     return [*installed, *(entry for entry in local if entry is not None)]
 
 
-def _installed() -> Iterator[Entry]:
+def _installed() -> Iterator[ListedEnvironment]:
     seen: set[str] = set()
     for dist in importlib.metadata.distributions():
         declared = ENTRY_POINT_GROUP in (dist.read_text("entry_points.txt") or "")
@@ -88,7 +88,7 @@ def _installed() -> Iterator[Entry]:
             yield from _classic(dist, package)
 
 
-def _classic(dist: Distribution, package: Package) -> Iterator[Entry]:
+def _classic(dist: Distribution, package: Package) -> Iterator[ListedEnvironment]:
     """The environment of a distribution that asks for `verifiers`, if it is one: not all that use it are."""
     module = module_name(package.name)
     found = find_environment(module)
@@ -103,9 +103,9 @@ def _has_loader(found: FoundEnvironment) -> bool:
     return any(_CLASSIC_HINT.search(path.read_bytes()) for path in top)  # imported from elsewhere
 
 
-def _entry(name: str, module: str, package: Package, found: FoundEnvironment | None = None) -> Entry:
+def _entry(name: str, module: str, package: Package, found: FoundEnvironment | None = None) -> ListedEnvironment:
     found = found or find_environment(module)
-    return Entry(
+    return ListedEnvironment(
         name,
         "editable" if package.kind == "editable" else "installed",
         package.version,
@@ -125,10 +125,10 @@ def _code(found: FoundEnvironment | None) -> str:
     return str(top.parent if top else files[0]) if files else ""
 
 
-def _local(name: str, folder: Path) -> Entry | None:
+def _local(name: str, folder: Path) -> ListedEnvironment | None:
     fault = toml_fault(folder)
     if fault:
-        return Entry(name, "not installed", path=str(folder), problem=fault)
+        return ListedEnvironment(name, "not installed", path=str(folder), problem=fault)
     package = of_project(folder)
     if package is None:
         return None
@@ -141,7 +141,7 @@ def _local(name: str, folder: Path) -> Entry | None:
     called = next(iter(package.entry_points), name)
     defaults = found.defaults if found else {}
     module = found.module if found else module_name(called)
-    return Entry(
+    return ListedEnvironment(
         called, "not installed", package.version, package.summary, package.name, module, str(folder),
         package.is_classic and not package.entry_points, defaults,
     )  # fmt: skip

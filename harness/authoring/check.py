@@ -14,17 +14,17 @@ from typing import Any
 from harness.authoring import scores_check
 from harness.authoring.arguments import find_loader
 from harness.authoring.findings import Finding, Report, fail, skipped
-from harness.authoring.keys_process import Request, keys_elsewhere
+from harness.authoring.keys_process import EnvironmentRequest, keys_elsewhere
 from harness.authoring.package import function_of, package_of
 from harness.authoring.package_check import package_findings
-from harness.authoring.rows_check import Rows, compare_keys, findings_of, walk
-from harness.authoring.trial import Asked, Played, play_policies, score_from_journal
-from harness.config.lookup import require_environment
-from harness.config.resolver import ResolvedRun
+from harness.authoring.rows_check import DatasetScan, compare_keys, findings_of, walk
+from harness.authoring.trial import Played, TrialRequest, play_policies, score_from_journal
+from harness.core.errors import ConfigError, HarnessError, UsageError
 from harness.engine.loading import Loader
 from harness.envs.environment import Environment
-from harness.errors import ConfigError, HarnessError, UsageError
 from harness.rubrics.rubric import Rubric
+from harness.settings.lookup import require_environment
+from harness.settings.resolver import ResolvedRun
 
 EXAMPLES = 50
 """Examples that are played unless one says otherwise: every kind of example, and seconds."""
@@ -62,21 +62,21 @@ def check_environment(
         raise ConfigError(f"{target}: one environment is checked at a time, by its name or path")
     if num_examples == 0 or num_examples < -1:
         raise ConfigError(f"-n {num_examples}: must be at least 1, or -1 for all examples")
-    asked = Asked(target if isinstance(environment, str) else str(Path(target).resolve()), dict(env_args or {}),
+    asked = TrialRequest(target if isinstance(environment, str) else str(Path(target).resolve()), dict(env_args or {}),
                   num_examples)  # fmt: skip
     require_environment(asked.target, "bench env check", Path.cwd())
     with tempfile.TemporaryDirectory(prefix="bench-check-") as folder:
         run = asked.resolved("null", Path(folder))
         report = Report(run.env_id, on_finding=on_finding)
-        _Check(asked, run, Path(folder), report).make()
+        _PlannedCheck(asked, run, Path(folder), report).make()
     return report
 
 
 @dataclass(frozen=True, slots=True)
-class _Check:
+class _PlannedCheck:
     """One check of one environment."""
 
-    asked: Asked
+    asked: TrialRequest
     run: ResolvedRun
     folder: Path
     report: Report
@@ -113,7 +113,7 @@ class _Check:
             self.report.add(fail("load", str(error), "make it load: nothing else can be checked before that"))
             return None
 
-    def _rows(self, environment: Environment) -> Rows | None:
+    def _rows(self, environment: Environment) -> DatasetScan | None:
         try:
             rows = walk(environment)
             again = Loader().load(self.run)
@@ -124,7 +124,7 @@ class _Check:
             return None
         self.report.add(*findings_of(rows, environment))
         settings = self.run.settings.env
-        request = Request(settings.env_id, settings.env_args, settings.extra_env_kwargs)
+        request = EnvironmentRequest(settings.env_id, settings.env_args, settings.extra_env_kwargs)
         elsewhere = keys_elsewhere(request, HASH_SEEDS, self.folder)
         broken = [f"{where}: {keys}" for where, keys in elsewhere if isinstance(keys, str)]
         if broken:
@@ -154,7 +154,7 @@ class _Check:
             )  # fmt: skip
         self._again(asked, policies, first, rubric)
 
-    def _again(self, asked: Asked, policies: list[str], first: Played, rubric: Rubric) -> None:
+    def _again(self, asked: TrialRequest, policies: list[str], first: Played, rubric: Rubric) -> None:
         """A second run, its rollouts scored once more from the journal, and what is said of all of these."""
         obstacle = self._obstacle(first)
         if obstacle:

@@ -10,26 +10,26 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.authoring.arguments import Loader, find_loader
+from harness.authoring.arguments import LoaderFunction, find_loader
 from harness.authoring.package import FUNCTION, Package, function_of, package_of
-from harness.config.lookup import require_environment
-from harness.config.packages import FoundEnvironment
-from harness.config.resolver import ResolvedRun, resolve
+from harness.core.errors import ConfigError, HarnessError, UsageError
+from harness.core.records import Row
+from harness.core.types import JsonDict
 from harness.engine.loading import Loader as Builder
 from harness.envs.environment import Environment
 from harness.envs.multi_turn import MultiTurnEnv
 from harness.envs.single_turn import SingleTurnEnv
-from harness.errors import ConfigError, HarnessError, UsageError
-from harness.records import Row
 from harness.rubrics.rubric import Rubric
-from harness.types import JsonDict
+from harness.settings.lookup import require_environment
+from harness.settings.packages import FoundEnvironment
+from harness.settings.resolver import ResolvedRun, resolve
 
 LOOKED_AT = 200
 """Rows that are searched for what columns there are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class EnvironmentDetails:
     """What only a loaded environment knows."""
 
     kind: str
@@ -58,12 +58,12 @@ class Description:
     package: Package
     path: str
     files: tuple[Path, ...]
-    loader: Loader | None
+    loader: LoaderFunction | None
     """Its `load_environment`, if its source could be found."""
     function: str
     settings: dict[str, JsonDict] = field(default_factory=dict[str, JsonDict])
     """As `ResolvedRun.described`, those of `env` alone."""
-    content: Content | None = None
+    content: EnvironmentDetails | None = None
     problem: str = ""
     """Why it could not be loaded."""
     exit_code: int = 0
@@ -90,7 +90,7 @@ class Description:
         }  # fmt: skip
 
 
-def _content_json(content: Content) -> JsonDict:
+def _content_json(content: EnvironmentDetails) -> JsonDict:
     sample = content.sample
     return {
         "class": content.kind,
@@ -154,7 +154,7 @@ def _settings(run: ResolvedRun) -> dict[str, JsonDict]:
     return {path.removeprefix("env."): line for path, line in own.items() if path not in ("env.env_id", "env.name")}
 
 
-def _load(run: ResolvedRun, index: int) -> tuple[Content | None, str, int]:
+def _load(run: ResolvedRun, index: int) -> tuple[EnvironmentDetails | None, str, int]:
     try:
         environment = Builder().load(run)
         try:
@@ -167,7 +167,7 @@ def _load(run: ResolvedRun, index: int) -> tuple[Content | None, str, int]:
         return None, str(error), error.exit_code
 
 
-def _content(environment: Environment, index: int) -> Content:
+def _content(environment: Environment, index: int) -> EnvironmentDetails:
     rows = environment.row_count
     if not 0 <= index < rows:
         raise ConfigError(f"--example {index}: the dataset has {rows:,} rows, numbered from 0")
@@ -176,7 +176,7 @@ def _content(environment: Environment, index: int) -> Content:
     columns = Counter[str]()
     for number in range(looked_at):
         columns.update(_columns(environment.row(number), number))
-    return Content(
+    return EnvironmentDetails(
         type(environment).__name__,
         _turns(environment),
         rows,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from harness.types import JsonDict
+from harness.core.types import JsonDict
 
 Status: TypeAlias = Literal["ok", "FAIL", "skipped"]
 

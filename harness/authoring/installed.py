@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import cast
 
 from harness.authoring.catalogue import catalogue, normal
-from harness.errors import HarnessError
-from harness.loader import find_function
-from harness.types import JsonDict
+from harness.core.errors import HarnessError
+from harness.core.types import JsonDict
+from harness.engine.loader import find_function
 
 PATIENCE = 60.0
 """Seconds that importing one environment may take."""

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import cast
 
 from harness.authoring.package import of_project
-from harness.config.built_in import BUILT_INS, as_built_in
-from harness.config.packages import installed_environments, local_environments, module_name
-from harness.config.paths import looks_like_path
-from harness.config.wording import nearest
-from harness.errors import ConfigError, HarnessError
-from harness.redact import redactor
+from harness.core.errors import ConfigError, HarnessError
+from harness.core.redact import redactor
+from harness.settings.built_in import BUILT_INS, as_built_in
+from harness.settings.packages import installed_environments, local_environments, module_name
+from harness.settings.paths import looks_like_path
+from harness.settings.wording import nearest
 
 _ARCHIVES = (".whl", ".tar.gz", ".zip")
 
@@ -40,7 +40,7 @@ _DIRECT = re.compile(r"[A-Za-z0-9][\w.-]*\s*@\s*\w+\S*://")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class InstallTarget:
     """Something to install."""
 
     given: str
@@ -55,7 +55,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class InstallOptions:
     """How to install."""
 
     editable: bool = True
@@ -66,19 +66,19 @@ class Options:
     """Where a name is looked for before the index is asked."""
 
 
-def read_target(text: str, options: Options) -> Target:
+def read_target(text: str, options: InstallOptions) -> InstallTarget:
     """What one word of the command line means.
 
     Raises:
         ConfigError: it is neither a folder of a project, nor a distribution's file, nor a name.
     """
     if "://" in text:
-        return Target(text, text, text.partition("@")[0].strip() if _DIRECT.match(text) else "")
+        return InstallTarget(text, text, text.partition("@")[0].strip() if _DIRECT.match(text) else "")
     path = Path(text).expanduser()
     if text.endswith(_ARCHIVES):
         if not path.is_file():
             raise ConfigError(f"{text}: there is no such file")
-        return Target(text, str(path.resolve()), path.name.partition("-")[0] if text.endswith(".whl") else "")
+        return InstallTarget(text, str(path.resolve()), path.name.partition("-")[0] if text.endswith(".whl") else "")
     if looks_like_path(text) or path.is_absolute() or ("/" in text and path.exists()):
         return _project(text, path, options)
     match = _NAMED.fullmatch(text.strip())
@@ -95,10 +95,10 @@ def read_target(text: str, options: Options) -> Target:
     rest = f"=={exact['version']}" if exact else match["rest"]
     is_exact = _PINNED.match(rest) is not None and "*" not in rest
     doubt = _doubt(text, match["name"], is_exact=is_exact, options=options)
-    return Target(text, f"{match['name']}{rest}", match["name"], doubt=doubt)
+    return InstallTarget(text, f"{match['name']}{rest}", match["name"], doubt=doubt)
 
 
-def _doubt(text: str, name: str, *, is_exact: bool, options: Options) -> str:
+def _doubt(text: str, name: str, *, is_exact: bool, options: InstallOptions) -> str:
     """Why a name is not simply taken from the index, where anybody can have taken it first.
 
     There is none about what came from an index before, and about a version that somebody has looked up; but an
@@ -137,7 +137,7 @@ def _origin(name: str) -> str:
     return redactor.text(url) or "a place that its record does not say"
 
 
-def _refuse_lost_path(text: str, options: Options) -> None:
+def _refuse_lost_path(text: str, options: InstallOptions) -> None:
     """Refuse `environments/nothere`: it reads like `org/NAME`, but what stands before the slash is a folder here, and a
     mistyped path must never become some stranger's package."""
     before, slash, name = text.partition("/")
@@ -145,7 +145,7 @@ def _refuse_lost_path(text: str, options: Options) -> None:
         raise ConfigError(f"{text}: there is no such folder; if the package {name} is meant: bench env install {name}")
 
 
-def _project(text: str, path: Path, options: Options) -> Target:
+def _project(text: str, path: Path, options: InstallOptions) -> InstallTarget:
     if path.is_file() and path.suffix == ".py":
         raise ConfigError(f"{text}: a single file needs no installing; run it as it is: bench run {text}")
     if not path.is_dir():
@@ -153,10 +153,10 @@ def _project(text: str, path: Path, options: Options) -> Target:
     if not (path / "pyproject.toml").is_file() and not (path / "setup.py").is_file():
         raise ConfigError(f"{text}: the folder has no pyproject.toml, so it cannot be installed")
     project = of_project(path)
-    return Target(text, str(path.resolve()), project.name if project else "", options.editable)
+    return InstallTarget(text, str(path.resolve()), project.name if project else "", options.editable)
 
 
-def command_for(targets: Sequence[Target], options: Options) -> list[str]:
+def command_for(targets: Sequence[InstallTarget], options: InstallOptions) -> list[str]:
     """The installer's command line: pip of this interpreter, else uv.
 
     Raises:

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import HarnessError
-from harness.types import JsonDict
+from harness.core.errors import HarnessError
+from harness.core.types import JsonDict
 
 TIMEOUT = 600.0
 """Seconds that a process may take to load the environment and read all rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class EnvironmentRequest:
     """Which environment, how built."""
 
     env_id: str
@@ -30,7 +30,9 @@ class Request:
     extra_env_kwargs: JsonDict
 
 
-def keys_elsewhere(request: Request, hash_seeds: Sequence[int], folder: Path) -> list[tuple[str, list[str] | str]]:
+def keys_elsewhere(
+    request: EnvironmentRequest, hash_seeds: Sequence[int], folder: Path
+) -> list[tuple[str, list[str] | str]]:
     """The keys as new processes see them, side by side.
 
     Args:
@@ -51,7 +53,7 @@ def keys_elsewhere(request: Request, hash_seeds: Sequence[int], folder: Path) ->
             child.communicate()
 
 
-def _start(request: Request, seed: int, out: Path) -> subprocess.Popen[str]:
+def _start(request: EnvironmentRequest, seed: int, out: Path) -> subprocess.Popen[str]:
     environ = {
         **os.environ,
         "PYTHONHASHSEED": str(seed),
@@ -83,7 +85,7 @@ def _result(child: subprocess.Popen[str], out: Path) -> list[str] | str:
 
 def _main() -> int:
     from harness.authoring.rows_check import walk
-    from harness.loader import load_environment
+    from harness.engine.loader import load_environment
 
     env_id, env_args, extra, out = json.load(sys.stdin)
     try:

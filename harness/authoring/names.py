@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 
 LONGEST = 50
 """Characters of a name: it becomes a folder, a column of tables and a part of repository names."""

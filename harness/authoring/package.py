@@ -11,7 +11,7 @@ from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
-from harness.config.packages import ENTRY_POINT_GROUP, FoundEnvironment, editable_project
+from harness.settings.packages import ENTRY_POINT_GROUP, FoundEnvironment, editable_project
 
 Kind: TypeAlias = Literal["installed", "editable", "folder", "file"]
 """`folder` is a project that is not installed, `file` a module without a project."""

@@ -6,15 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from harness.authoring.arguments import Loader
+from harness.authoring.arguments import LoaderFunction
 from harness.authoring.findings import Finding, fail, ok, skipped
 from harness.authoring.package import FUNCTION, Package, fault_of
-from harness.config.packages import FoundEnvironment
+from harness.settings.packages import FoundEnvironment
 
 _NO_PACKAGE = "a single file: put it into a package (`bench env init`) to publish it"
 
 
-def package_findings(found: FoundEnvironment, package: Package, loader: Loader | None) -> Iterable[Finding]:
+def package_findings(found: FoundEnvironment, package: Package, loader: LoaderFunction | None) -> Iterable[Finding]:
     """What can be said before anything is imported."""
     fault = fault_of(found, package)
     if fault:
@@ -60,7 +60,7 @@ def _defaults(found: FoundEnvironment, package: Package) -> Finding:
     return fail("defaults", "no [tool.harness.eval]: a run takes 5 examples unless it is told otherwise", advice)
 
 
-def _readme(package: Package, loader: Loader | None) -> Finding:
+def _readme(package: Package, loader: LoaderFunction | None) -> Finding:
     if not package.readme:
         return fail("README", "none, or an empty one", "say what is tested, where the data comes from, what the "
                     "arguments mean and how replies are graded; name the file in [project] readme")  # fmt: skip

@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.core.errors import EnvironmentFault
+from harness.core.keys import ExampleKeys
+from harness.core.state import State
+from harness.core.types import JsonDict, Message, ModelResponse, Prompt
 from harness.envs.dataset import Style, Table
 from harness.envs.environment import Environment
-from harness.errors import EnvironmentFault
-from harness.keys import ExampleKeys
 from harness.reference.panel import ReferencePanel
 from harness.rubrics.judge_port import judged_by
-from harness.state import State
-from harness.types import JsonDict, Message, ModelResponse, Prompt
 
 
 class Script:

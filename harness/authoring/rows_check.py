@@ -7,19 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from harness.authoring.findings import Finding, count, fail, ok, skipped, some
+from harness.core.errors import EnvironmentFault
+from harness.core.keys import ExampleKeys, digest
+from harness.core.records import Row
+from harness.core.types import Prompt
 from harness.envs.environment import Environment
 from harness.envs.single_turn import SingleTurnEnv
-from harness.errors import EnvironmentFault
-from harness.keys import ExampleKeys, digest
-from harness.records import Row
-from harness.types import Prompt
 
 _KEY = 20
 """Characters of a key that are kept: enough to tell rows apart, little enough for a million of them."""
 
 
 @dataclass(slots=True)
-class Rows:
+class DatasetScan:
     """What one walk over a dataset saw."""
 
     total: int = 0
@@ -38,13 +38,13 @@ class Rows:
     """Ids of rows with neither an answer nor an info."""
 
 
-def walk(environment: Environment) -> Rows:
+def walk(environment: Environment) -> DatasetScan:
     """Look at every row once.
 
     Raises:
         EnvironmentFault: the dataset cannot be read at all.
     """
-    seen = Rows(total=environment.row_count)
+    seen = DatasetScan(total=environment.row_count)
     keys = ExampleKeys()
     whole: dict[str, str] = {}
     prompts: dict[str, str] = {}
@@ -70,7 +70,7 @@ def walk(environment: Environment) -> Rows:
     return seen
 
 
-def _note_empty(row: Row, name: str, seen: Rows) -> None:
+def _note_empty(row: Row, name: str, seen: DatasetScan) -> None:
     if not _says_something(row.prompt):
         seen.blank.append(name)
     if not row.answer.strip() and not row.info:
@@ -85,7 +85,7 @@ def _says_something(prompt: Prompt) -> bool:
     return any(content.strip() if isinstance(content, str) else content for content in asked)
 
 
-def findings_of(rows: Rows, environment: Environment) -> Iterable[Finding]:
+def findings_of(rows: DatasetScan, environment: Environment) -> Iterable[Finding]:
     """What one walk says of a dataset."""
     if rows.wrong:
         yield fail("rows", f"{len(rows.wrong):,} of {count(rows.total, 'row')} cannot be used: {some(rows.wrong)}",
@@ -96,7 +96,7 @@ def findings_of(rows: Rows, environment: Environment) -> Iterable[Finding]:
     yield _empty(rows)
 
 
-def _duplicates(rows: Rows, environment: Environment) -> Finding:
+def _duplicates(rows: DatasetScan, environment: Environment) -> Finding:
     if rows.repeated:
         return fail("duplicates", f"{count(len(rows.repeated), 'example')} equal to an earlier one: "
                     f"{some(rows.repeated)}", "remove them: a repeated example counts twice in the mean")  # fmt: skip
@@ -109,7 +109,7 @@ def _duplicates(rows: Rows, environment: Environment) -> Finding:
     return ok("duplicates", f"{words}; the rest of the row tells them apart")
 
 
-def _empty(rows: Rows) -> Finding:
+def _empty(rows: DatasetScan) -> Finding:
     if rows.blank:
         return fail("empty", f"{count(len(rows.blank), 'example')} with an empty prompt: {some(rows.blank)}",
                     "give every example a question")  # fmt: skip
@@ -121,7 +121,7 @@ def _empty(rows: Rows) -> Finding:
     return ok("empty", "no empty prompt, and every row has an answer or info")
 
 
-def compare_keys(first: Rows, others: Iterable[tuple[str, list[str]]]) -> Finding:
+def compare_keys(first: DatasetScan, others: Iterable[tuple[str, list[str]]]) -> Finding:
     """Whether every load gave the same examples in the same order.
 
     Args:

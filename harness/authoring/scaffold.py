@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from harness.authoring.names import Names, read_name
-from harness.errors import ConfigError, StoreError
+from harness.core.errors import ConfigError, StoreError
 
 Kind: TypeAlias = Literal["single-turn", "multi-turn", "tool"]
 

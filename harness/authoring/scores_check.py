@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from harness.authoring.findings import Finding, count, fail, ok, skipped, some
-from harness.authoring.trial import Played, Rollout, Trial
+from harness.authoring.trial import Played, PlayedRollout, Trial
 from harness.rubrics.rubric import Rubric
 
 SLACK = 1e-9
@@ -72,7 +72,7 @@ def _all_of(number: int) -> str:
     return "the only rollout" if number == 1 else f"all {count(number, 'rollout')}"
 
 
-def _told(rollout: Rollout) -> str:
+def _told(rollout: PlayedRollout) -> str:
     parts = ", ".join(f"{name} {_number(value)}" for name, value in rollout.metrics.items())
     return f"example {rollout.example} has {rollout.reward:g}" + (f" ({parts})" if parts else "")
 
@@ -120,7 +120,7 @@ def _differing(first: Played, second: Played) -> list[str]:
     return differing
 
 
-def _difference(one: Rollout, other: Rollout) -> str:
+def _difference(one: PlayedRollout, other: PlayedRollout) -> str:
     if one.completion != other.completion:
         return "the conversation goes otherwise"
     if one.reward != other.reward:

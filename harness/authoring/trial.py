@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from harness import loops
-from harness.config.resolver import ResolvedRun, resolve
+from harness.core.records import Example, Failed, Generated, Scored
+from harness.core.types import JsonDict, Prompt
 from harness.engine.prepare import Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
-from harness.records import Example, Failed, Generated, Scored
+from harness.settings.resolver import ResolvedRun, resolve
 from harness.store.journal import JournalReader, scan
 from harness.store.recorded import NOWHERE, Recorded
 from harness.store.rundir import RunDir
-from harness.types import JsonDict, Prompt
+from harness.usercode import event_loop
 
 WATCHDOG = "harness.engine.watchdog"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrialRequest:
     """What is played."""
 
     target: str
@@ -57,7 +57,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class PlayedRollout:
     """One rollout as its journal holds it."""
 
     example: str
@@ -80,7 +80,7 @@ class Trial:
     """What one policy came to."""
 
     policy: str
-    rollouts: dict[str, Rollout] = field(default_factory=dict[str, Rollout])
+    rollouts: dict[str, PlayedRollout] = field(default_factory=dict[str, PlayedRollout])
     """By rollout key."""
     note: str = ""
     """Why it came to nothing, or ended early."""
@@ -99,7 +99,7 @@ class Played:
     """What else bench had to say: a cleanup that failed, say."""
 
 
-def play_policies(asked: Asked, policies: Sequence[str], folder: Path, *, resume: bool = False) -> Played:
+def play_policies(asked: TrialRequest, policies: Sequence[str], folder: Path, *, resume: bool = False) -> Played:
     """Load the environment and run policies on it.
 
     Args:
@@ -146,7 +146,7 @@ def _blocked(records: Sequence[logging.LogRecord]) -> dict[str, int]:
     return found
 
 
-def score_from_journal(asked: Asked, played: Played, folder: Path) -> Played:
+def score_from_journal(asked: TrialRequest, played: Played, folder: Path) -> Played:
     """Score once more, from nothing but what journals hold: the runs as a crash before scoring would have left them.
 
     Args:
@@ -178,12 +178,12 @@ def _drive(suite: Suite) -> None:
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        loops.run(runner, suite.run())
+        event_loop.run(runner, suite.run())
 
 
-def _read(journal: Path) -> dict[str, Rollout]:
+def _read(journal: Path) -> dict[str, PlayedRollout]:
     recorded = Recorded.load(journal)
-    rollouts: dict[str, Rollout] = {}
+    rollouts: dict[str, PlayedRollout] = {}
     with JournalReader(journal) as reader:
         for number in range(len(recorded)):
             lines = recorded.lines(number)
@@ -195,16 +195,18 @@ def _read(journal: Path) -> dict[str, Rollout]:
     return rollouts
 
 
-def _rollout(example: str, base: Generated | Failed, score: Scored | None) -> Rollout:
+def _rollout(example: str, base: Generated | Failed, score: Scored | None) -> PlayedRollout:
     if isinstance(base, Failed):
-        return Rollout(example, None, {}, f"failed: {base.error or base.reason}", (), base.completion, 0.0)
+        return PlayedRollout(example, None, {}, f"failed: {base.error or base.reason}", (), base.completion, 0.0)
     state, lost = tuple(base.state), base.lost
     if score is None:
-        return Rollout(example, None, {}, "was not scored", (), base.completion, 0.0, state, lost)
+        return PlayedRollout(example, None, {}, "was not scored", (), base.completion, 0.0, state, lost)
     reasons = score.reasons if score.reward is None else {}
     why = "; ".join(f"{name} {words}" for name, words in reasons.items())
     culprits = tuple(name for name in reasons if name != "*")
-    return Rollout(example, score.reward, score.metrics, why, culprits, base.completion, score.seconds, state, lost)
+    return PlayedRollout(
+        example, score.reward, score.metrics, why, culprits, base.completion, score.seconds, state, lost
+    )
 
 
 class _Collector(logging.Handler):

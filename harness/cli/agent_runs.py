@@ -12,26 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from harness.cli.eval_options import AgentOptions, EvalOptions
+from harness.cli.eval_options import AgentFlags, EvalOptions
 from harness.cli.stdout import own_stdout
-from harness.config.budget import Limits
-from harness.config.built_in import AGENT_EVAL
-from harness.config.endpoints import Registry, load_registry
-from harness.config.flags import parse_set
-from harness.config.layers import Origin
-from harness.config.providers import BARE_NAMES_GO_TO, BASELINE_KEY_VAR, LITERAL_KEY_VAR, Route, route
-from harness.config.resolver import Resolution, resolve
-from harness.config.runs import ResolvedRun
-from harness.config.schema import SHORTCUTS
-from harness.config.serving import is_reference
-from harness.config.wording import suggestion
+from harness.core.errors import ConfigError, DatasetValidationError, EnvironmentLoadError, HarnessError, UsageError
+from harness.core.keys import digest
+from harness.core.loopback import is_loopback_url
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
+from harness.engine.loader import load_environment
 from harness.engine.loading import Loader
-from harness.errors import ConfigError, DatasetValidationError, EnvironmentLoadError, HarnessError, UsageError
-from harness.keys import digest
-from harness.loader import load_environment
-from harness.loopback import is_loopback_url
-from harness.redact import redactor
-from harness.types import JsonDict
+from harness.settings.budget import BudgetLimits
+from harness.settings.built_in import AGENT_EVAL
+from harness.settings.endpoints import Registry, load_registry
+from harness.settings.flags import parse_set
+from harness.settings.layers import Origin
+from harness.settings.providers import BARE_NAMES_GO_TO, BASELINE_KEY_VAR, LITERAL_KEY_VAR, Route, route
+from harness.settings.resolver import Resolution, resolve
+from harness.settings.runs import ResolvedRun
+from harness.settings.schema import SHORTCUTS
+from harness.settings.serving import is_reference
+from harness.settings.wording import suggestion
 
 if TYPE_CHECKING:
     from harness.agents.environment import AgentEnv
@@ -76,7 +76,7 @@ _FLAGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class RequestedModel:
     """One model of an evaluation, as it was asked for."""
 
     model: str
@@ -95,10 +95,10 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class AgentInvocation:
     """One invocation, ready to be executed: all that can be checked here has been."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[RequestedModel, ...]
     environments: tuple[AgentEnv, ...]
     """Of each side: the same agent and rows, loaded once for each."""
     resolution: Resolution
@@ -132,16 +132,18 @@ class _Ready(Loader):
         return super().load(resolved) if ready is None or settings.extra_env_kwargs else ready
 
 
-def sides_of(options: AgentOptions) -> tuple[Side, ...]:
+def sides_of(options: AgentFlags) -> tuple[RequestedModel, ...]:
     """The models that were asked for: one, or primary and baseline."""
     literal = options.literal_keys
     model: str = getattr(options, "model")  # noqa: B009 - each of the two dataclasses has it, their base has not
     has_key = LITERAL_KEY_VAR in literal
-    primary = Side(model, None, options.base_url, LITERAL_KEY_VAR if has_key else options.api_key_var, has_key)
+    primary = RequestedModel(
+        model, None, options.base_url, LITERAL_KEY_VAR if has_key else options.api_key_var, has_key
+    )
     if not isinstance(options, EvalOptions) or options.baseline_model is None:
         return (primary,)
     has_key = BASELINE_KEY_VAR in literal
-    baseline = Side(
+    baseline = RequestedModel(
         options.baseline_model,
         BASELINE,
         options.baseline_base_url,
@@ -151,7 +153,7 @@ def sides_of(options: AgentOptions) -> tuple[Side, ...]:
     return (replace(primary, tag=PRIMARY), baseline)
 
 
-def make_job(options: AgentOptions, mode: str, flags: Mapping[str, object]) -> Job:
+def make_job(options: AgentFlags, mode: str, flags: Mapping[str, object]) -> AgentInvocation:
     """Load, route and resolve.
 
     Args:
@@ -173,7 +175,7 @@ def make_job(options: AgentOptions, mode: str, flags: Mapping[str, object]) -> J
     _refuse_unplaced_baseline(sides, registry)
     runs: list[ResolvedRun] = []
     notices: list[str] = []
-    limits = Limits()
+    limits = BudgetLimits()
     for side, environment in zip(sides, environments, strict=True):
         # More than there are is all of them: the documents ask for 10 of what may be 3.
         rows = None if options.limit is None else min(options.limit, environment.row_count)
@@ -184,10 +186,10 @@ def make_job(options: AgentOptions, mode: str, flags: Mapping[str, object]) -> J
         notices += [*found.notices, *_keyless(side, found.runs[0])]
     resolution = Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits)
     _refuse_too_many(resolution, environments[0].row_count)
-    return Job(sides, tuple(environments), resolution, options.literal_keys)
+    return AgentInvocation(sides, tuple(environments), resolution, options.literal_keys)
 
 
-def env_args(options: AgentOptions, mode: str, tag: str | None) -> JsonDict:
+def env_args(options: AgentFlags, mode: str, tag: str | None) -> JsonDict:
     """The arguments of `agent-eval`: only what differs from its own built-ins, so that the same run is named alike."""
     given: JsonDict = {"dataset": options.dataset, "agent": options.module, "mcp": options.mcp}
     if isinstance(options, EvalOptions):
@@ -218,13 +220,13 @@ def _as_agent_env(environment: Environment) -> AgentEnv:
     return environment
 
 
-def _refuse_no_rows(options: AgentOptions, environment: AgentEnv) -> None:
+def _refuse_no_rows(options: AgentFlags, environment: AgentEnv) -> None:
     if environment.row_count == 0:
         rest = f": --offset {options.offset} leaves none" if options.offset else f": {options.dataset} has none"
         raise DatasetValidationError(f"No rows to evaluate{rest}")
 
 
-def _refuse_unplaced_baseline(sides: Sequence[Side], registry: Registry) -> None:
+def _refuse_unplaced_baseline(sides: Sequence[RequestedModel], registry: Registry) -> None:
     """Refuse a baseline that would be asked at OpenAI only because its name says no provider."""
     primary, baseline = sides[0], sides[-1]
     if not baseline.is_baseline or primary.base_url is None or baseline.base_url is not None:
@@ -238,7 +240,11 @@ def _refuse_unplaced_baseline(sides: Sequence[Side], registry: Registry) -> None
 
 
 def _resolve(
-    options: AgentOptions, side: Side, flags: Mapping[str, object], environ: Mapping[str, str], registry: Registry
+    options: AgentFlags,
+    side: RequestedModel,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    registry: Registry,
 ) -> Resolution:
     """The one run of a side."""
     way = _way_to(side, environ, registry)
@@ -258,7 +264,7 @@ def _resolve(
     return replace(found, runs=(replace(run, origins=_told(run.origins, _ways(side, way))),))
 
 
-def _way_to(side: Side, environ: Mapping[str, str], registry: Registry) -> Route | None:
+def _way_to(side: RequestedModel, environ: Mapping[str, str], registry: Registry) -> Route | None:
     """Where a model is asked. None if that is said elsewhere: in the registry, or because it is a reference model."""
     is_known = side.base_url is None and side.key_var is None and side.model in registry.entries
     if is_known or (side.base_url is None and is_reference(side.model)):
@@ -273,13 +279,13 @@ def _way_to(side: Side, environ: Mapping[str, str], registry: Registry) -> Route
     )
 
 
-def _as_flags(side: Side, way: Route | None) -> dict[str, object]:
+def _as_flags(side: RequestedModel, way: Route | None) -> dict[str, object]:
     if way is None:
         return {"model": side.model}
     return {"model": way.model, "api_base_url": way.url, "api_key_var": way.key_var or ""}
 
 
-def _ways(side: Side, way: Route | None) -> dict[str, str]:
+def _ways(side: RequestedModel, way: Route | None) -> dict[str, str]:
     """Where a side's model, address and key come from, by setting."""
     dash = "--baseline-" if side.is_baseline else "--"
     provider = f"provider {way.provider}" if way is not None else ""
@@ -293,7 +299,7 @@ def _ways(side: Side, way: Route | None) -> dict[str, str]:
     }
 
 
-def _sets_for(options: AgentOptions, side: Side) -> list[str]:
+def _sets_for(options: AgentFlags, side: RequestedModel) -> list[str]:
     """The `--set` texts for one side: `baseline:model.rpm=60` is for one of two runs."""
     names = [PRIMARY, BASELINE] if side.tag else []
     chosen: list[str] = []
@@ -351,7 +357,7 @@ def _told(origins: Mapping[str, Origin], ways: Mapping[str, str]) -> dict[str, O
     return told
 
 
-def _keyless(side: Side, run: ResolvedRun) -> list[str]:
+def _keyless(side: RequestedModel, run: ResolvedRun) -> list[str]:
     """A host elsewhere that gets no key: what a user should hear before it refuses."""
     url = side.base_url
     if url is None or is_loopback_url(url) or any(each.key_var for each in run.endpoints):

@@ -12,7 +12,7 @@ import typer
 
 from harness.cli.env_words import width_of
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,13 +87,13 @@ def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, clus
     from harness.report.compare.matching import match
     from harness.report.compare.pairing import pairs_of
     from harness.report.compare.screen import Compared, averages_of
-    from harness.report.compare.sides import Side, read_side
+    from harness.report.compare.sides import ComparedRun, read_side
     from harness.stats.difference import adjust
 
     pairing = pairs_of(names, output_dir)
-    sides: dict[tuple[Path, str], Side] = {}
+    sides: dict[tuple[Path, str], ComparedRun] = {}
 
-    def side(run: RunDir, measure: str) -> Side:
+    def side(run: RunDir, measure: str) -> ComparedRun:
         if (run.path, measure) not in sides:
             sides[run.path, measure] = read_side(run, measure=measure, cluster=cluster)
         return sides[run.path, measure]
@@ -130,10 +130,10 @@ def _measures(candidate: RunDir, baseline: RunDir) -> list[str]:
 
 def _json(found: Compared) -> dict[str, object]:
     from harness.report.compare.matching import match_json
-    from harness.report.compare.sides import Side, side_json
+    from harness.report.compare.sides import ComparedRun, side_json
     from harness.stats.hypotheses import p_of_interval
 
-    sides: dict[tuple[str, str], Side] = {}
+    sides: dict[tuple[str, str], ComparedRun] = {}
     for match in found.matches:
         for side in (match.baseline, match.candidate):
             sides.setdefault((side.run.id, side.measure), side)

@@ -8,10 +8,10 @@ import os
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 
-from harness.clients.pool import CallSettings, ClientPool
-from harness.clients.preflight import preflight_all
-from harness.config.runs import ResolvedRun
-from harness.errors import SystemicError
+from harness.core.errors import SystemicError
+from harness.models.pool import CallSettings, ClientPool
+from harness.models.preflight import preflight_all
+from harness.settings.runs import ResolvedRun
 
 
 def check_connections(

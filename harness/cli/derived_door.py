@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from harness.cli.derived_settings import placed
-from harness.cli.execute import Door
+from harness.cli.execute import Execution
 from harness.cli.options import RunOptions
+from harness.core.types import JsonDict
 from harness.engine.derived import Derivation
-from harness.engine.prepare import Failed, Located, Prepared
+from harness.engine.prepare import FailedRun, Located, Prepared
 from harness.report import numerals
 from harness.report.advice import GO_ON, Step
 from harness.report.changes import Marks, compare, marks_of, show_changes
@@ -22,10 +23,9 @@ from harness.report.table import RunReport, final_table
 from harness.report.text import clean, make_console
 from harness.rubrics.one import require_recorded
 from harness.store.recorded import Recorded
-from harness.types import JsonDict
 
 
-class DerivedDoor(Door):
+class DerivedDoor(Execution):
     """One run that is made from another one.
 
     Args:
@@ -37,10 +37,10 @@ class DerivedDoor(Door):
         self._from = derivation
         self._after: Marks | None = None
 
-    def admit(self, runs: Sequence[Located | Failed], display: Display) -> None:
+    def admit(self, runs: Sequence[Located | FailedRun], display: Display) -> None:
         """Refuse what cannot be made while nothing is on disk."""
         for run in runs:
-            if isinstance(run, Failed):  # there is no other: its table would say nothing
+            if isinstance(run, FailedRun):  # there is no other: its table would say nothing
                 run.error.args = (placed(str(run.error)), *run.error.args[1:])
                 raise run.error
             name = self._from.function
@@ -70,7 +70,7 @@ class DerivedDoor(Door):
     def _keep(self, recorded: Recorded) -> None:
         self._after = marks_of(recorded)
 
-    def show(self, runs: Sequence[Prepared | Failed], reports: Sequence[RunReport], options: RunOptions) -> bool:
+    def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """The table as ever, and the comparison under it."""
         reports = [replace(report, next_steps=tuple(self._steps(report))) for report in reports]
         changes = None

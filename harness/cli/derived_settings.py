@@ -12,12 +12,12 @@ from typing import Annotated, TypeAlias, cast
 
 import typer
 
-from harness.config.built_in import BUILT_INS
-from harness.config.flags import parse_set, typed
-from harness.config.resolver import Origin, Resolution, ResolvedRun, resolve
-from harness.config.wording import shown_path
+from harness.core.errors import EnvironmentNotFound, RunLocked, UsageError
 from harness.engine.provenance import IN_PLACE
-from harness.errors import EnvironmentNotFound, RunLocked, UsageError
+from harness.settings.built_in import BUILT_INS
+from harness.settings.flags import parse_set, typed
+from harness.settings.resolver import Origin, Resolution, ResolvedRun, resolve
+from harness.settings.wording import shown_path
 from harness.store.atomic import translated
 from harness.store.finding import find_run
 from harness.store.manifest import Manifest
@@ -68,7 +68,7 @@ _PATHS = "relative paths begin in the folder where the command is typed, so type
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DerivedRequest:
     """What a command was told of the settings of its run."""
 
     model: str | None = None
@@ -146,7 +146,7 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
     return folder, manifest
 
 
-def settings_of(folder: RunDir, asked: Asked, ours: Mapping[str, Origin]) -> Resolution:
+def settings_of(folder: RunDir, asked: DerivedRequest, ours: Mapping[str, Origin]) -> Resolution:
     """The recorded settings of a run, with what was asked for over them.
 
     Args:

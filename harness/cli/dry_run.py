@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 from typing import TextIO
 
-from harness.config.checks import NONE_WORD
-from harness.config.resolver import Resolution, ResolvedRun
+from harness.core.types import JsonDict
 from harness.report.text import clean, clean_block, plain_json
-from harness.types import JsonDict
+from harness.settings.checks import NONE_WORD
+from harness.settings.resolver import Resolution, ResolvedRun
 
 _COLUMNS = ("setting", "value", "origin", "source")
 

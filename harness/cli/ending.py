@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness.guarded import leave
 from harness.report.text import clean
+from harness.usercode.guarded import leave
 
 PATIENCE = 3.0
 """Seconds that threads get to end, once there is nothing else to do."""

@@ -10,11 +10,11 @@ from typing import Annotated, cast
 
 import typer
 
-from harness.authoring.describe import Content, Description, describe
+from harness.authoring.describe import Description, EnvironmentDetails, describe
 from harness.cli.env_words import ENV_ARGS_HELP, env_args, shown, table, width_of, write
 from harness.cli.stdout import own_stdout
+from harness.core.types import JsonDict, Message
 from harness.report.text import clean, clean_block, make_console, plain_json
-from harness.types import JsonDict, Message
 
 _INDENT = "  "
 
@@ -117,14 +117,14 @@ def _value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _dataset(content: Content) -> list[tuple[str, ...]]:
+def _dataset(content: EnvironmentDetails) -> list[tuple[str, ...]]:
     partial = {name: count for name, count in content.columns.items() if count < content.looked_at}
     names = [f"{name} ({count} of the first {content.looked_at})" if name in partial else name
              for name, count in content.columns.items()]  # fmt: skip
     return [("rows", f"{content.rows:,}"), ("columns", ", ".join(names))]
 
 
-def _rewards(content: Content) -> list[tuple[str, ...]]:
+def _rewards(content: EnvironmentDetails) -> list[tuple[str, ...]]:
     low, high = content.reward_range
     weights = [(name, "–" if weight is None else f"weight {weight:g}" if weight else "metric")
                for name, weight in content.rewards]  # fmt: skip
@@ -134,7 +134,7 @@ def _rewards(content: Content) -> list[tuple[str, ...]]:
     return rows
 
 
-def _rollouts(content: Content) -> list[tuple[str, ...]]:
+def _rollouts(content: EnvironmentDetails) -> list[tuple[str, ...]]:
     rows = [("class", content.kind), ("turns", content.turns)]
     functions = [tool.get("function", tool) for tool in content.tools]
     rows += [
@@ -159,7 +159,7 @@ def _first_line(text: object) -> str:
     return str(text or "").strip().partition("\n")[0]
 
 
-def _sample(content: Content, width: int) -> Iterator[str]:
+def _sample(content: EnvironmentDetails, width: int) -> Iterator[str]:
     sample = content.sample
     if isinstance(sample.prompt, str):
         yield from _block("prompt", sample.prompt, width)

@@ -14,8 +14,8 @@ import typer
 
 from harness.authoring.scaffold import KINDS, Created, create
 from harness.cli.env_words import FOLDER, shown, table, write
-from harness.config.wording import suggestion
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
+from harness.settings.wording import suggestion
 
 
 def init(

@@ -13,11 +13,11 @@ import typer
 
 from harness.authoring.catalogue import normal
 from harness.authoring.installed import Verified, installed_now, verify
-from harness.authoring.installer import Options, Target, command_for, read_target, run_installer
+from harness.authoring.installer import InstallOptions, InstallTarget, command_for, read_target, run_installer
 from harness.cli.env_words import FOLDER, shown, write
-from harness.compat.source_text import asks
-from harness.errors import HarnessError, UsageError
-from harness.redact import redactor
+from harness.core.errors import HarnessError, UsageError
+from harness.core.redact import redactor
+from harness.plugins.classic.source_text import asks
 from harness.report.text import clean, clean_block, make_console
 
 _ERASE = "\r\x1b[2K"
@@ -53,7 +53,7 @@ def install(
     from the package index, you are asked, unless it has an exact version (NAME==1.2). Afterwards a new process looks
     whether each environment can be imported. Exit code 1 if one cannot be installed or used.
     """
-    options = Options(editable, upgrade, not no_build_isolation, path)
+    options = InstallOptions(editable, upgrade, not no_build_isolation, path)
     wanted = [read_target(target, options) for target in dict.fromkeys(targets)]
     doubtful = [target for target in wanted if target.doubt]
     flags = [
@@ -73,7 +73,7 @@ def install(
     raise typer.Exit(0 if good else 1)
 
 
-def _is_sure(doubtful: Sequence[Target], arguments: Sequence[str]) -> bool:
+def _is_sure(doubtful: Sequence[InstallTarget], arguments: Sequence[str]) -> bool:
     """Ask whether strangers' packages are meant.
 
     Args:
@@ -124,7 +124,7 @@ def _run(command: Sequence[str], *, verbose: bool) -> None:
         raise HarnessError(f"{what} ended with exit code {code}; what it says stands above")
 
 
-def _report(wanted: Sequence[Target], before: Sequence[Verified]) -> bool:
+def _report(wanted: Sequence[InstallTarget], before: Sequence[Verified]) -> bool:
     """Say of each target what came of it; returns whether all are usable."""
     known = {(entry.distribution, entry.version) for entry in before}
     fresh = {each.distribution for each in installed_now() if (each.distribution, each.version) not in known}
@@ -159,7 +159,7 @@ def _installed(entry: Verified) -> str:
     return f"installed {entry.name} {entry.version} ({clean(shown(entry.path), 200)})"
 
 
-def _no_environment(target: Target) -> str:
+def _no_environment(target: InstallTarget) -> str:
     return (
         f"FAIL {target.distribution} is installed, but it is no environment: it has no entry point of the group "
         "harness.environments, and no module of its name with a load_environment()"

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from harness.authoring.catalogue import Entry, catalogue
+from harness.authoring.catalogue import ListedEnvironment, catalogue
 from harness.cli.env_words import FOLDER, shown, table, width_of, write
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.report.text import make_console, plain_json
 
 _SHORT = {"num_examples": "-n", "rollouts_per_example": "-r", "pass_threshold": "--pass-threshold"}
@@ -37,7 +37,7 @@ def list_environments(
     write(_lines(entries, width_of(make_console())))
 
 
-def _lines(entries: Sequence[Entry], width: int) -> list[str]:
+def _lines(entries: Sequence[ListedEnvironment], width: int) -> list[str]:
     if not entries:
         return [
             "No environment is installed here. Start one: bench env init my-env",
@@ -55,26 +55,26 @@ def _lines(entries: Sequence[Entry], width: int) -> list[str]:
     return lines
 
 
-def _defaults(entry: Entry) -> str:
+def _defaults(entry: ListedEnvironment) -> str:
     known = [f"{flag} {entry.defaults[name]}" for name, flag in _SHORT.items() if name in entry.defaults][:2]
     more = len(entry.defaults) - len(known)
     return " ".join([*known, *([f"+{more}"] if more else [])]) or "–"
 
 
-def _not_installed(missing: Sequence[Entry]) -> str:
+def _not_installed(missing: Sequence[ListedEnvironment]) -> str:
     if not missing:
         return ""
     return f", {len(missing)} not" + ("; to install:" if any(not entry.problem for entry in missing) else "")
 
 
-def _summary(entry: Entry) -> str:
+def _summary(entry: ListedEnvironment) -> str:
     if not entry.problem:
         return entry.summary
     path, rest = entry.problem[: len(entry.path)], entry.problem[len(entry.path) :]
     return shown(path) + rest
 
 
-def _origin(entry: Entry) -> str:
+def _origin(entry: ListedEnvironment) -> str:
     if entry.status == "not installed":
         return "not installed"
     origin = entry.status if entry.status == "installed" else "editable"

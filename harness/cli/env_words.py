@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.console import Console
 
-from harness.config.wording import shown_path
+from harness.core.types import JsonDict
 from harness.report.text import clean, fit, make_console
-from harness.types import JsonDict
+from harness.settings.wording import shown_path
 
 FOLDER = Path("environments")
 """Where projects of environments lie unless one says otherwise."""
@@ -31,7 +31,7 @@ def env_args(texts: Sequence[str] | None) -> JsonDict:
     Raises:
         ConfigError: one is neither a JSON object nor KEY=VALUE.
     """
-    from harness.config.values import table_texts  # the table of settings is slow to import, and lists need none
+    from harness.settings.values import table_texts  # the table of settings is slow to import, and lists need none
 
     merged: JsonDict = {}
     for table in table_texts(texts or (), "-a"):

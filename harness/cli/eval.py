@@ -8,7 +8,7 @@ import sys
 from typing import cast
 
 from harness.cli.eval_options import EvalOptions, command_of, masked
-from harness.cli.notices import tell
+from harness.cli.notices import print_notices
 
 
 def evaluate(state: dict[str, object], options: EvalOptions) -> int:
@@ -31,7 +31,7 @@ def evaluate(state: dict[str, object], options: EvalOptions) -> int:
 
     argv = masked(cast("list[str]", state["argv"]))
     job = make_job(options, "eval", own_flags(options))
-    tell(job.resolution.notices)
+    print_notices(job.resolution.notices)
     private = any(run.settings.save.private for run in job.resolution.runs)
     check_target(options.output, job.files, make_folders=not options.dry_run, private=private)
     if options.dry_run:

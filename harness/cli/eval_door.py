@@ -1,5 +1,5 @@
 """What `bench eval` adds to the execution of its runs: a word on earlier runs, the connection check, a line a run, the
-report and the results file. Owns when these are said and where they go; what they say is `harness.eval`'s."""
+report and the results file. Owns when these are said and where they go; what they say is `harness.agents`'s."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from harness.cli.agent_runs import Job, Side
+from harness.agents.collect import collect, to_run
+from harness.agents.document import EvalMeta, ModelMeta, check_output, eval_document, file_sha256, write_document
+from harness.agents.results import EvalModelSummary, EvalResult, EvalRunResult, ModelOutcomes
+from harness.agents.screen import run_line, show
+from harness.agents.summaries import build_result
+from harness.cli.agent_runs import AgentInvocation, RequestedModel
 from harness.cli.connection import check_connections
 from harness.cli.eval_options import EvalOptions
 from harness.cli.eval_wording import in_own_words
-from harness.cli.execute import Door
+from harness.cli.execute import Execution
 from harness.cli.options import RunOptions
 from harness.cli.private_files import any_private
 from harness.cli.progress import Progress
+from harness.core.errors import RunLocked, StoreError, UsageError
+from harness.core.records import Failed as FailedRecord
+from harness.core.records import Generated, Scored
+from harness.core.types import JsonDict
 from harness.engine.budget import Budget
-from harness.engine.prepare import Failed, Loaded, Located, Prepared
-from harness.errors import RunLocked, StoreError, UsageError
-from harness.eval.collect import collect, to_run
-from harness.eval.document import EvalMeta, ModelMeta, check_output, eval_document, file_sha256, write_document
-from harness.eval.results import EvalModelSummary, EvalResult, EvalRunResult, ModelRuns
-from harness.eval.screen import run_line, show
-from harness.eval.summaries import build_result
-from harness.records import Failed as FailedRecord
-from harness.records import Generated, Scored
+from harness.engine.prepare import FailedRun, Loaded, Located, Prepared
 from harness.report.advice import GO_ON, Step
 from harness.report.live import Display
 from harness.report.table import RunReport
@@ -40,13 +41,12 @@ from harness.store.finding import runs_in
 from harness.store.recorded import Recorded
 from harness.store.resume import differences
 from harness.store.rundir import RunDir, folder_name
-from harness.types import JsonDict
 
 STDOUT = "-"
 """As the results file: stdout."""
 
 
-class EvalDoor(Door):
+class EvalDoor(Execution):
     """One invocation of `bench eval`.
 
     Args:
@@ -58,7 +58,7 @@ class EvalDoor(Door):
 
     plain_lines = False
 
-    def __init__(self, options: EvalOptions, job: Job, argv: Sequence[str], progress: Progress) -> None:
+    def __init__(self, options: EvalOptions, job: AgentInvocation, argv: Sequence[str], progress: Progress) -> None:
         self.keys = job.keys
         self.in_flight = options.batch_size
         self.loader = job.loader
@@ -73,10 +73,10 @@ class EvalDoor(Door):
 
     # Before
 
-    def admit(self, runs: Sequence[Located | Failed], display: Display) -> None:
+    def admit(self, runs: Sequence[Located | FailedRun], display: Display) -> None:
         """The last local checks, a word on earlier runs, and then the first request."""
         for run in runs:
-            if isinstance(run, Failed):
+            if isinstance(run, FailedRun):
                 raise run.error  # half of a comparison is none
         located = [run for run in runs if isinstance(run, Located)]
         self._progress.begin()
@@ -132,7 +132,7 @@ class EvalDoor(Door):
 
     # Meanwhile
 
-    def _tell(self, side: Side, record: Generated | FailedRecord, scored: Scored | None) -> None:
+    def _tell(self, side: RequestedModel, record: Generated | FailedRecord, scored: Scored | None) -> None:
         if self._progress.has_lines:
             run = to_run(record, scored, self._options.eval_fn, side.tag)
             current = sum(each.progress.done for each in self._runs)
@@ -143,7 +143,7 @@ class EvalDoor(Door):
 
     # After
 
-    def show(self, runs: Sequence[Prepared | Failed], reports: Sequence[RunReport], options: RunOptions) -> bool:
+    def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """The report, the results file, and where everything is."""
         ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other pass
         result = self._result(ready)
@@ -177,7 +177,7 @@ class EvalDoor(Door):
 
     def _result(self, runs: Sequence[Prepared]) -> EvalResult:
         models = [
-            ModelRuns(side.model, side.tag, self._runs_of(index, run), _wall_ms(run), _resumed(run))
+            ModelOutcomes(side.model, side.tag, self._runs_of(index, run), _wall_ms(run), _resumed(run))
             for index, (side, run) in enumerate(zip(self._job.sides, runs, strict=True))
         ]
         ended = [run.progress for run in runs if run.progress.state in ("stopped", "failed")]

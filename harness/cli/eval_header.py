@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness.agents.document import without_credentials
 from harness.agents.schemas import RolloutRequest
 from harness.agents.validation import validate_tools
-from harness.cli.agent_runs import Job, Side
-from harness.cli.eval_options import AgentOptions, EvalOptions
-from harness.config.runs import ResolvedRun
+from harness.cli.agent_runs import AgentInvocation, RequestedModel
+from harness.cli.eval_options import AgentFlags, EvalOptions
 from harness.engine.provenance import bench_version
-from harness.eval.document import without_credentials
 from harness.report.text import clean
+from harness.settings.runs import ResolvedRun
 
 _DISCOVERY = RolloutRequest(rollout_id="discovery", server_url="http://localhost", messages=[], completion_params={})
 """What an agent is told that is only asked for its tools."""
 
 
-def header(options: AgentOptions, job: Job) -> Iterator[str]:
+def header(options: AgentFlags, job: AgentInvocation) -> Iterator[str]:
     """The lines, in the order in which things were looked at."""
     command = "eval" if isinstance(options, EvalOptions) else "test"
     yield f"bench {command} {bench_version()}"
@@ -53,12 +53,12 @@ def _endpoint(run: ResolvedRun) -> str:
     return clean(", ".join(urls), 2000)
 
 
-def _model(side: Side, run: ResolvedRun) -> str:
+def _model(side: RequestedModel, run: ResolvedRun) -> str:
     sent = run.settings.model.model
     return clean(side.model, 200) if sent == side.model else f"{clean(side.model, 200)} (sent as {clean(sent, 200)})"
 
 
-def _rows(options: AgentOptions, job: Job) -> str:
+def _rows(options: AgentFlags, job: AgentInvocation) -> str:
     """Rows of the file, and how many of them are evaluated if it is not all."""
     left = job.environments[0].row_count
     total, wanted = options.offset + left, job.resolution.runs[0].settings.env.num_examples

@@ -13,7 +13,7 @@ import typer
 
 from harness.cli import grouped
 from harness.cli.grouped import option
-from harness.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError, UsageError
 
 REQUIRED = "Required"
 AGENT = "Agent (one of them)"
@@ -30,7 +30,7 @@ _KEY_OPTIONS = ("--api-key", "--baseline-api-key")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgentOptions:
+class AgentFlags:
     """What both commands take."""
 
     debug_folder: ClassVar[str] = ""
@@ -121,7 +121,7 @@ class AgentOptions:
     @property
     def literal_keys(self) -> dict[str, str]:
         """Keys that were typed, by the name of the variable that stands for them."""
-        from harness.config.providers import LITERAL_KEY_VAR  # slow to import, and --help needs none
+        from harness.settings.providers import LITERAL_KEY_VAR  # slow to import, and --help needs none
 
         return {} if self.api_key is None else {LITERAL_KEY_VAR: self.api_key.strip()}
 
@@ -155,7 +155,7 @@ class AgentOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvalOptions(AgentOptions):
+class EvalOptions(AgentFlags):
     """What `bench eval` takes."""
 
     debug_folder: ClassVar[str] = "local_debug"
@@ -237,7 +237,7 @@ class EvalOptions(AgentOptions):
     def literal_keys(self) -> dict[str, str]:
         """Keys that were typed, by the name of the variable that stands for them."""
         keys = super().literal_keys
-        from harness.config.providers import BASELINE_KEY_VAR  # as above
+        from harness.settings.providers import BASELINE_KEY_VAR  # as above
 
         return keys if self.baseline_api_key is None else {**keys, BASELINE_KEY_VAR: self.baseline_api_key.strip()}
 
@@ -268,7 +268,7 @@ class EvalOptions(AgentOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RehearsalOptions(AgentOptions):
+class RehearsalOptions(AgentFlags):
     """What `bench test` takes."""
 
     debug_folder: ClassVar[str] = "test_debug"
@@ -322,7 +322,7 @@ def masked(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def command_of(options: type[AgentOptions], run: Callable[[Any, Any], int]) -> typer.Typer:
+def command_of(options: type[AgentFlags], run: Callable[[Any, Any], int]) -> typer.Typer:
     """A command whose options are the fields of a dataclass.
 
     Args:
@@ -330,7 +330,7 @@ def command_of(options: type[AgentOptions], run: Callable[[Any, Any], int]) -> t
         run: Called with the context's object and the checked options; returns the exit code. Its docstring is the help.
     """
 
-    def command(ctx: typer.Context, chosen: AgentOptions) -> int:
+    def command(ctx: typer.Context, chosen: AgentFlags) -> int:
         state = ctx.find_root().obj
         state["verbose"] = chosen.verbose
         chosen.check()
@@ -343,5 +343,5 @@ def command_of(options: type[AgentOptions], run: Callable[[Any, Any], int]) -> t
             raise
 
     command.__doc__ = run.__doc__
-    common = frozenset(field.name for field in fields(AgentOptions))  # a command's own come first
+    common = frozenset(field.name for field in fields(AgentFlags))  # a command's own come first
     return grouped.command_of(options, command, _ORDER, last=common)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from harness.config.providers import BASELINE_KEY_VAR, LITERAL_KEY_VAR
+from harness.settings.providers import BASELINE_KEY_VAR, LITERAL_KEY_VAR
 
 _TABLE = (
     (r"-n: num_examples was (\d+) and is now (\d+)", r"--limit: there were \1 rows and now there are \2"),

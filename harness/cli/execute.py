@@ -18,37 +18,37 @@ from types import FrameType
 
 import uvloop
 
-from harness import loops
 from harness.cli.last_resort import logging_to
 from harness.cli.options import RunOptions
 from harness.cli.private_files import begin_traces, check_traces
-from harness.cli.rivals import rival_of, suite_steps
+from harness.cli.rivals import compare_suggestion, suite_steps
 from harness.cli.stdout import own_stdout
-from harness.clients.pool import Clients
-from harness.config.resolver import Resolution, missing_keys
-from harness.config.wording import MASK
+from harness.core.errors import PublishError, StoreError, UsageError
+from harness.core.redact import REDACTED
+from harness.core.types import JsonDict
 from harness.engine.budget import Asking, Budget, loose_notices, price_notices
 from harness.engine.derived import Derivation
 from harness.engine.judges import stand_in_note
 from harness.engine.loading import Loader
-from harness.engine.prepare import Failed, Located, Prepared, StartOptions, prepare, progress_of
+from harness.engine.prepare import FailedRun, Located, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import DRAIN_SECONDS, Suite
-from harness.errors import PublishError, StoreError, UsageError
-from harness.redact import REDACTED
+from harness.models.pool import Clients
 from harness.report.advice import GO_ON, PUBLISH, Step, next_steps
 from harness.report.live import Display, open_display
 from harness.report.result_json import result_json
 from harness.report.table import RunReport, final_table
 from harness.report.text import make_console
+from harness.settings.resolver import Resolution, missing_keys
+from harness.settings.wording import MASK
 from harness.store.rundir import new_run_id, write_suite
-from harness.types import JsonDict
+from harness.usercode import event_loop
 
 INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STDOUT, _STDERR = 1, 2
 
 
-class Door:
+class Execution:
     """What a command adds to the execution of its runs. This one is `bench run`'s; others override what differs."""
 
     keys: Mapping[str, str] = {}
@@ -68,13 +68,13 @@ class Door:
     budget: Budget = Budget()
     """What the runs spend, and the bounds on that. Set before anything else happens."""
 
-    def admit(self, runs: Sequence[Located | Failed], display: Display) -> None:
+    def admit(self, runs: Sequence[Located | FailedRun], display: Display) -> None:
         """Every local check has passed, nothing was sent and no folder made: the last moment to refuse, by raising."""
 
     def before(self, runs: Sequence[Prepared], display: Display) -> None:
         """The runs that are about to start, their folders made."""
 
-    def show(self, runs: Sequence[Prepared | Failed], reports: Sequence[RunReport], options: RunOptions) -> bool:
+    def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print how they ended; returns whether all is well."""
         if options.json:
             suite = next((run.manifest.suite for run in runs if isinstance(run, Prepared) and run.is_saved), None)
@@ -91,7 +91,7 @@ class Door:
         return self.budget.to_json() if self.budget.limits else None
 
 
-def execute(resolution: Resolution, options: RunOptions, door: Door | None = None) -> int:
+def execute(resolution: Resolution, options: RunOptions, door: Execution | None = None) -> int:
     """Make every run and tell the user about it.
 
     Args:
@@ -108,7 +108,7 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
     # Arrow's own allocator keeps what checkpoints free, a pool for each thread; the system's gives it back.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _allow_connections()
-    door = door or Door()
+    door = door or Execution()
     door.budget = budget = Budget(resolution.limits)  # its time counts from here: loading takes some of it
     if door.derive is None or door.derive.asks_model:
         missing_keys(resolution, ChainMap(dict(door.keys), os.environ))
@@ -133,7 +133,7 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
         interrupted = _drive(ready, display, door)
         failures = _left_unpublished(ready) if interrupted else _push(ready, display)
     example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
-    rival = None if options.json or options.quiet else rival_of(ready)
+    rival = None if options.json or options.quiet else compare_suggestion(ready)
     reports = [_report(run, failures, example, budget, rival if run is example else None) for run in runs]
     try:
         is_well = door.show(runs, reports, options)
@@ -142,7 +142,7 @@ def execute(resolution: Resolution, options: RunOptions, door: Door | None = Non
     return INTERRUPTED if interrupted else int(bool(failures) or not is_well)
 
 
-def _admit(door: Door, display: Display, runs: Sequence[Located | Failed]) -> None:
+def _admit(door: Execution, display: Display, runs: Sequence[Located | FailedRun]) -> None:
     """The last moment to refuse: first a budget that could not be kept, then whatever the command looks at."""
     check_traces([run.loaded.resolved for run in runs if isinstance(run, Located)])
     asking = [_asking(run, door) for run in runs if isinstance(run, Located)]
@@ -152,7 +152,7 @@ def _admit(door: Door, display: Display, runs: Sequence[Located | Failed]) -> No
     door.admit(runs, display)
 
 
-def _asking(run: Located, door: Door) -> Asking:
+def _asking(run: Located, door: Execution) -> Asking:
     loaded, derivation = run.loaded, door.derive
     in_flight = loaded.resolved.settings.model.max_concurrent_generation
     if door.in_flight is not None and not 0 <= in_flight < door.in_flight:
@@ -210,7 +210,7 @@ def _check_hub(resolution: Resolution) -> None:
                 raise UsageError(str(error)) from error
 
 
-def _drive(runs: Sequence[Prepared], display: Display, door: Door) -> bool:
+def _drive(runs: Sequence[Prepared], display: Display, door: Execution) -> bool:
     """Run the event loop until everything has ended; returns whether the user ended it."""
     if not runs:
         return False
@@ -221,7 +221,7 @@ def _drive(runs: Sequence[Prepared], display: Display, door: Door) -> bool:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(loops.tell_lost_error)
+        loop.set_exception_handler(event_loop.tell_lost_error)
         whole = asyncio.current_task()
         assert whole is not None
 
@@ -249,7 +249,7 @@ def _drive(runs: Sequence[Prepared], display: Display, door: Door) -> bool:
                 signal.signal(number, handler or signal.SIG_DFL)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, contextlib.suppress(asyncio.CancelledError):
-        loops.run(runner, main())
+        event_loop.run(runner, main())
     for run in runs:
         if run.progress.finished is None:  # cut off by the second signal, without a word of its own
             run.progress.state = "interrupted"
@@ -260,7 +260,7 @@ def _drive(runs: Sequence[Prepared], display: Display, door: Door) -> bool:
 
 
 def _record_suite(
-    resolution: Resolution, options: RunOptions, suite_id: str, runs: Sequence[Prepared | Failed]
+    resolution: Resolution, options: RunOptions, suite_id: str, runs: Sequence[Prepared | FailedRun]
 ) -> None:
     """Write which runs this invocation has, and which environments did not load: an invocation without any run is the
     newest one all the same."""
@@ -272,7 +272,7 @@ def _record_suite(
             file=str(resolution.source) if resolution.source is not None else None,
             command=options.command,
             runs=[(run.folder, run.manifest) for run in runs if isinstance(run, Prepared) and run.is_saved],
-            failed=[run.progress.name for run in runs if isinstance(run, Failed)],
+            failed=[run.progress.name for run in runs if isinstance(run, FailedRun)],
         )
 
 
@@ -306,7 +306,7 @@ def _push(runs: Sequence[Prepared], display: Display) -> list[tuple[Prepared, Pu
 
 
 def _report(
-    run: Prepared | Failed,
+    run: Prepared | FailedRun,
     failures: Sequence[tuple[Prepared, PublishError]],
     example: Prepared | None,
     budget: Budget,
@@ -314,7 +314,7 @@ def _report(
 ) -> RunReport:
     # Loading and publishing is shown for one run of a suite: the others differ in nothing but their folder.
     progress = run.progress
-    if isinstance(run, Failed):
+    if isinstance(run, FailedRun):
         return RunReport(progress.name, progress.env_id, progress.model, state="failed", note=progress.note)
     unpublished = next((str(error) for failed, error in failures if failed is run), "")
     path = str(run.folder.path) if run.is_saved else None

@@ -11,12 +11,12 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.push import RUN_HELP
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from harness.export.formats import Exported, Format
+    from harness.store.export_formats import Exported, Format
     from harness.store.rundir import RunDir
 
 FORMAT_HELP = (
@@ -66,7 +66,7 @@ def export(
 
 
 def _chosen(form: str | None, target: Path | None) -> Format:
-    from harness.export.formats import FORMATS, format_named, format_of
+    from harness.store.export_formats import FORMATS, format_named, format_of
 
     if form is not None:
         return format_named(form)
@@ -76,7 +76,7 @@ def _chosen(form: str | None, target: Path | None) -> Format:
 
 
 def _write(run: RunDir, form: Format, target: Path | None, *, force: bool, as_json: bool) -> None:
-    from harness.export.formats import export_run
+    from harness.store.export_formats import export_run
 
     exported = export_run(run, form, target, force=force)
     if as_json:
@@ -102,7 +102,7 @@ def _tell(exported: Exported) -> None:
 
 
 def _stream(run: RunDir, form: Format) -> Exported:
-    from harness.export.formats import stream_run
+    from harness.store.export_formats import stream_run
 
     sys.stdout.flush()
     stream: IO[bytes] = sys.stdout.buffer

@@ -12,7 +12,7 @@ import typer
 from harness.cli.compare import CLUSTER_HELP, METRIC_HELP, compared, show_lines
 from harness.cli.env_words import width_of
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.report.compare.screen import Compared
@@ -51,7 +51,16 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
     To pass, the whole 95 % interval of the paired difference must lie above minus the margin: no candidate passes
     because it was measured too coarsely. Of a suite, every environment must pass.
     """
-    from harness.report.compare.verdicts import EXIT_CODES, Rule, gate_json, junit, lines, markdown, overall, rulings_on
+    from harness.report.compare.verdicts import (
+        EXIT_CODES,
+        GateRule,
+        gate_json,
+        junit,
+        lines,
+        markdown,
+        overall,
+        rulings_on,
+    )
     from harness.report.text import make_console
 
     _check(margin, min_coverage)
@@ -59,7 +68,7 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
     found = compared([baseline, candidate], output_dir, metric=metric, cluster=cluster)
     if found.lonely:
         raise UsageError(f"candidate and baseline must hold the same runs: {' '.join([*found.lonely, *hint])}")
-    rule = Rule(margin, min_coverage)
+    rule = GateRule(margin, min_coverage)
     rulings = rulings_on(found.matches, rule)
     for file, text in ((junit_file, junit), (markdown_file, markdown)):
         if file is not None:

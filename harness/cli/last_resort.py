@@ -9,7 +9,7 @@ import sys
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from harness.redact import redactor
+from harness.core.redact import redactor
 
 if TYPE_CHECKING:
     from harness.report.live import Display

@@ -14,10 +14,10 @@ import typer
 from harness.cli import dotenv
 from harness.cli.last_resort import harmless_logs
 from harness.cli.lazy import CommandEntry, lazy_group
-from harness.cli.notices import tell
+from harness.cli.notices import print_notices
 from harness.cli.stdout import open_streams, unsay_secrets
-from harness.errors import HarnessError, UsageError
-from harness.redact import redactor
+from harness.core.errors import HarnessError, UsageError
+from harness.core.redact import redactor
 
 INTERRUPTED = 130
 
@@ -39,8 +39,10 @@ COMMANDS = {
     "report": CommandEntry("harness.cli.report", "report", "Make a page of runs to publish: HTML, Markdown or JSON."),
     "push": CommandEntry("harness.cli.push", "push", "Push a recorded run to the Hugging Face Hub."),
     "env": CommandEntry("harness.cli.env", "app", "Start, install, list, describe and check environments."),
-    "exec": CommandEntry("harness.cli.exec", "app", "Run a script that was written for osmosis_ai."),
-    "doctor": CommandEntry("harness.cli.doctor", "app", "Say what here would keep a run from working."),
+    "exec": CommandEntry(
+        "harness.plugins.osmosis.exec_command", "app", "Run a script that was written for osmosis_ai."
+    ),
+    "doctor": CommandEntry("harness.cli.doctor.command", "app", "Say what here would keep a run from working."),
     "serve": CommandEntry("harness.cli.serve", "serve", "Serve the reference models on this machine."),
 }
 
@@ -74,7 +76,7 @@ def bench(
         here = Path.cwd()
     except FileNotFoundError:
         raise UsageError("the working directory was removed; change to one that exists, and try again") from None
-    tell(dotenv.load(here / ".env", os.environ))
+    print_notices(dotenv.load(here / ".env", os.environ))
     redactor.add_named(os.environ)
 
 
@@ -91,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     undo = unsay_secrets()
     try:
         code = _main(argv)
-        if argv is None and "harness.guarded" in sys.modules:  # code of environments may have run here
+        if argv is None and "harness.usercode.guarded" in sys.modules:  # code of environments may have run here
             from harness.cli.ending import end_in_time
 
             end_in_time(code)

@@ -16,13 +16,13 @@ import typer
 from harness.cli.grouped import command_of
 from harness.cli.lazy import CommandEntry, lazy_group
 from harness.cli.multi_options import GROUPS, EvaluationOptions, MultiOptions
-from harness.cli.notices import tell
-from harness.errors import HarnessError
+from harness.cli.notices import print_notices
+from harness.core.errors import HarnessError
 
 if TYPE_CHECKING:
-    from harness.cli.multi_job import Job
+    from harness.cli.multi_job import MultiJob
+    from harness.core.types import JsonDict
     from harness.multi.events import EventFile
-    from harness.types import JsonDict
 
 COMMANDS = {
     "runs": CommandEntry("harness.cli.multi_records", "runs_app", "List the records that --persist has kept."),
@@ -57,7 +57,7 @@ def evaluate(ctx: typer.Context, options: MultiOptions) -> int:
     return carry_out(make_job(options), options, state)
 
 
-def carry_out(job: Job, options: EvaluationOptions, state: dict[str, object], replayed: str | None = None) -> int:
+def carry_out(job: MultiJob, options: EvaluationOptions, state: dict[str, object], replayed: str | None = None) -> int:
     """Make every run of a job and tell the user about it, or only show what would be done.
 
     Args:
@@ -73,7 +73,7 @@ def carry_out(job: Job, options: EvaluationOptions, state: dict[str, object], re
     from harness.cli.run import command_text
 
     resolution = job.runs.resolution
-    tell((*job.notices, *resolution.notices))
+    print_notices((*job.notices, *resolution.notices))
     if options.dry_run:
         return _dry_run(job, options)
     argv = cast("list[str]", state["argv"])
@@ -99,14 +99,14 @@ def _in_own_words(words: str, options: EvaluationOptions) -> str:
     return words if options.model else words.replace(_OF_NAMED, "give the model another variable or another address")
 
 
-def _execute(job: Job, options: EvaluationOptions, chosen: Any, argv: Sequence[str], replayed: str | None) -> int:
+def _execute(job: MultiJob, options: EvaluationOptions, chosen: Any, argv: Sequence[str], replayed: str | None) -> int:
     from harness.cli.execute import execute
-    from harness.cli.multi_door import Asked, MultiDoor
+    from harness.cli.multi_door import MultiDoor, MultiInvocation
     from harness.cli.stdout import kept_stdout
     from harness.report.text import make_console
 
     extra: JsonDict = {} if replayed is None else {"replayOf": replayed}
-    asked = Asked(argv, extra)
+    asked = MultiInvocation(argv, extra)
     with ExitStack() as stack:
         stdout = stack.enter_context(kept_stdout())
         console = make_console(stderr=True) if options.as_json else make_console(file=stdout)
@@ -114,13 +114,13 @@ def _execute(job: Job, options: EvaluationOptions, chosen: Any, argv: Sequence[s
         return execute(job.runs.resolution, chosen, MultiDoor(job, asked, console, sinks))
 
 
-def _event_file(path: str, job: Job) -> EventFile:
+def _event_file(path: str, job: MultiJob) -> EventFile:
     """The file of events, open.
 
     Raises:
         UsageError: it cannot be written, or is one that the evaluation reads.
     """
-    from harness.errors import StoreError, UsageError
+    from harness.core.errors import StoreError, UsageError
     from harness.multi.events import EventFile
 
     file = Path(path)
@@ -132,12 +132,12 @@ def _event_file(path: str, job: Job) -> EventFile:
         raise UsageError(f"--events {path}: {error}") from error
 
 
-def _dry_run(job: Job, options: EvaluationOptions) -> int:
+def _dry_run(job: MultiJob, options: EvaluationOptions) -> int:
     from collections import ChainMap
 
     from harness.cli.dry_run import as_json, show
-    from harness.config.resolver import missing_keys
-    from harness.errors import ConfigError
+    from harness.core.errors import ConfigError
+    from harness.settings.resolver import missing_keys
 
     try:
         missing_keys(job.runs.resolution, ChainMap(dict(job.runs.keys), dict(os.environ)))

@@ -13,21 +13,23 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias, cast
 
-from harness.cli.execute import Door
-from harness.cli.multi_job import Job
+from harness.cli.execute import Execution
+from harness.cli.multi_job import MultiJob
 from harness.cli.multi_screen import counted, show_models
 from harness.cli.options import RunOptions
 from harness.cli.private_files import any_private
-from harness.engine.prepare import Failed, Located, Prepared
+from harness.core.redact import hidden_words, redactor
+from harness.core.types import JsonDict
+from harness.engine.prepare import FailedRun, Located, Prepared
 from harness.multi.document import Started, meta_of, new_run_id, result_document
 from harness.multi.endpoints import SharedEndpoints
+from harness.multi.environment import TaskEnv
 from harness.multi.events import Events, Sink
 from harness.multi.options import Persist
 from harness.multi.persist import Inputs, make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, PersistStatus
 from harness.multi.standing import standings_of
-from harness.multi.watch import Watch
-from harness.redact import hidden_words, redactor
+from harness.multi.watch import EvaluationWatch
 from harness.report import numerals
 from harness.report.advice import GO_ON, PUBLISH, Step
 from harness.report.live import Display
@@ -36,8 +38,6 @@ from harness.report.text import PlainConsole, clean
 from harness.stats.standings import Standings
 from harness.store.outcomes import outcomes
 from harness.store.recorded import Recorded
-from harness.tasks.environment import TaskEnv
-from harness.types import JsonDict
 
 _WAYS = {"--resume", "--retry-failed"}
 
@@ -45,7 +45,7 @@ Listener: TypeAlias = Callable[[Recorded], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MultiInvocation:
     """How an invocation was typed, as far as that is no matter of tasks and models."""
 
     argv: Sequence[str]
@@ -54,7 +54,7 @@ class Asked:
     """What `meta` says besides."""
 
 
-class MultiDoor(Door):
+class MultiDoor(Execution):
     """One invocation of `bench multi`.
 
     Args:
@@ -64,7 +64,9 @@ class MultiDoor(Door):
         sinks: Who is told of events.
     """
 
-    def __init__(self, job: Job, asked: Asked, console: PlainConsole, sinks: Sequence[Sink] = ()) -> None:
+    def __init__(
+        self, job: MultiJob, asked: MultiInvocation, console: PlainConsole, sinks: Sequence[Sink] = ()
+    ) -> None:
         options = job.options
         self.keys = job.runs.keys
         self.at_once = options.model_concurrency
@@ -77,23 +79,23 @@ class MultiDoor(Door):
         self._sinks = sinks
         self._started = Started(options.run_id or new_run_id(), 0, len(job.models))
         self._events = Events(self._started)
-        self._watch = Watch(job.models, self._events)
+        self._watch = EvaluationWatch(job.models, self._events)
         self._reasons = [dict[str, str]() for _ in job.models]
         """Of each model: task → why it has no score."""
 
     # Before
 
-    def admit(self, runs: Sequence[Located | Failed], display: Display) -> None:
+    def admit(self, runs: Sequence[Located | FailedRun], display: Display) -> None:
         """The last local checks."""
         for run in runs:
-            if isinstance(run, Failed):
+            if isinstance(run, FailedRun):
                 raise run.error  # of tasks or scoring, which all models share
 
     def before(self, runs: Sequence[Prepared], display: Display) -> None:
         """Say what begins, and listen."""
         self._started = Started(self._started.run_id, runs[0].plan.total, len(runs))
         self._events = Events(self._started, self._sinks)
-        self._watch = Watch(self._job.models, self._events)
+        self._watch = EvaluationWatch(self._job.models, self._events)
         self._watch.attach(runs, fail_fast=self._job.options.abort_on_error)
         for run, reasons in zip(runs, self._reasons, strict=True):
             run.on_recorded = _both(run.on_recorded, partial(_find_reasons, run, reasons))
@@ -104,7 +106,7 @@ class MultiDoor(Door):
 
     # After
 
-    def show(self, runs: Sequence[Prepared | Failed], reports: Sequence[RunReport], options: RunOptions) -> bool:
+    def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """The models side by side, the record, and where everything is."""
         ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other pass
         models = self._watch.results(ready)
@@ -237,7 +239,7 @@ def _look_at(found: Standings, runs: Sequence[Prepared]) -> Iterator[Step]:
         yield Step("read", shlex.join(["bench", "runs", "show", kept[worst], "--example", task]))
     else:
         yield Step("read", shlex.join(["bench", "runs", "show", next(iter(kept.values()))]))
-    yield Step("load", f"harness.results.rollouts_df({list(kept.values())!r})")
+    yield Step("load", f"harness.report.frames.rollouts_df({list(kept.values())!r})")
 
 
 def _is_good(run: Prepared) -> bool:

@@ -10,18 +10,18 @@ from pathlib import Path
 
 from harness.cli.multi_options import EvaluationOptions, MultiOptions, ReplayOptions
 from harness.cli.stdout import own_stdout
-from harness.config.built_in import MULTI_EVAL
-from harness.config.endpoints import Registry, load_registry
-from harness.config.runs import ResolvedRun
-from harness.config.wording import suggestion
+from harness.core.errors import ConfigError, EnvironmentLoadError, HarnessError, UsageError
+from harness.core.types import JsonDict
 from harness.engine.loading import Loader
-from harness.errors import ConfigError, EnvironmentLoadError, HarnessError, UsageError
 from harness.multi.evaluation import lost_hook, replayed
 from harness.multi.models import FILES, Model, load_models, read_model, read_models
 from harness.multi.options import Options, Persist, read_options
 from harness.multi.results import RunRecord
 from harness.multi.settings import Common, ModelRuns, resolve_models
-from harness.types import JsonDict
+from harness.settings.built_in import MULTI_EVAL
+from harness.settings.endpoints import Registry, load_registry
+from harness.settings.runs import ResolvedRun
+from harness.settings.wording import suggestion
 
 _SCORING = ("match_mode", "length_target", "score_output", "schema_mode", "timeout_ms")
 """Options that are arguments of the environment."""
@@ -54,7 +54,7 @@ _TOLD = {
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class MultiJob:
     """One invocation, ready to be executed: all that can be checked here has been."""
 
     runs: ModelRuns
@@ -75,7 +75,7 @@ class Job:
         return self.runs.models
 
 
-def make_job(options: MultiOptions) -> Job:
+def make_job(options: MultiOptions) -> MultiJob:
     """Find, route, resolve and load.
 
     Args:
@@ -90,7 +90,9 @@ def make_job(options: MultiOptions) -> Job:
     return job if options.models is None else replace(job, files=(*job.files, Path(options.models)))
 
 
-def job_of(options: EvaluationOptions, tasks: str, models: Sequence[Model], registry: Registry, chosen: Options) -> Job:
+def job_of(
+    options: EvaluationOptions, tasks: str, models: Sequence[Model], registry: Registry, chosen: Options
+) -> MultiJob:
     """The job of these tasks and models.
 
     Args:
@@ -128,7 +130,7 @@ def job_of(options: EvaluationOptions, tasks: str, models: Sequence[Model], regi
                 if isinstance(error.__cause__, HarnessError):
                     raise error.__cause__ from None  # says all; that the environment is a built-in one helps nobody
                 raise
-    return Job(runs, chosen, loader, tasks, (Path(tasks),))
+    return MultiJob(runs, chosen, loader, tasks, (Path(tasks),))
 
 
 def _told(run: ResolvedRun) -> ResolvedRun:
@@ -254,7 +256,7 @@ def _is_registry(path: Path) -> bool:
         return False  # refused in its words by whoever reads the models
 
 
-def replay_job(options: ReplayOptions, record: RunRecord, file: Path) -> Job:
+def replay_job(options: ReplayOptions, record: RunRecord, file: Path) -> MultiJob:
     """The job of a record's tasks and models, or of other models, with the record's options under the typed ones.
 
     Args:

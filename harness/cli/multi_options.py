@@ -10,7 +10,7 @@ from typing import Annotated
 
 from harness.cli.grouped import argument, option
 from harness.cli.options import TRUST_HELP
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.multi.options import RECORDS
 
 MODELS = "Models"

@@ -78,9 +78,9 @@ def _record(run: str, folder: str) -> RunRecord:
     Raises:
         StateError: there is none.
     """
-    from harness.config.wording import suggestion
-    from harness.errors import StateError
+    from harness.core.errors import StateError
     from harness.multi.persist import LATEST, list_records, load_record
+    from harness.settings.wording import suggestion
 
     record = load_record(run, folder)
     if record is not None:

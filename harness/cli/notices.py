@@ -10,7 +10,7 @@ LONGEST = 5000
 """Characters of one notice."""
 
 
-def tell(notices: Iterable[str]) -> None:
+def print_notices(notices: Iterable[str]) -> None:
     """Print each as a line. It may repeat what a file of somebody else says."""
     for notice in notices:
         from harness.report.text import clean  # slow to import, and mostly there is nothing to say

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.config.checks import NONE_WORD
-from harness.config.schema import SETTINGS, SHORTCUTS, Kind, Setting, Shortcut
+from harness.settings.checks import NONE_WORD
+from harness.settings.schema import SETTINGS, SHORTCUTS, Kind, Setting, Shortcut
 
 _TYPES: Mapping[Kind, Any] = {
     "string": str,

@@ -12,7 +12,7 @@ import typer
 from harness.cli.compare import METRIC_HELP, show_lines
 from harness.cli.env_words import width_of
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 FROM_HELP = "A run like those that are planned: tells how much examples, and rollouts of one, differ."
 AGAINST_HELP = "A run of another model on the same examples: tells how much two models differ by example."

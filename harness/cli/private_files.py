@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.config.resolver import ResolvedRun
 from harness.engine.prepare import Prepared
 from harness.engine.privacy import check_own_folder, own_folder
+from harness.settings.resolver import ResolvedRun
 
 _DEBUG_DIR = "--debug-dir"
 

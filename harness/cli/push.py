@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from harness.errors import HarnessError, PublishError, RunLocked, StoreError, UsageError
+from harness.core.errors import HarnessError, PublishError, RunLocked, StoreError, UsageError
 
 if TYPE_CHECKING:
     from harness.store.eval_results import Claim

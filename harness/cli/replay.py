@@ -9,8 +9,8 @@ import typer
 
 from harness.cli.derived_settings import (
     AsJson,
-    Asked,
     Concurrent,
+    DerivedRequest,
     KeyVar,
     OutputDir,
     Quiet,
@@ -24,7 +24,7 @@ from harness.cli.derived_settings import (
     of_new_run,
     settings_of,
 )
-from harness.cli.notices import tell
+from harness.cli.notices import print_notices
 from harness.cli.trust import Trust, check_trust
 
 
@@ -56,8 +56,8 @@ def replay(  # noqa: PLR0913 - a command's options are its parameters
     from harness.cli.execute import execute
     from harness.cli.options import RunOptions
     from harness.cli.run import command_text
+    from harness.core.errors import UsageError
     from harness.engine.derived import Derivation
-    from harness.errors import UsageError
     from harness.store.outcomes import read_journal
 
     state = cast("dict[str, object]", ctx.find_root().obj)
@@ -67,9 +67,9 @@ def replay(  # noqa: PLR0913 - a command's options are its parameters
             raise UsageError(f"{flag} goes with --model: without it no model is asked")
     check_derived(sets or (), asks_model=model is not None)
     parent, _ = found_run(output_dir, run)
-    asked = Asked(model, base_url, key_var, registry, max_concurrent, tuple(sets or ()))
+    asked = DerivedRequest(model, base_url, key_var, registry, max_concurrent, tuple(sets or ()))
     resolution = settings_of(parent, asked, of_new_run(parent, output_dir))
-    tell(notices_of(parent, resolution) if model is not None else ())
+    print_notices(notices_of(parent, resolution) if model is not None else ())
     is_ours = check_trust(parent, resolution, trusted=trust, asks_model=model is not None)
     derivation = Derivation("replay", parent, read_journal(parent), model=model)
     command = command_text(cast("list[str]", state["argv"]))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast, get_args
 
 import typer
 
-from harness.config.wording import suggestion
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.settings.wording import suggestion
 
 if TYPE_CHECKING:
     from harness.report.page.gather import Page

@@ -9,8 +9,8 @@ import typer
 
 from harness.cli.derived_settings import (
     AsJson,
-    Asked,
     Concurrent,
+    DerivedRequest,
     OutputDir,
     Quiet,
     Registry,
@@ -54,8 +54,8 @@ def rescore(  # noqa: PLR0913 - a command's options are its parameters
     from harness.cli.execute import execute
     from harness.cli.options import RunOptions
     from harness.cli.run import command_text
+    from harness.core.errors import UsageError
     from harness.engine.derived import Derivation
-    from harness.errors import UsageError
     from harness.store.outcomes import read_journal
 
     state = cast("dict[str, object]", ctx.find_root().obj)
@@ -64,7 +64,7 @@ def rescore(  # noqa: PLR0913 - a command's options are its parameters
         raise UsageError("--only is empty: give `unscored`, or the name of a reward function")
     check_derived(sets or (), asks_model=False)
     parent, _ = found_run(output_dir, run)
-    asked = Asked(registry=registry, max_concurrent=max_concurrent, sets=tuple(sets or ()))
+    asked = DerivedRequest(registry=registry, max_concurrent=max_concurrent, sets=tuple(sets or ()))
     resolution = settings_of(parent, asked, of_new_run(parent, output_dir))
     is_ours = check_trust(parent, resolution, trusted=trust, asks_model=False)
     derivation = Derivation("rescore", parent, read_journal(parent), only=only)

@@ -12,8 +12,8 @@ import typer
 
 from harness.cli.derived_settings import (
     AsJson,
-    Asked,
     Concurrent,
+    DerivedRequest,
     KeyVar,
     MaxCost,
     MaxTime,
@@ -30,12 +30,12 @@ from harness.cli.derived_settings import (
     in_place,
     settings_of,
 )
-from harness.cli.notices import tell
+from harness.cli.notices import print_notices
 from harness.cli.trust import Trust, check_trust
-from harness.errors import StoreError, UsageError
+from harness.core.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from harness.cli.execute import Door
+    from harness.cli.execute import Execution
     from harness.engine.derived import Derivation
     from harness.store.manifest import Manifest
     from harness.store.rundir import RunDir
@@ -80,9 +80,9 @@ def resume(  # noqa: PLR0913 - a command's options are its parameters
         _say_done(folder, manifest, unscored, as_json=as_json)
         return
     budget = {"max_cost": max_cost, "max_tokens_total": max_tokens_total, "max_time": max_time}
-    asked = Asked(None, None, key_var, registry, max_concurrent, tuple(sets or ()), budget)
+    asked = DerivedRequest(None, None, key_var, registry, max_concurrent, tuple(sets or ()), budget)
     resolution = settings_of(folder, asked, in_place(folder, output_dir))
-    tell(resolution.notices)
+    print_notices(resolution.notices)
     asks_model = not manifest.derived or manifest.derived.get("model") is not None
     is_ours = check_trust(folder, resolution, trusted=trust, asks_model=asks_model)
     command = command_text(cast("list[str]", state["argv"]))
@@ -107,11 +107,11 @@ def _check_derived(folder: RunDir, manifest: Manifest, sets: Sequence[str], key_
         raise UsageError(f"-k {key_var}: {folder.path} asks no model, so it needs no key")
 
 
-def _door(folder: RunDir, manifest: Manifest, output_dir: str) -> Door:
-    from harness.cli.execute import Door
+def _door(folder: RunDir, manifest: Manifest, output_dir: str) -> Execution:
+    from harness.cli.execute import Execution
 
     if not manifest.derived:
-        return Door()
+        return Execution()
     from harness.cli.derived_door import DerivedDoor
 
     return DerivedDoor(_derivation(folder, manifest, output_dir))

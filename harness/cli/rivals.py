@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from harness.engine.prepare import Prepared
 
 
-def rival_of(runs: Sequence[Prepared]) -> str | None:
+def compare_suggestion(runs: Sequence[Prepared]) -> str | None:
     """`bench compare` of the models of this invocation, or of its only run with an earlier one by another model; None
     if there is nothing to compare.
 
     Args:
         runs: Those of the invocation, all of which have ended.
     """
-    from harness.report.compare.earlier import earlier, have_rivals
+    from harness.report.compare.earlier import have_rivals, previous_run
 
     scored = [run for run in runs if run.is_saved and run.summary is not None and run.summary.scored]
     ended = [run for run in scored if run.manifest.kind == "run"]  # others have tables of their own for that
@@ -26,7 +26,7 @@ def rival_of(runs: Sequence[Prepared]) -> str | None:
     if len(ended) != 1 or len(runs) != 1 or ended[0].progress.state != "done":
         return None
     [run] = ended
-    other = earlier(run.folder, run.manifest)
+    other = previous_run(run.folder, run.manifest)
     return None if other is None else shlex.join(["bench", "compare", str(other.path), str(run.folder.path)])
 
 

@@ -13,13 +13,13 @@ from typing import cast
 
 import typer
 
-from harness.cli.notices import tell
+from harness.cli.notices import print_notices
 from harness.cli.options import RunOptions, setting_keys, with_run_options
 from harness.cli.trust import check_trust, recorded_in
-from harness.config.resolver import Resolution, missing_keys, resolve
-from harness.config.wording import MASK, is_secret_header
-from harness.errors import ConfigError, UsageError
-from harness.redact import hidden_words
+from harness.core.errors import ConfigError, UsageError
+from harness.core.redact import hidden_words
+from harness.settings.resolver import Resolution, missing_keys, resolve
+from harness.settings.wording import MASK, is_secret_header
 
 
 @with_run_options
@@ -34,7 +34,7 @@ def run(ctx: typer.Context, *, target: str, **options: object) -> None:
     flags = {key: options[key] for key in setting_keys()}
     recorded = recorded_in(target)
     resolution = resolve(target, flags, _texts(options["set"]))
-    tell(resolution.notices)
+    print_notices(resolution.notices)
     if options["dry_run"]:
         raise typer.Exit(_dry_run(resolution, chosen))
     if recorded is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from harness.cli.lazy import CommandEntry, lazy_group
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 COMMANDS = {
     "list": CommandEntry("harness.cli.runs_list", "list_runs", "List runs, newest first. `bench runs` does the same."),

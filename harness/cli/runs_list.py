@@ -13,10 +13,10 @@ from typing import Annotated
 import typer
 
 from harness.cli.env_words import width_of, write
-from harness.config.wording import listed, nearest
 from harness.report.runs import runs_lines
 from harness.report.text import clean, make_console
-from harness.store.catalogue import Catalogue, Entry, Filter, moment
+from harness.settings.wording import listed, nearest
+from harness.store.catalogue import Catalogue, Filter, ListedRun, moment
 
 SHOWN = 20
 """Runs that the list shows unless told otherwise: a screen of them. JSON has them all."""
@@ -74,7 +74,7 @@ def list_runs(  # noqa: PLR0913 - a command's options are its parameters
     write(_notes(catalogue, wanted, count, len(shown)), make_console(file=sys.stderr))
 
 
-def _chosen(catalogue: Catalogue, wanted: Filter, most: int) -> tuple[list[Entry], int]:
+def _chosen(catalogue: Catalogue, wanted: Filter, most: int) -> tuple[list[ListedRun], int]:
     """The newest `most` runs that are wanted, and how many there are."""
     if wanted == Filter():
         return list(catalogue.newest(most)), len(catalogue)  # no others need be read
@@ -82,7 +82,7 @@ def _chosen(catalogue: Catalogue, wanted: Filter, most: int) -> tuple[list[Entry
     return found if most < 0 else found[:most], len(found)
 
 
-def naming(output_dir: Path) -> Callable[[Entry], str]:
+def naming(output_dir: Path) -> Callable[[ListedRun], str]:
     """What commands may call a run: its id, or its path where they would not look for it."""
     usual = (OUTPUTS / "evals").resolve()
     by_id = output_dir == OUTPUTS

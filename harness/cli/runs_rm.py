@@ -14,9 +14,9 @@ import typer
 from harness.cli.env_words import write
 from harness.cli.push import RUN_HELP
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS, naming
-from harness.errors import RunLocked, UsageError
+from harness.core.errors import RunLocked, UsageError
 from harness.report.text import clean, make_console
-from harness.store.catalogue import Catalogue, Entry, read_entry
+from harness.store.catalogue import Catalogue, ListedRun, read_entry
 from harness.store.finding import find_runs
 from harness.store.rundir import RunDir
 
@@ -51,7 +51,7 @@ def remove(
     write(f"removed {clean(entry.id, 200)}" for entry in entries)
 
 
-def _is_sure(entries: Sequence[Entry], name_of: Callable[[Entry], str]) -> bool:
+def _is_sure(entries: Sequence[ListedRun], name_of: Callable[[ListedRun], str]) -> bool:
     """Ask.
 
     Raises:
@@ -70,7 +70,7 @@ def _is_sure(entries: Sequence[Entry], name_of: Callable[[Entry], str]) -> bool:
         raise
 
 
-def _what_goes(entries: Sequence[Entry], width: int) -> Iterator[str]:
+def _what_goes(entries: Sequence[ListedRun], width: int) -> Iterator[str]:
     from harness.report import numerals
     from harness.report.lines import token_words
     from harness.report.run_facts import home_of, size_words, sizes_of, spent_on

@@ -12,7 +12,7 @@ import typer
 from harness.cli.env_words import width_of, write
 from harness.cli.push import RUN_HELP
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS, naming
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.report.text import make_console
 from harness.store.catalogue import read_entry
 from harness.store.finding import find_run

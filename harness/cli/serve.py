@@ -30,8 +30,8 @@ from harness.cli.serve_faults import (
     report,
     statuses,
 )
-from harness.errors import ConfigError
-from harness.loopback import is_loopback
+from harness.core.errors import ConfigError
+from harness.core.loopback import is_loopback
 from harness.reference.faults import Faults, FaultScript
 from harness.reference.player import EnvironmentPlayer, Player
 from harness.reference.policies import PREFIX, parse_model
@@ -39,7 +39,7 @@ from harness.reference.script import fault_script
 from harness.reference.server import ReferenceServer
 
 if TYPE_CHECKING:
-    from harness.types import JsonDict
+    from harness.core.types import JsonDict
 
 
 def serve(  # noqa: PLR0913 - a command's options are its parameters
@@ -116,7 +116,7 @@ def _load_players(env: str | None, env_args: str | None) -> dict[str, Player]:
         raise ConfigError("-a/--env-args has no effect without --env")
     if not names:
         return {}
-    from harness.loader import load_environment
+    from harness.engine.loader import load_environment
 
     players: dict[str, Player] = {}
     # What an environment prints must not stand before the URL, which is the first line for whoever reads stdout.

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias, cast
 
 import typer
 
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.reference.catalogue import KINDS, STATUS_PARAMETERS
 from harness.reference.server import ReferenceServer
 

@@ -10,24 +10,24 @@ from typing import Any, cast
 
 import uvloop
 
-from harness import loops
 from harness.agents.environment import AgentEnv
-from harness.cli.agent_runs import Job
-from harness.cli.rehearsal import result_line
+from harness.agents.test_runner import LocalTestRunResult, to_test
+from harness.cli.agent_runs import AgentInvocation
 from harness.cli.stepping import Command, Prompter, Screen, Stepper, shown_messages
-from harness.config.runs import ResolvedRun
+from harness.cli.test_run import result_line
+from harness.core.errors import UsageError
+from harness.core.records import Failed as FailedRecord
+from harness.core.records import Generated, Scored
 from harness.engine.loading import Loader
-from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
+from harness.engine.prepare import FailedRun, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
 from harness.envs.environment import Environment
-from harness.errors import UsageError
-from harness.eval.test_runner import LocalTestRunResult, to_test
-from harness.records import Failed as FailedRecord
-from harness.records import Generated, Scored
 from harness.report.text import clean
+from harness.settings.runs import ResolvedRun
+from harness.usercode import event_loop
 
 
-class Session:
+class TestSession:
     """One invocation of `bench test -i`.
 
     Args:
@@ -40,7 +40,7 @@ class Session:
         UsageError: there is no such row.
     """
 
-    def __init__(self, job: Job, prompter: Prompter, screen: Screen, first: int | None) -> None:
+    def __init__(self, job: AgentInvocation, prompter: Prompter, screen: Screen, first: int | None) -> None:
         self._job = job
         self._prompter = prompter
         self._screen = screen
@@ -53,7 +53,7 @@ class Session:
     def run(self) -> bool:
         """Go through rows until the user leaves; returns whether every row that came to its end completed."""
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            loops.run(runner, self._run())
+            event_loop.run(runner, self._run())
         return not self._failed
 
     async def _run(self) -> None:
@@ -88,7 +88,7 @@ class Session:
         return await self._prompter.ask({"messages": lambda: _whole(said)})
 
 
-def rows_of(job: Job) -> range:
+def rows_of(job: AgentInvocation) -> range:
     """The numbers of the rows that there are, as the dataset counts them."""
     environment, wanted = job.environments[0], job.resolution.runs[0].settings.env.num_examples
     first, count = environment.options.first_row, environment.row_count
@@ -121,11 +121,11 @@ def _one_row(whole: AgentEnv, index: int, number: int, stepper: Stepper) -> Agen
     return AgentEnv([{**row.info, **columns}], whole.agent, options=options)
 
 
-async def _made(job: Job, environment: AgentEnv) -> _Outcome:
+async def _made(job: AgentInvocation, environment: AgentEnv) -> _Outcome:
     """One rollout of the only row."""
     [resolved] = job.resolution.runs
     [run] = prepare([resolved], [progress_of(resolved)], StartOptions(), _One(environment))
-    if isinstance(run, Failed):
+    if isinstance(run, FailedRun):
         raise run.error
     outcome = _Outcome()
     example = next(run.plan.examples())

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Generator
 from typing import IO, BinaryIO, TextIO, cast
 
-from harness.guarded import guarded
-from harness.redact import redactor
+from harness.core.redact import redactor
+from harness.usercode.guarded import guarded
 
 _STDOUT, _STDERR = 1, 2
 
@@ -98,7 +98,7 @@ def kept_stdout() -> Generator[IO[str]]:
 @contextlib.contextmanager
 def own_stdout() -> Generator[IO[str]]:
     """Lead to stderr what environments print, by Python, by a C library or by a child process; and keep from them what
-    else they share with us (`harness.guarded`).
+    else they share with us (`harness.usercode.guarded`).
 
     Yields:
         The stdout that there was, for what the command itself says meanwhile.

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
-from harness.errors import SystemicError
+from harness.core.errors import SystemicError
+from harness.core.types import JsonDict, Message
 from harness.report.text import PlainConsole, clean, clean_block
-from harness.types import JsonDict, Message
 
 if TYPE_CHECKING:
     from harness.agents.llm import StepEvent
@@ -46,7 +46,7 @@ class Command:
     """With `row`: which one."""
 
 
-class Lines(Protocol):
+class UserLines(Protocol):
     """Where the user's lines come from."""
 
     async def line(self) -> str | None:
@@ -150,7 +150,7 @@ class Prompter:
         rows: Rows that there are to go to.
     """
 
-    def __init__(self, lines: Lines, screen: Screen, rows: range) -> None:
+    def __init__(self, lines: UserLines, screen: Screen, rows: range) -> None:
         self._lines = lines
         self._screen = screen
         self._say = screen.say

@@ -8,10 +8,10 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from harness.cli.eval_options import RehearsalOptions, command_of, masked
-from harness.cli.notices import tell
+from harness.cli.notices import print_notices
 
 if TYPE_CHECKING:
-    from harness.cli.agent_runs import Job
+    from harness.cli.agent_runs import AgentInvocation
 
 _SETTINGS: dict[str, object] = {"rollouts_per_example": 1, "max_concurrent": 1, "save_results": False}
 
@@ -24,19 +24,19 @@ def rehearse(state: dict[str, object], options: RehearsalOptions) -> int:
     from harness.cli.agent_runs import make_job
 
     job = make_job(options, "test", _SETTINGS)
-    tell(job.resolution.notices)
+    print_notices(job.resolution.notices)
     return _step(options, job) if options.interactive else _run(options, job, cast("list[str]", state["argv"]))
 
 
-def _run(options: RehearsalOptions, job: Job, argv: list[str]) -> int:
+def _run(options: RehearsalOptions, job: AgentInvocation, argv: list[str]) -> int:
     from harness.cli.eval_door import STDOUT, check_target
     from harness.cli.eval_header import header
     from harness.cli.execute import execute
     from harness.cli.options import RunOptions
     from harness.cli.progress import Progress
-    from harness.cli.rehearsal import RehearsalDoor
     from harness.cli.run import command_text
     from harness.cli.stdout import kept_stdout
+    from harness.cli.test_run import RehearsalDoor
     from harness.report.live import wants_live
     from harness.report.text import make_console
 
@@ -51,17 +51,17 @@ def _run(options: RehearsalOptions, job: Job, argv: list[str]) -> int:
         return execute(job.resolution, chosen, door)
 
 
-def _step(options: RehearsalOptions, job: Job) -> int:
+def _step(options: RehearsalOptions, job: AgentInvocation) -> int:
     from harness.cli.connection import check_connections
     from harness.cli.eval_header import header
-    from harness.cli.session import Session, rows_of
+    from harness.cli.session import TestSession, rows_of
     from harness.cli.stdout import own_stdout
     from harness.cli.stepping import Prompter, Screen, StdinLines
     from harness.report.text import make_console
 
     with own_stdout() as stdout:  # what the agent prints is not ours
         screen = Screen(make_console(file=stdout), is_typed=sys.stdin.isatty())
-        session = Session(job, Prompter(StdinLines(), screen, rows_of(job)), screen, options.row)
+        session = TestSession(job, Prompter(StdinLines(), screen, rows_of(job)), screen, options.row)
         if not options.quiet:
             for line in header(options, job):
                 screen.say(line)

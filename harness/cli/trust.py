@@ -14,13 +14,13 @@ from typing import Annotated, TypeAlias, cast
 import typer
 
 from harness.cli.options import TRUST_HELP
-from harness.config.built_in import built_in
-from harness.config.key_hosts import host_of, is_a_providers, is_a_providers_key, leak
-from harness.config.resolver import Resolution, ResolvedRun
-from harness.config.wording import shown_path
-from harness.errors import UsageError
-from harness.loopback import is_loopback_url
+from harness.core.errors import UsageError
+from harness.core.loopback import is_loopback_url
 from harness.report.text import clean
+from harness.settings.built_in import built_in
+from harness.settings.key_hosts import host_of, is_a_providers, is_a_providers_key, leak
+from harness.settings.resolver import Resolution, ResolvedRun
+from harness.settings.wording import shown_path
 from harness.store.atomic import translated
 from harness.store.known_runs import is_known
 from harness.store.rundir import RunDir

@@ -17,14 +17,14 @@ from itertools import chain
 from pathlib import Path
 from typing import cast
 
-from harness.config.budget import BOUNDS, BUDGET, FLAGS, Bound, Limits, flags_of
-from harness.config.endpoints import Endpoint
+from harness.core.errors import BudgetSpent, ConfigError
+from harness.core.records import BUDGET_SPENT
+from harness.core.types import JsonDict, Usage
 from harness.engine.derived import Derivation
 from harness.engine.prices import EXTRA, Pricing, pricing_of
 from harness.engine.spending import given_up_earlier, spent_in
-from harness.errors import BudgetSpent, ConfigError
-from harness.records import BUDGET_SPENT
-from harness.types import JsonDict, Usage
+from harness.settings.budget import BOUNDS, BUDGET, FLAGS, Bound, BudgetLimits, flags_of
+from harness.settings.endpoints import Endpoint
 
 SLACK = 1e-9
 """Part of a bound that rounding may be short of: ten replies at $0.01 are $0.10."""
@@ -40,8 +40,8 @@ class Budget:
         clock: Monotonic seconds. Time counts from here.
     """
 
-    def __init__(self, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.limits = limits or Limits()
+    def __init__(self, limits: BudgetLimits | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits or BudgetLimits()
         self.reached: Bound | None = None
         """The bound that was met first."""
         self.on_reached: Callable[[], None] = lambda: None
@@ -266,7 +266,7 @@ class Asking:
         return model, pricing_of(self.judges[0]) if len(self.judges) == 1 else None
 
 
-def refuse_unpriced(limits: Limits, runs: Sequence[Asking]) -> None:
+def refuse_unpriced(limits: BudgetLimits, runs: Sequence[Asking]) -> None:
     """Refuse a bound on dollars where what a model costs cannot be known. Sends nothing.
 
     Raises:
@@ -290,7 +290,7 @@ def refuse_unpriced(limits: Limits, runs: Sequence[Asking]) -> None:
         )
 
 
-def loose_notices(limits: Limits, runs: Sequence[Asking]) -> list[str]:
+def loose_notices(limits: BudgetLimits, runs: Sequence[Asking]) -> list[str]:
     """Runs that a bound on dollars or tokens may not stop, since requests in flight are finished."""
     names = list(dict.fromkeys(run.name for run in runs if run.is_all_at_once))
     if not names or (limits.max_cost is None and limits.max_tokens_total is None):

@@ -8,7 +8,7 @@ import logging
 from types import TracebackType
 from typing import Self
 
-from harness.errors import StoreError
+from harness.core.errors import StoreError
 from harness.store.dataset import DatasetWriter
 
 logger = logging.getLogger(__name__)

@@ -6,22 +6,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from harness.core.records import Generated, Scored
 from harness.engine.prepare import Prepared
-from harness.records import Generated, Scored
 from harness.stats.summary import summarize
 from harness.store.card import rebuild_card
 from harness.store.dataset import DatasetWriter
 from harness.store.journal import JournalReader
 from harness.store.manifest import RunStatus
 from harness.store.recorded import NOWHERE, Recorded
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 from harness.store.tally import aim_of, tally
 
 COLUMN_SAMPLE = 50
 """Rollouts that are searched for a state column before it is called empty."""
 
 
-def conclude(run: Prepared, status: RunStatus) -> None:
+def finalize(run: Prepared, status: RunStatus) -> None:
     """Rebuild summary and dataset from the journal, and say in the manifest how the run ended. Blocking.
 
     Raises:
@@ -48,7 +48,7 @@ def conclude(run: Prepared, status: RunStatus) -> None:
             run.on_recorded(recorded)
         if run.is_saved:
             run.folder.write_summary(run.summary.to_json())
-            writer = run.writer or DatasetWriter(run.folder.path, Columns.of(manifest))
+            writer = run.writer or DatasetWriter(run.folder.path, RowShape.of(manifest))
             writer.complete()
             # Only then: a manifest that says `done` must never stand beside rows that are not there.
             run.folder.write_manifest(manifest.ended(status, progress.note))

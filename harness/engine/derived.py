@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
+from harness.core.errors import ConfigError, UsageError
+from harness.core.keys import RolloutKeys
+from harness.core.records import Example, Item, Scored
+from harness.core.state import State
+from harness.core.types import JsonDict
 from harness.engine.plan import Plan
 from harness.envs.environment import Environment
-from harness.errors import ConfigError, UsageError
-from harness.keys import RolloutKeys
-from harness.records import Example, Item, Scored
 from harness.rubrics.one import OneFunction
-from harness.state import State
 from harness.store.atomic import durable_sync, new_file, replacement, translated
 from harness.store.journal import JournalReader
 from harness.store.outcomes import in_order
 from harness.store.recorded import NOWHERE, Recorded
 from harness.store.rundir import RunDir
 from harness.store.tally import OF_EXAMPLES, aim_of, summary_of
-from harness.types import JsonDict
 
 How: TypeAlias = Literal["replay", "rescore"]
 

@@ -9,10 +9,10 @@ import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
-from harness.config.resolver import ResolvedRun
+from harness.core.errors import StoreError
 from harness.engine.loading import Loader
-from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
-from harness.errors import StoreError
+from harness.engine.prepare import FailedRun, Prepared, StartOptions, prepare, progress_of
+from harness.settings.resolver import ResolvedRun
 
 
 @asynccontextmanager
@@ -29,7 +29,7 @@ async def hosted(
     Raises:
         HarnessError: one of them cannot begin, so none does.
     """
-    made: list[Prepared | Failed] = []
+    made: list[Prepared | FailedRun] = []
     given_up = threading.Event()
 
     def make() -> None:
@@ -40,7 +40,7 @@ async def hosted(
     try:
         await asyncio.to_thread(make)
         for run in made:
-            if isinstance(run, Failed):
+            if isinstance(run, FailedRun):
                 raise run.error
         yield [run for run in made if isinstance(run, Prepared)]
     finally:
@@ -48,10 +48,10 @@ async def hosted(
         _release(made)
 
 
-def _release(runs: Sequence[Prepared | Failed]) -> None:
+def _release(runs: Sequence[Prepared | FailedRun]) -> None:
     """Let go of runs that the engine has not ended itself; idempotent."""
     for run in runs:
-        if isinstance(run, Failed) or run.progress.finished is not None:
+        if isinstance(run, FailedRun) or run.progress.finished is not None:
             continue
         run.progress.state = "interrupted"
         if run.is_saved:

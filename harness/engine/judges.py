@@ -12,31 +12,31 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Protocol, cast
 
-from harness.clients.pool import BoundChat, CallSettings, Clients, PooledClient
-from harness.clients.wire import check_sampling_args
-from harness.config.endpoints import Endpoint, Registry
-from harness.config.layers import Entry, KeyPath, Layer, Origin
-from harness.config.providers import refuse_default_host
-from harness.config.resolver import ResolvedRun
-from harness.config.sections import builtins
-from harness.config.serving import KEY, MODEL, URL, Layers, is_reference, serve
-from harness.deadline import waiting
+from harness.core.errors import ConfigError, EnvironmentFault
+from harness.core.keys import digest
+from harness.core.loopback import is_loopback_url
+from harness.core.records import Example
+from harness.core.state import State
+from harness.core.types import ROLLOUT_HEADER, Chat, JsonDict, ModelResponse, Prompt
 from harness.engine.budget import Budget
 from harness.engine.plan import Plan
 from harness.engine.prices import PricedChat, Pricing, pricing_of
-from harness.engine.spending import Till
+from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
-from harness.errors import ConfigError, EnvironmentFault
-from harness.keys import digest
-from harness.loopback import is_loopback_url
-from harness.records import Example
+from harness.models.pool import BoundChat, CallSettings, Clients, PooledClient
+from harness.models.wire import check_sampling_args
 from harness.reference.header import write_rollout
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import parse_model
 from harness.reference.server import ReferenceServer
 from harness.rubrics.judge_port import JudgeSpec
-from harness.state import State
-from harness.types import ROLLOUT_HEADER, Chat, JsonDict, ModelResponse, Prompt
+from harness.settings.endpoints import Endpoint, Registry
+from harness.settings.layers import KeyPath, Layer, LayerValue, Origin
+from harness.settings.providers import refuse_default_host
+from harness.settings.resolver import ResolvedRun
+from harness.settings.sections import builtins
+from harness.settings.serving import KEY, MODEL, URL, Layers, is_reference, serve
+from harness.usercode.deadline import waiting
 
 REFERENCE_JUDGE = "reference/judge"
 
@@ -54,7 +54,7 @@ _clients = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class JudgeBinding:
     """One judge of a run, with all that is decided about it before the first call."""
 
     name: str
@@ -90,7 +90,7 @@ class Seat:
         }
 
 
-def seats_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[str, str]) -> tuple[Seat, ...]:
+def seats_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[str, str]) -> tuple[JudgeBinding, ...]:
     """The judges of a run, ready to be asked. Sends nothing.
 
     Args:
@@ -112,12 +112,12 @@ def seats_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[s
     return seats
 
 
-def identity_with(identity: JsonDict, seats: Sequence[Seat]) -> JsonDict:
+def identity_with(identity: JsonDict, seats: Sequence[JudgeBinding]) -> JsonDict:
     """A run's identity with that of its judges: scores of two judges must not stand in one journal."""
     return {**identity, "judges": {seat.name: seat.identity() for seat in seats}} if seats else identity
 
 
-def stand_in_note(seats: Sequence[Seat]) -> str:
+def stand_in_note(seats: Sequence[JudgeBinding]) -> str:
     """Says that the embedded server judges although the environment would ask another; "" if it does not."""
     replaced = list(dict.fromkeys(seat.spec.model for seat in seats if seat.stands_in))
     if not replaced:
@@ -128,32 +128,32 @@ def stand_in_note(seats: Sequence[Seat]) -> str:
     )
 
 
-def _seat(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Environment) -> Seat:
+def _seat(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Environment) -> JudgeBinding:
     if resolved.is_reference and not is_reference(spec.model) and not _is_named(spec, resolved):
         if environment.has_reference_verdict:
-            return Seat(name, spec, (Endpoint("", None, REFERENCE_JUDGE),), stands_in=True)
+            return JudgeBinding(name, spec, (Endpoint("", None, REFERENCE_JUDGE),), stands_in=True)
         raise ConfigError(
             f"{resolved.env_id} is scored by {spec.model}, which would cost money for answers of "
             f"{resolved.settings.model.model}, and it has no reference judge to stand in (reference_verdict). "
             f'To ask the real one all the same, name it: -a \'{{"judge_model": "{spec.model}"}}\''
         )
     # A url of the rubric's own is a place of its own: what the registry says of the name is about another one.
-    asked: dict[KeyPath, Entry] = {}
+    asked: dict[KeyPath, LayerValue] = {}
     is_listed = not spec.base_url and spec.model in resolved.registry.entries
     default = None if spec.base_url or is_listed else spec.default_url
     key_var = f"the client of {spec.model} (number {next(_clients)})" if spec.key else spec.api_key_var
     for path, value in ((MODEL, spec.model), (URL, spec.base_url), (KEY, key_var)):
         if value is not None and not (path == KEY and spec.default_url and is_listed):
-            asked[path] = Entry(path, value, Origin("eval", "the rubric's judge"))
+            asked[path] = LayerValue(path, value, Origin("eval", "the rubric's judge"))
     if default:
-        asked[URL] = Entry(URL, default, Origin("builtin", "the rubric's default"))
+        asked[URL] = LayerValue(URL, default, Origin("builtin", "the rubric's default"))
     layer: Layer = asked
     served = serve(Layers(builtins(), {}, {}, {}, layer, {}), resolved.registry if not spec.base_url else Registry())
     who = f"{spec.model}, the judge of {resolved.settings.env.name},"
     key = replace(served.merged[KEY], value=None) if default else served.merged[KEY]  # that host's own
     refuse_default_host(who, served.merged[URL], key, resolved.named, _DEFAULT_REMEDY if default else _REMEDY)
     endpoints = tuple(replace(each, headers={**each.headers, **spec.headers}) for each in served.endpoints)
-    return Seat(name, spec, endpoints, served.alias)
+    return JudgeBinding(name, spec, endpoints, served.alias)
 
 
 def _is_named(spec: JudgeSpec, resolved: ResolvedRun) -> bool:
@@ -167,7 +167,7 @@ def _is_named(spec: JudgeSpec, resolved: ResolvedRun) -> bool:
     return False
 
 
-def _check_reference(seat: Seat, resolved: ResolvedRun, environment: Environment) -> None:
+def _check_reference(seat: JudgeBinding, resolved: ResolvedRun, environment: Environment) -> None:
     if is_reference(seat.model) and (player := parse_model(seat.model).name) != "judge":
         raise ConfigError(
             f"judge_model {seat.model}, of {resolved.env_id}: {player} plays, and judges nothing; name "
@@ -183,7 +183,7 @@ def _check_reference(seat: Seat, resolved: ResolvedRun, environment: Environment
         )
 
 
-def _check_keys(seat: Seat, resolved: ResolvedRun, environ: Mapping[str, str]) -> None:
+def _check_keys(seat: JudgeBinding, resolved: ResolvedRun, environ: Mapping[str, str]) -> None:
     for endpoint in seat.endpoints:
         name = endpoint.key_var
         if name and not seat.spec.key and not is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
@@ -200,7 +200,7 @@ class Judged(Protocol):
     resolved: ResolvedRun
     environment: Environment
     plan: Plan
-    judges: tuple[Seat, ...]
+    judges: tuple[JudgeBinding, ...]
 
 
 class RunPanel:
@@ -215,9 +215,9 @@ class RunPanel:
     """
 
     def __init__(
-        self, lane: str, run: Judged, pool: Clients, server: ReferenceServer | None, till: Till | None = None
+        self, lane: str, run: Judged, pool: Clients, server: ReferenceServer | None, till: SpendTracker | None = None
     ) -> None:
-        self._till = till or Till(Budget().charge)
+        self._till = till or SpendTracker(Budget().charge)
         self._lane = f"{lane}:judge"
         self._plan = run.plan
         self._player: _Player | None = None
@@ -279,7 +279,7 @@ class RunPanel:
 
 @dataclass(frozen=True, slots=True)
 class _Connected:
-    seat: Seat
+    seat: JudgeBinding
     endpoints: tuple[Endpoint, ...]
     client: PooledClient
     gate: asyncio.Semaphore | None

@@ -7,22 +7,22 @@ from collections import Counter
 from dataclasses import replace
 from typing import Protocol
 
-from harness.clients.pool import BoundChat, CallSettings, Clients, PooledClient
-from harness.clients.wire import merge_sampling_args
-from harness.config.resolver import ResolvedRun
+from harness.core.loopback import is_loopback_url
+from harness.core.records import Item
+from harness.core.types import ROLLOUT_HEADER, Chat, JsonDict
 from harness.engine.budget import Budget
 from harness.engine.prices import PricedChat, pricing_of
-from harness.engine.spending import Till
+from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
-from harness.loopback import is_loopback_url
-from harness.records import Item
+from harness.models.pool import BoundChat, CallSettings, Clients, PooledClient
+from harness.models.wire import merge_sampling_args
 from harness.reference.header import write_rollout
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.server import ReferenceServer
-from harness.types import ROLLOUT_HEADER, Chat, JsonDict
+from harness.settings.resolver import ResolvedRun
 
 
-class Way(Protocol):
+class ModelSource(Protocol):
     """A run's way to whoever answers its rollouts."""
 
     @property
@@ -48,7 +48,7 @@ class Way(Protocol):
         ...
 
 
-class Lane:
+class RunClient:
     """One run's way to its model.
 
     Args:
@@ -67,12 +67,12 @@ class Lane:
         environment: Environment,
         pool: Clients,
         server: ReferenceServer | None,
-        till: Till | None = None,
+        till: SpendTracker | None = None,
     ) -> None:
         settings = resolved.settings.model
         endpoints = resolved.endpoints
         self._pricing = pricing_of(endpoints)
-        self._till = till or Till(Budget().charge)
+        self._till = till or SpendTracker(Budget().charge)
         self._name = name
         self._player: EnvironmentPlayer | None = None
         self._open: Counter[str] = Counter()

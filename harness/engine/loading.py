@@ -8,15 +8,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from harness.config.resolver import ResolvedRun
-from harness.config.schema import EnvSettings
+from harness.core.errors import ConfigError
+from harness.core.keys import digest
 from harness.engine.isolation.process import Worker
+from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.isolation.spawned import Recipe
-from harness.engine.isolation.stand_in import IsolatedEnvironment
+from harness.engine.loader import load_environment
 from harness.envs.environment import Environment
-from harness.errors import ConfigError
-from harness.keys import digest
-from harness.loader import load_environment
+from harness.settings.resolver import ResolvedRun
+from harness.settings.schema import EnvSettings
 
 
 @dataclass(slots=True)

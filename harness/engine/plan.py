@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from harness.clients.wire import merge_sampling_args
-from harness.config.resolver import ResolvedRun
-from harness.config.schema import EnvSettings
+from harness.core.errors import EnvironmentFault
+from harness.core.keys import ExampleKeys, RolloutKeys, example_of, hash_files
+from harness.core.records import Example, Item
+from harness.core.types import JsonDict
 from harness.envs.environment import Environment
-from harness.errors import EnvironmentFault
-from harness.keys import ExampleKeys, RolloutKeys, example_of, hash_files
-from harness.records import Example, Item
-from harness.types import JsonDict
+from harness.models.wire import merge_sampling_args
+from harness.settings.resolver import ResolvedRun
+from harness.settings.schema import EnvSettings
 
 _KEY_BYTES = 32
 """Of a sha256."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class PlannedExample:
     """An example by its keys, which are enough to find it in a journal."""
 
     key: str
@@ -87,17 +87,19 @@ class Plan:
             known += bytes.fromhex(example.key)
         self._known = known
 
-    def outlines(self) -> Iterator[Outline]:
+    def outlines(self) -> Iterator[PlannedExample]:
         """The examples in the order of work by their keys. After `check`, no row is read for them."""
         if not self._known:
             for example in self.examples():
                 items = self.items(example)
-                yield Outline(example.key, example.index, [item.key for item in items], lambda items=items: items)
+                yield PlannedExample(
+                    example.key, example.index, [item.key for item in items], lambda items=items: items
+                )
             return
         attempts = range(self.rollouts_per_example)
         for index, key in enumerate(self.example_keys()):
             keys = [self._keys.key(key, attempt) for attempt in attempts]
-            yield Outline(key, index, keys, partial(self._items_at, index, key))
+            yield PlannedExample(key, index, keys, partial(self._items_at, index, key))
 
     def example_keys(self) -> Iterator[str]:
         """The keys of the examples in the order of work. After `check`, no row is read for them."""

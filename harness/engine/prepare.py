@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.clients.wire import check_settings_of_sampling
-from harness.config.resolver import ResolvedRun
+from harness.core.errors import ConfigError, HarnessError, ResumeRefused, UsageError
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
 from harness.engine.derived import Derivation, plan_from, take_over
-from harness.engine.judges import Seat, identity_with, seats_of
+from harness.engine.judges import JudgeBinding, identity_with, seats_of
 from harness.engine.loading import Loader
 from harness.engine.plan import Plan, identity_of
 from harness.engine.privacy import stay_private
@@ -22,21 +23,20 @@ from harness.engine.progress import RunProgress
 from harness.engine.provenance import IN_PLACE, git_state, versions_of
 from harness.engine.worklist import check_growth
 from harness.envs.environment import Environment
-from harness.errors import ConfigError, HarnessError, ResumeRefused, UsageError
-from harness.redact import redactor
+from harness.models.wire import check_settings_of_sampling
 from harness.reference.policies import parse_model
+from harness.settings.resolver import ResolvedRun
 from harness.stats.summary import Summary
-from harness.stats.target import Target, finite_limits
+from harness.stats.target import StoppingRule, finite_limits
 from harness.store.dataset import DatasetWriter
 from harness.store.finding import find_run
 from harness.store.manifest import Manifest
 from harness.store.recorded import Recorded
-from harness.store.resume import differences, find_resumable, why_not
-from harness.store.rows import Columns
+from harness.store.resume import differences, find_resumable, resume_obstacle
+from harness.store.rows import RowShape
 from harness.store.rundir import RunDir, RunLock, folder_name, timestamp
 from harness.store.scratch import Scratch, remove_stale
 from harness.store.tally import aim_of
-from harness.types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Prepared:
     """Keeps the dataset up to date while the run goes on; None if nothing is saved."""
     summary: Summary | None = None
     """Set when the run has ended."""
-    judges: tuple[Seat, ...] = ()
+    judges: tuple[JudgeBinding, ...] = ()
     """The judge models of its rubric."""
     derive: Derivation | None = None
     """The run that it is made from, and how; None for all others."""
@@ -100,7 +100,7 @@ class Prepared:
 
 
 @dataclass(slots=True)
-class Failed:
+class FailedRun:
     """One run that came to nothing before it began."""
 
     resolved: ResolvedRun
@@ -123,7 +123,7 @@ class Loaded:
     environment: Environment
     plan: Plan
     manifest: Manifest
-    judges: tuple[Seat, ...]
+    judges: tuple[JudgeBinding, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ def prepare(
     progress: Sequence[RunProgress],
     options: StartOptions,
     loader: Loader | None = None,
-    admit: Callable[[Sequence[Located | Failed]], None] | None = None,
-) -> list[Prepared | Failed]:
+    admit: Callable[[Sequence[Located | FailedRun]], None] | None = None,
+) -> list[Prepared | FailedRun]:
     """Load, plan and open the runs of one invocation, in that order, so that a refusal leaves no empty folder behind.
 
     Args:
@@ -175,13 +175,13 @@ def _prepared(
     progress: Sequence[RunProgress],
     options: StartOptions,
     loader: Loader,
-    admit: Callable[[Sequence[Located | Failed]], None] | None,
-) -> list[Prepared | Failed]:
+    admit: Callable[[Sequence[Located | FailedRun]], None] | None,
+) -> list[Prepared | FailedRun]:
     loader.expect(runs)
     loaded = [_load(each, counters, loader, options) for each, counters in zip(runs, progress, strict=True)]
     _check_resume_from(loaded, options)
     taken: set[Path] = set()
-    located = [each if isinstance(each, Failed) else _located(each, options, taken) for each in loaded]
+    located = [each if isinstance(each, FailedRun) else _located(each, options, taken) for each in loaded]
     try:
         if admit is not None:
             admit(located)
@@ -190,7 +190,7 @@ def _prepared(
             if isinstance(each, Located) and each.lock is not None:
                 each.lock.release()
         raise
-    return [each if isinstance(each, Failed) else _open(each, options) for each in located]
+    return [each if isinstance(each, FailedRun) else _open(each, options) for each in located]
 
 
 def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
@@ -205,15 +205,15 @@ def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
         redactor.add_headers(run.settings.model.extra_headers)
 
 
-def _failed(resolved: ResolvedRun, progress: RunProgress, error: HarnessError) -> Failed:
+def _failed(resolved: ResolvedRun, progress: RunProgress, error: HarnessError) -> FailedRun:
     """The run as one that failed; raises the error instead if the request is wrong, and not the run alone."""
     if error.exit_code == UsageError.exit_code:
         raise error  # nothing has been started, and nothing will be
     progress.state, progress.note = "failed", redactor.text(str(error))
-    return Failed(resolved, progress, error)
+    return FailedRun(resolved, progress, error)
 
 
-def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options: StartOptions) -> Loaded | Failed:
+def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options: StartOptions) -> Loaded | FailedRun:
     try:
         resolved.require_secrets(asks_model=options.derive is None or options.derive.asks_model)
         environment = loader.load(resolved)
@@ -231,11 +231,11 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
     except HarnessError as error:
         return _failed(resolved, progress, error)
     manifest = replace(_manifest(resolved, environment, plan, options), identity=identity)
-    Columns.of(manifest)  # refuses clashing names while nothing has been paid for
+    RowShape.of(manifest)  # refuses clashing names while nothing has been paid for
     progress.total = plan.total
     progress.limits = finite_limits(manifest.reward_range)
     aim = aim_of(manifest)
-    progress.target = None if aim is None else Target(aim)
+    progress.target = None if aim is None else StoppingRule(aim)
     return Loaded(resolved, progress, environment, plan, manifest, judges)
 
 
@@ -253,7 +253,7 @@ def _check_reference(resolved: ResolvedRun, environment: Environment) -> None:
         )
 
 
-def _check_resume_from(loaded: Sequence[Loaded | Failed], options: StartOptions) -> None:
+def _check_resume_from(loaded: Sequence[Loaded | FailedRun], options: StartOptions) -> None:
     if options.resume_from is not None and len(loaded) > 1:
         raise UsageError(
             f"--resume-from {options.resume_from} names one run, and this invocation has {len(loaded)}; "
@@ -261,7 +261,7 @@ def _check_resume_from(loaded: Sequence[Loaded | Failed], options: StartOptions)
         )
 
 
-def _located(loaded: Loaded, options: StartOptions, taken: set[Path]) -> Located | Failed:
+def _located(loaded: Loaded, options: StartOptions, taken: set[Path]) -> Located | FailedRun:
     try:
         return _locate(loaded, options, taken)
     except HarnessError as error:
@@ -365,7 +365,7 @@ def _newest(output_dir: str, manifest: Manifest) -> RunDir | None:
     found = find_resumable(parent, manifest)
     if found is not None:
         return RunDir(found)
-    obstacle = why_not(parent, manifest)
+    obstacle = resume_obstacle(parent, manifest)
     if obstacle is not None:
         raise ResumeRefused(f"{obstacle}. Start a new run without --resume, or change it back")
     return None

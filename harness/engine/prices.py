@@ -13,10 +13,10 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.config.endpoints import Endpoint
-from harness.errors import ModelError
-from harness.loopback import is_loopback_url, litellm_provider
-from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.core.errors import ModelError
+from harness.core.loopback import is_loopback_url, litellm_provider
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.settings.endpoints import Endpoint
 
 EXTRA = "pip install 'bench-harness[prices]'"
 

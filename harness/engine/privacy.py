@@ -7,8 +7,8 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from harness.config.resolver import ResolvedRun
-from harness.errors import ResumeRefused, UsageError
+from harness.core.errors import ResumeRefused, UsageError
+from harness.settings.resolver import ResolvedRun
 from harness.store.atomic import is_closed, make_folder, translated
 from harness.store.manifest import PRIVATE, Manifest
 from harness.store.rundir import RunDir

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from harness.records import Failed, Generated, Scored
-from harness.stats.target import Target
-from harness.types import Usage
+from harness.core.records import Failed, Generated, Scored
+from harness.core.types import Usage
+from harness.stats.target import StoppingRule
 
 RunState: TypeAlias = Literal["loading", "waiting", "running", "scoring", "done", "stopped", "interrupted", "failed"]
 
@@ -91,7 +91,7 @@ class RunProgress:
     """Monotonic seconds at dispatch of the first item."""
     finished: float | None = None
     """Monotonic seconds when the run ended."""
-    target: Target | None = None
+    target: StoppingRule | None = None
     """What ends the run before all is made; None for all others."""
     backing_off: Callable[[], str] = lambda: ""
     """Says what the endpoint's limiter is waiting for, or ""."""

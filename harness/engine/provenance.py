@@ -7,8 +7,8 @@ import importlib.metadata
 import platform
 import subprocess
 
-from harness.config.resolver import ResolvedRun
-from harness.types import JsonDict
+from harness.core.types import JsonDict
+from harness.settings.resolver import ResolvedRun
 
 IN_PLACE = "where the recorded run lies"
 """Source of the output folder of a run that goes on, or is made of a recorded one."""

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from harness.clients.wire import merge_sampling_args
-from harness.config.resolver import ResolvedRun
+from harness.core.errors import LimitReached, ModelError
+from harness.core.records import LIMITS, Failed, Generated, Item
+from harness.core.replies import UNANSWERED, ReplyPlayer, read_off
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt
 from harness.engine.executors import Executor
 from harness.envs.environment import Environment
-from harness.errors import LimitReached, ModelError
-from harness.records import LIMITS, Failed, Generated, Item
-from harness.replies import UNANSWERED, Recital, read_off
+from harness.models.wire import merge_sampling_args
+from harness.settings.resolver import ResolvedRun
 from harness.store.journal import JournalReader
 from harness.store.recorded import Recorded
-from harness.types import Chat, JsonDict, ModelResponse, Prompt
 
 
 class ReplayLane:
@@ -72,7 +72,7 @@ class ReplayChat:
             is_truncated = isinstance(record, Generated) and record.is_truncated and record.stop_condition not in LIMITS
             replies = read_off(record.completion, is_truncated=is_truncated, usage=record.usage)
         self._count = len(replies)
-        self._recital = Recital(replies)
+        self._recital = ReplyPlayer(replies)
 
     async def __call__(
         self,

@@ -12,12 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.agents.own_task import GRACE_SECONDS, OwnTask
-from harness.boundary import AUTHORS, describe, passes
-from harness.deadline import Deadline
-from harness.engine.rollout_limits import CallGate, RolloutLimits
-from harness.envs.environment import Environment
-from harness.errors import (
+from harness.core.errors import (
     BudgetSpent,
     EnvironmentFault,
     LimitReached,
@@ -25,15 +20,20 @@ from harness.errors import (
     SystemicError,
     ThreadsHung,
 )
-from harness.guarded import end_copy
-from harness.records import BUDGET_SPENT, LIMITS, Failed, Generated, Item, Score, Timing
-from harness.redact import redactor
-from harness.replies import Dictation, to_record
+from harness.core.records import BUDGET_SPENT, LIMITS, Failed, Generated, Item, Score, Timing
+from harness.core.redact import redactor
+from harness.core.replies import ReplyRecorder, to_record
+from harness.core.state import State
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.engine.rollout_limits import CallGate, RolloutLimits
+from harness.envs.environment import Environment
 from harness.rubrics.functions import read
 from harness.rubrics.rubric import Rubric
-from harness.state import State
 from harness.stats.scores import LARGEST_SCORE, UNUSABLE
-from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.usercode.deadline import Deadline
+from harness.usercode.exceptions import USER_EXCEPTIONS, describe, should_propagate
+from harness.usercode.guarded import end_copy
+from harness.usercode.own_task import GRACE_SECONDS, OwnTask
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class MeteredChat:
     inner: Chat
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
-    dictation: Dictation = field(default_factory=Dictation)
+    dictation: ReplyRecorder = field(default_factory=ReplyRecorder)
     """What the requests of the attempt that is being made came to."""
     gate: CallGate | None = None
     """Refuses calls beyond the rollout's limits; None if nothing can refuse any."""
@@ -123,7 +123,7 @@ async def generate(
 
     Raises:
         SystemicError: the endpoint is unusable; nothing is recorded for this item.
-        ThreadsHung: see `harness.offload`; nothing is recorded either.
+        ThreadsHung: see `harness.usercode.threads`; nothing is recorded either.
     """
     meter, limits = MeteredChat(chat), limits or RolloutLimits()
     for number in range(1, max_retries + 2):
@@ -158,7 +158,7 @@ class _Play:
         self._sampling_args = sampling_args
         self._started_at, self._started = time.time(), time.monotonic()
         self._deadline = Deadline(timeout)
-        meter.dictation = Dictation()
+        meter.dictation = ReplyRecorder()
 
     async def run(self, limits: RolloutLimits) -> Attempt:
         """Play, and make a record of the end."""
@@ -188,13 +188,13 @@ class _Play:
                     await work
                 finally:
                     end_copy()
-        except AUTHORS as error:
+        except USER_EXCEPTIONS as error:
             # The boundary around environment code: its bug, or its sys.exit(), costs its rollout and not every run.
             if isinstance(error, BudgetSpent):
                 return error
             if isinstance(error, SystemicError | ThreadsHung):
                 raise
-            if passes(error):
+            if should_propagate(error):
                 raise
             return error
         return None
@@ -249,7 +249,7 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
 
     Raises:
         SystemicError: a judge's endpoint is unusable; nothing is said of these rollouts.
-        ThreadsHung: see `harness.offload`; nothing is said either.
+        ThreadsHung: see `harness.usercode.threads`; nothing is said either.
     """
     # Only a judge's requests wait in our queues, and a clock that can stand still costs a little more.
     bound = Deadline(timeout) if rubric.judges else asyncio.timeout(timeout)
@@ -266,8 +266,8 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
         reason = f"scoring timeout: longer than {timeout:g} s" if bound.expired() else describe(error)
     except (SystemicError, ThreadsHung):
         raise
-    except AUTHORS as error:  # the boundary around rubric code, as above
-        if passes(error):
+    except USER_EXCEPTIONS as error:  # the boundary around rubric code, as above
+        if should_propagate(error):
             raise
         reason = describe(error)
     return [Score(None, {}, {"*": redactor.text(reason)}) for _ in states]

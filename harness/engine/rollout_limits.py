@@ -16,11 +16,11 @@ from typing import Any, NoReturn, cast
 
 import orjson
 
-from harness.clients.wire import CHARS_PER_TOKEN, estimate_prompt_tokens, merge_sampling_args
-from harness.deadline import waiting
-from harness.errors import BudgetSpent, ContextLengthError, LimitReached, ModelError
-from harness.records import MESSAGE_LIMIT, TOKEN_LIMIT
-from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.core.errors import BudgetSpent, ContextLengthError, LimitReached, ModelError
+from harness.core.records import MESSAGE_LIMIT, TOKEN_LIMIT
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.models.wire import CHARS_PER_TOKEN, estimate_prompt_tokens, merge_sampling_args
+from harness.usercode.deadline import waiting
 
 REFUSALS = 100
 """Refused calls after which a rollout is cancelled: code that catches every refusal and calls again would never end."""

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeAlias
 
+from harness.core.errors import EnvironmentFault, HarnessError, SystemicError
+from harness.core.records import BUDGET_SPENT, Failed, Generated, Item, Record, Scored
 from harness.engine.executors import Executor, Finished, unwritable
 from harness.engine.progress import RunProgress
-from harness.engine.todos import Aside, Group, Todo, Todos
-from harness.errors import EnvironmentFault, HarnessError, SystemicError
-from harness.records import BUDGET_SPENT, Failed, Generated, Item, Record, Scored
+from harness.engine.todos import Aside, RolloutGroup, Todo, Todos
 
 
 class Ledger(Protocol):
@@ -245,7 +245,7 @@ class Schedule:
         else:
             self._executor.forget(record.key)
 
-    async def _close_out(self, group: Group | None, *, lost: int = 0) -> None:
+    async def _close_out(self, group: RolloutGroup | None, *, lost: int = 0) -> None:
         if group is None:
             return
         group.lost += lost

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from harness.core.records import JUDGEMENTS
+from harness.core.types import JsonDict, Usage
 from harness.engine.derived import UNSCORED, Derivation
 from harness.engine.prices import Pricing
-from harness.records import JUDGEMENTS
 from harness.store.journal import JournalReader, scan
-from harness.types import JsonDict, Usage
 
 Charge: TypeAlias = Callable[[Usage, Pricing, str], None]
 """Told of a reply: its usage, how it is priced, and the model's name."""
@@ -24,7 +24,7 @@ def _allow() -> None:
 
 
 @dataclass(slots=True)
-class Till:
+class SpendTracker:
     """Where one run pays: passes on every reply to the budget, and remembers what that came to."""
 
     pay: Charge

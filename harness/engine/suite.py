@@ -16,30 +16,29 @@ from itertools import count
 from pathlib import Path
 from typing import Literal, cast
 
-from harness.clients.pool import ClientPool, Clients
+from harness.core.errors import HarnessError, StoreError
+from harness.core.records import BUDGET_SPENT, Failed, Scored
+from harness.core.redact import redactor
 from harness.engine.budget import Budget
 from harness.engine.checkpoints import Checkpoints
-from harness.engine.conclusion import conclude
+from harness.engine.conclusion import finalize
 from harness.engine.executors import Executor
-from harness.engine.executors.isolated import IsolatedExecutor, Terms
+from harness.engine.executors.isolated import IsolatedExecutor, IsolatedRunConfig
 from harness.engine.executors.local import LocalExecutor
 from harness.engine.isolation.asking import SeatedJudge
-from harness.engine.isolation.stand_in import IsolatedEnvironment
+from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.judges import RunPanel
-from harness.engine.lanes import Lane, Way
+from harness.engine.lanes import ModelSource, RunClient
 from harness.engine.prepare import Prepared
 from harness.engine.prices import pricing_of
 from harness.engine.progress import RunProgress, RunState
 from harness.engine.replay import Replaying, ReplayLane
 from harness.engine.rollout_limits import RolloutLimits
 from harness.engine.scheduler import Bounds, Schedule
-from harness.engine.spending import Till, given_up, spent_in
+from harness.engine.spending import SpendTracker, given_up, spent_in
 from harness.engine.watchdog import Watchdog
 from harness.engine.worklist import Stage, Worklist, outcomes
-from harness.errors import HarnessError, StoreError
-from harness.offload import owner
-from harness.records import BUDGET_SPENT, Failed, Scored
-from harness.redact import redactor
+from harness.models.pool import ClientPool, Clients
 from harness.reference.policies import parse_model
 from harness.reference.server import ReferenceServer
 from harness.rubrics.judge_port import judged_by
@@ -47,7 +46,8 @@ from harness.rubrics.one import OneFunction
 from harness.store.dataset import DatasetWriter
 from harness.store.journal import Journal
 from harness.store.recorded import Recorded
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
+from harness.usercode.threads import owner
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class Suite:
         progress.started = progress.started or progress.finished  # a run that failed before its first rollout
         try:
             # Also when the user quits meanwhile: what is written as it ended must not be told as something else.
-            await _to_its_end(partial(conclude, run, "stopped" if state == "failed" else state))
+            await _to_its_end(partial(finalize, run, "stopped" if state == "failed" else state))
         except Exception as error:  # as above
             state = _note_failure(progress, error)
         finally:
@@ -185,7 +185,7 @@ class Suite:
     async def _drive(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> str | None:
         """Make the run's rollouts; returns what stopped it early."""
         name = f"{next(self._lanes)}:{run.progress.name}"
-        till = Till(self._budget.charge, self._budget.check, self._budget.limits.may_refuse)
+        till = SpendTracker(self._budget.charge, self._budget.check, self._budget.limits.may_refuse)
         executor, waiting_note = _executor(name, run, pool, server, till)
         run.progress.backing_off = waiting_note
         panel = RunPanel(name, run, pool, server, till) if run.judges else None
@@ -195,7 +195,7 @@ class Suite:
         journal = Journal.open(run.folder.journal_path, verified=begin)
         try:
             if run.is_saved:
-                run.writer = await asyncio.to_thread(DatasetWriter, run.folder.path, Columns.of(run.manifest))
+                run.writer = await asyncio.to_thread(DatasetWriter, run.folder.path, RowShape.of(run.manifest))
             pool.open()
             run.progress.held = outcomes(run.recorded, retry_failed=run.retry_failed)
             run.progress.started = time.monotonic()
@@ -207,7 +207,7 @@ class Suite:
         finally:  # also when the user quits now
             await asyncio.to_thread(self._settle, run, journal, till, begin)
 
-    def _settle(self, run: Prepared, journal: Journal, till: Till, begin: int) -> None:
+    def _settle(self, run: Prepared, journal: Journal, till: SpendTracker, begin: int) -> None:
         """Close the journal, and note what was spent: a resume counts it, and of what was given up knows only this."""
         try:
             journal.close()
@@ -281,7 +281,7 @@ class Suite:
 
 
 def _executor(
-    name: str, run: Prepared, pool: Clients, server: ReferenceServer | None, till: Till
+    name: str, run: Prepared, pool: Clients, server: ReferenceServer | None, till: SpendTracker
 ) -> tuple[Executor, Callable[[], str]]:
     """What carries out a run's rollouts, and what says what holds them up."""
     if run.derive is not None and not run.asks_model:
@@ -289,13 +289,13 @@ def _executor(
         # The recording says where a limit ended a rollout, whatever its tokens are counted as today.
         inner = _of_environment(run, recording, RolloutLimits(is_refusable=True), max_retries=0)
         return Replaying(inner, recording), recording.waiting_note
-    lane = Lane(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None, till)
+    lane = RunClient(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None, till)
     env = run.resolved.settings.env
     limits = RolloutLimits(env.message_limit, env.token_limit, is_refusable=till.is_limited)
     return _of_environment(run, lane, limits, env.max_retries), lane.waiting_note
 
 
-def _of_environment(run: Prepared, lane: Way, limits: RolloutLimits, max_retries: int) -> Executor:
+def _of_environment(run: Prepared, lane: ModelSource, limits: RolloutLimits, max_retries: int) -> Executor:
     settings, environment = run.resolved.settings.env, run.environment
     if not isinstance(environment, IsolatedEnvironment):
         return LocalExecutor(
@@ -311,7 +311,7 @@ def _of_environment(run: Prepared, lane: Way, limits: RolloutLimits, max_retries
         for place, spec in enumerate(environment.judges)
         if spec is seat.spec
     }
-    terms = Terms(
+    terms = IsolatedRunConfig(
         settings.timeout, max_retries, settings.scoring_timeout, limits.message_limit, limits.token_limit,
         limits.is_refusable, rubric.name if is_part else None, plays, judges,
     )  # fmt: skip

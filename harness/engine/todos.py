@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from harness.core.records import Generated, Item
 from harness.engine.executors import Finished
-from harness.records import Generated, Item
 
 
 @dataclass(slots=True)
-class Group:
+class RolloutGroup:
     """The rollouts of one example that must be scored together."""
 
     size: int
@@ -35,7 +35,7 @@ class Todo:
     """Whether the journal does not know the item's example yet."""
     recorded: Generated | None = None
     """What the journal already holds: the item is only scored."""
-    group: Group | None = None
+    group: RolloutGroup | None = None
 
 
 Aside: TypeAlias = Callable[[], None]

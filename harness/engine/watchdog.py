@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from harness.boundary import where
+from harness.usercode.exceptions import where
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Literal, TypeAlias, cast
 
-from harness.engine.plan import Outline, Plan
+from harness.core.errors import ResumeRefused
+from harness.core.records import STATE_LOST, Failed, Generated, Item, Scored
+from harness.engine.plan import Plan, PlannedExample
 from harness.engine.progress import RunProgress
-from harness.engine.todos import Aside, Group, Todo, Todos
-from harness.errors import ResumeRefused
-from harness.records import STATE_LOST, Failed, Generated, Item, Scored
+from harness.engine.todos import Aside, RolloutGroup, Todo, Todos
 from harness.store.journal import JournalReader
 from harness.store.recorded import Recorded
 from harness.store.resume import missing_examples
@@ -83,12 +83,12 @@ class Worklist:
             if self._is_enough:
                 return
             items = self._plan.items(example)
-            group = Group(len(items)) if grouped else None
+            group = RolloutGroup(len(items)) if grouped else None
             for number, item in enumerate(items):
                 yield Todo(item, introduce=number == 0, group=group)
 
     def _remaining(
-        self, recorded: Recorded, reader: JournalReader, outline: Outline, stage: Stage
+        self, recorded: Recorded, reader: JournalReader, outline: PlannedExample, stage: Stage
     ) -> Iterator[Todo | Aside]:
         keys = outline.item_keys
         needs = [self._need(recorded, reader, key, stage) for key in keys]
@@ -101,7 +101,7 @@ class Worklist:
             # Where scoring is left to a later pass, only a group with members still to be made is put together: one of
             # them may have a state that no journal can hold, and then the group is scored while that is there.
             if stage != "generate" or "generate" in needs:
-                group = Group(len(keys), lost=needs.count(None))
+                group = RolloutGroup(len(keys), lost=needs.count(None))
         self._passed += [(key, outline.index) for key, need in zip(keys, needs, strict=True) if need is None]
         if not any(needs):
             return

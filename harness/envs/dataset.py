@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from harness.boundary import AUTHORS, describe, passes
+from harness.core.errors import EnvironmentFault, HarnessError
+from harness.core.records import Row
+from harness.core.types import JsonDict, Message, Messages, MessageType, Prompt
 from harness.envs import hub
-from harness.errors import EnvironmentFault, HarnessError
-from harness.records import Row
-from harness.types import JsonDict, Message, Messages, MessageType, Prompt
+from harness.usercode.exceptions import USER_EXCEPTIONS, describe, should_propagate
 
 Dataset: TypeAlias = "Sequence[Mapping[str, Any]] | Callable[[], Any] | Any"
 """A list of dicts, any sequence of mappings, a `datasets.Dataset`, or a function without arguments that makes one."""
@@ -91,13 +91,13 @@ class Table:
             raise IndexError(f"{self._name} has {len(rows)} rows, so no row {index}")
         try:
             cells = rows[index]
-        except AUTHORS as error:  # the author's sequence: its bug is told with the row
-            if passes(error):
+        except USER_EXCEPTIONS as error:  # the author's sequence: its bug is told with the row
+            if should_propagate(error):
                 raise
             raise EnvironmentFault(f"{self._name} row {index} cannot be read: {describe(error)}") from error
         if not isinstance(cells, Mapping):
             raise EnvironmentFault(f"{self._name} row {index} must be a dict of columns, not {type(cells).__name__}")
-        return _Reader(cast("Mapping[str, object]", cells), f"{self._name} row {index}").row(index, style)
+        return _CellReader(cast("Mapping[str, object]", cells), f"{self._name} row {index}").row(index, style)
 
     def _opened(self) -> Sequence[Any]:
         if self._rows is not None:
@@ -112,8 +112,8 @@ class Table:
         with hub.failing_fast():
             try:
                 return build()
-            except AUTHORS as error:  # the author's builder: its bug is told as the environment's
-                if isinstance(error, HarnessError) or passes(error):
+            except USER_EXCEPTIONS as error:  # the author's builder: its bug is told as the environment's
+                if isinstance(error, HarnessError) or should_propagate(error):
                     raise
                 cause = f": {why}" if (why := hub.refusal()) else ""
                 raise EnvironmentFault(f"{self._name} builder raised {describe(error)}{cause}") from error
@@ -150,7 +150,7 @@ class Table:
                 )
 
 
-class _Reader:
+class _CellReader:
     """The cells of one row, read into what they must be."""
 
     def __init__(self, cells: Mapping[str, object], where: str) -> None:

@@ -12,16 +12,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Unpack, cast, overload
 
+from harness.core.errors import ConfigError, EnvironmentFault
+from harness.core.records import Example, Score
+from harness.core.state import State
+from harness.core.types import JsonDict, Message, Messages
 from harness.envs.environment import Environment
 from harness.envs.options import EnvOptions, unknown_name
-from harness.errors import ConfigError, EnvironmentFault
-from harness.parsers.parser import Parser
-from harness.records import Example, Score
 from harness.rubrics.functions import RewardFunc
 from harness.rubrics.judge_port import JudgeSpec
+from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
-from harness.state import State
-from harness.types import JsonDict, Message, Messages
 
 SEPARATOR = "/"
 """Between an environment's name and a row's own task."""

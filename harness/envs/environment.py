@@ -12,19 +12,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Unpack, cast
 
-from harness.boundary import AUTHORS, as_exception, describe, passes
+from harness.core.errors import ConfigError, EnvironmentFault
+from harness.core.records import Example, Row
+from harness.core.state import State
+from harness.core.types import Chat, JsonDict, Message, Messages, MessageType, ModelResponse, Prompt
 from harness.envs.dataset import Style, Table
 from harness.envs.hooks import hooks_of
 from harness.envs.options import EnvOptions, checked, option_fault, unknown_name
-from harness.errors import ConfigError, EnvironmentFault
-from harness.guarded import end_copy, put_back, replaced_by
-from harness.offload import offload
-from harness.parsers.parser import Parser
-from harness.records import Example, Row
 from harness.rubrics.group import RubricGroup
+from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
-from harness.state import State
-from harness.types import Chat, JsonDict, Message, Messages, MessageType, ModelResponse, Prompt
+from harness.usercode.exceptions import USER_EXCEPTIONS, as_exception, describe, should_propagate
+from harness.usercode.guarded import end_copy, put_back, replaced_by
+from harness.usercode.threads import offload
 
 logger = logging.getLogger(__name__)
 
@@ -246,9 +246,9 @@ class Environment(ABC):
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook(state)
-            except AUTHORS as error:
+            except USER_EXCEPTIONS as error:
                 # One hook's bug must not keep the others from running.
-                if passes(error):
+                if should_propagate(error):
                     raise
                 fault = self._fault(f"@cleanup {hook.name}", error)
                 first = first or fault
@@ -260,8 +260,8 @@ class Environment(ABC):
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook()
-            except AUTHORS as error:  # as in `_clean_up`
-                if passes(error):
+            except USER_EXCEPTIONS as error:  # as in `_clean_up`
+                if should_propagate(error):
                     raise
                 self._fault(f"@teardown {hook.name}", error)
         for words, number in self._complaints.items():

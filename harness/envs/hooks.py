@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
-from harness.errors import EnvironmentFault
-from harness.offload import offload
+from harness.core.errors import EnvironmentFault
+from harness.usercode.threads import offload
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -10,14 +10,14 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from harness.core.errors import EnvironmentFault
+from harness.core.state import State
+from harness.core.types import Chat, JsonDict, Message
 from harness.envs.hooks import cleanup, teardown
 from harness.envs.tool_env import ToolEnv, tool_message
-from harness.errors import EnvironmentFault
-from harness.offload import offload
-from harness.state import State
 from harness.tools.mcp import ServerSettings, ServerTool, check_installed, read_servers, tool_name
-from harness.tools.mcp_host import Limits, MCPHost, MCPSession
-from harness.types import Chat, JsonDict, Message
+from harness.tools.mcp_host import MCPHost, MCPSession, ServerLimits
+from harness.usercode.threads import offload
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class MCPEnv(ToolEnv):
         self._allowed = None if allowed_tools is None else tuple(allowed_tools)
         self._sessions: dict[str, MCPSession] = {}
         self._shared: MCPSession | None = None
-        self._host = MCPHost(servers, Limits(startup_timeout, call_timeout))
+        self._host = MCPHost(servers, ServerLimits(startup_timeout, call_timeout))
         weakref.finalize(self, self._host.close, CLOSE_SECONDS)  # for whoever never calls teardown
         for name in self._allowed or ():
             self._count_calls(name)

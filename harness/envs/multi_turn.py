@@ -8,14 +8,14 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Unpack, cast
 
+from harness.core.errors import ContextLengthError, EnvironmentFault
+from harness.core.state import Prefix, State, step
+from harness.core.types import JsonDict, Messages, ModelResponse, Prompt
 from harness.envs.dataset import message_fault
 from harness.envs.environment import Environment
 from harness.envs.hooks import Hook, check_signature, hooks_of, stop
 from harness.envs.options import EnvOptions
-from harness.errors import ContextLengthError, EnvironmentFault
 from harness.rubrics.rubric import Rubric
-from harness.state import Prefix, State, step
-from harness.types import JsonDict, Messages, ModelResponse, Prompt
 
 _ASYNC_HOOKS: dict[str, tuple[str, ...]] = {
     "is_completed": ("state",),
@@ -122,7 +122,7 @@ class MultiTurnEnv(Environment):
 
         Args:
             state: The rollout.
-            step: See `harness.state.step`.
+            step: See `harness.core.state.step`.
         """
         state["trajectory"].append(step)
 

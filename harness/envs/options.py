@@ -8,11 +8,11 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, cast
 
+from harness.core.errors import EnvironmentFault
+from harness.core.types import JsonDict, Messages, MessageType
 from harness.envs.dataset import Dataset, message_fault
-from harness.errors import EnvironmentFault
-from harness.parsers.parser import Parser
+from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
-from harness.types import JsonDict, Messages, MessageType
 
 
 class EnvOptions(TypedDict, total=False):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from harness.core.errors import EnvironmentFault
+from harness.core.state import State
+from harness.core.types import Messages, Prompt
 from harness.envs.multi_turn import MultiTurnEnv
 from harness.envs.options import EnvOptions
-from harness.errors import EnvironmentFault
-from harness.state import State
-from harness.types import Messages, Prompt
 
 
 class SingleTurnEnv(MultiTurnEnv):

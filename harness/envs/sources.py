@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from harness.caps import ROWS, parquet_batches, read_whole, unzipped
+from harness.core.errors import ConfigError, EnvironmentLoadError
+from harness.core.size_limits import ROWS, parquet_batches, read_whole, unzipped
 from harness.envs import hub
-from harness.errors import ConfigError, EnvironmentLoadError
 
 SAMPLE = "sample"
 """The split that stands for the rows that a package ships."""

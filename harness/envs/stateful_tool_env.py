@@ -7,12 +7,12 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
+from harness.core.errors import EnvironmentFault, ToolCallError
+from harness.core.state import State
+from harness.core.types import JsonDict, Messages
 from harness.envs.tool_env import ToolEnv
-from harness.errors import EnvironmentFault, ToolCallError
-from harness.state import State
 from harness.tools import read_tool
 from harness.tools.tool import split_arguments
-from harness.types import JsonDict, Messages
 
 
 class StatefulToolEnv(ToolEnv):

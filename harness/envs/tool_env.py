@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Unpack, cast
 
+from harness.core.errors import EnvironmentFault, HarnessError, ToolCallError, ToolError, ToolParseError
+from harness.core.state import State
+from harness.core.types import JsonDict, Message, Messages, Prompt
 from harness.envs.hooks import stop
 from harness.envs.multi_turn import MultiTurnEnv
 from harness.envs.options import EnvOptions
-from harness.errors import EnvironmentFault, HarnessError, ToolCallError, ToolError, ToolParseError
 from harness.rubrics.rubric import Rubric
-from harness.state import State
 from harness.tools import MAX_OUTPUT_CHARS, Tool, parse_arguments, read_tool, to_content
 from harness.tools.tool import run_tool, split_arguments, unknown_tool
-from harness.types import JsonDict, Message, Messages, Prompt
 
 ErrorFormatter = Callable[[Exception], str]
 """Makes the text that a model reads when its tool call came to nothing."""

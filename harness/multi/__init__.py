@@ -7,8 +7,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.errors import ConfigError, HarnessError, StateError, ValidationError
+    from harness.core.errors import ConfigError, HarnessError, StateError, ValidationError
     from harness.multi.evaluation import evaluate, list_runs, load_run, replay_run
+    from harness.multi.files import load_tasks
     from harness.multi.models import Model, load_models
     from harness.multi.options import Options, Persist
     from harness.multi.results import (
@@ -22,12 +23,11 @@ if TYPE_CHECKING:
         TaskUsage,
         Totals,
     )
-    from harness.tasks.files import load_tasks
-    from harness.tasks.scoring import TaskScore
-    from harness.tasks.tasks import Task
+    from harness.multi.scoring import TaskScore
+    from harness.multi.tasks import Task
 
 _HOMES: dict[str, tuple[str, ...]] = {
-    "harness.errors": ("ConfigError", "HarnessError", "StateError", "ValidationError"),
+    "harness.core.errors": ("ConfigError", "HarnessError", "StateError", "ValidationError"),
     "harness.multi.evaluation": ("evaluate", "list_runs", "load_run", "replay_run"),
     "harness.multi.models": ("Model", "load_models"),
     "harness.multi.options": ("Options", "Persist"),
@@ -42,9 +42,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "TaskUsage",
         "Totals",
     ),
-    "harness.tasks.files": ("load_tasks",),
-    "harness.tasks.scoring": ("TaskScore",),
-    "harness.tasks.tasks": ("Task",),
+    "harness.multi.files": ("load_tasks",),
+    "harness.multi.scoring": ("TaskScore",),
+    "harness.multi.tasks": ("Task",),
 }
 """Where each public name lives."""
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import cast
 
+from harness.core.records import Failed, Generated, Scored
+from harness.core.redact import redactor
+from harness.core.types import Usage
 from harness.multi.results import TaskResult, TaskUsage
-from harness.records import Failed, Generated, Scored
-from harness.redact import redactor
+from harness.multi.text import estimated_tokens, output_of
 from harness.stats.summary import number, usage_json
 from harness.store.outcomes import outcomes
 from harness.store.recorded import Recorded
 from harness.store.tally import NOT_SCORED
-from harness.tasks.text import estimated_tokens, output_of
-from harness.types import Usage
 
 UNKNOWN_USAGE = TaskUsage(
     inputTokens=None, outputTokens=None, reasoningTokens=None, cachedTokens=None, requests=0, unreported=0

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlsplit, urlunsplit
 
-from harness.config.runs import ResolvedRun
+from harness.core.redact import hidden
+from harness.core.types import JsonDict
 from harness.multi.models import Model
 from harness.multi.results import EvaluationResult, ModelResult, PersistStatus, Totals
 from harness.multi.summary import compare, methods
-from harness.redact import hidden
+from harness.settings.runs import ResolvedRun
 from harness.store.manifest import without_secrets
-from harness.types import JsonDict
 
 DOCUMENT_VERSION = 1
 """Raised when a reader of the former version would misread a result; new keys alone do not raise it."""

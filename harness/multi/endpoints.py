@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harness.clients.pool import CallSettings, ClientPool, Clients, EndpointLike, PooledClient
+from harness.models.pool import CallSettings, ClientPool, Clients, EndpointLike, PooledClient
 
 
 class SharedEndpoints(Clients):

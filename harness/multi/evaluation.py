@@ -16,32 +16,32 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from harness.config.resolver import missing_keys
-from harness.config.runs import ResolvedRun
-from harness.config.wording import suggestion
+from harness.core.errors import ConfigError, HarnessError, StateError, UsageError, ValidationError
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
 from harness.engine.hosted import hosted
 from harness.engine.loading import Loader
 from harness.engine.prepare import StartOptions
 from harness.engine.suite import Suite
 from harness.envs.environment import Environment
-from harness.errors import ConfigError, HarnessError, StateError, UsageError, ValidationError
 from harness.multi.document import REPLAY, Started, meta_of, new_run_id, result_document
 from harness.multi.endpoints import SharedEndpoints
+from harness.multi.environment import TaskEnv, load_environment
 from harness.multi.events import EventFile, Events, listening
+from harness.multi.files import load_tasks
+from harness.multi.hook import ScoringHook, hook_of
 from harness.multi.models import FILES, Model, not_a_list, read_models
 from harness.multi.options import RECORDS, Options, Persist, read_options, storable
 from harness.multi.persist import Inputs, leaks_of, list_records, load_record, make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, RunEntry, RunRecord
 from harness.multi.settings import Common, ModelRuns, resolve_models, without_rows
-from harness.multi.watch import Watch
+from harness.multi.task_options import SchemaMode, TaskOptions
+from harness.multi.tasks import MatchMode, read_tasks
+from harness.multi.watch import EvaluationWatch
 from harness.multi.wording import of_a_call
-from harness.redact import redactor
-from harness.tasks import TaskOptions, load_tasks, read_tasks
-from harness.tasks.environment import TaskEnv, load_environment
-from harness.tasks.hook import Hook, hook_of
-from harness.tasks.options import SchemaMode
-from harness.tasks.tasks import MatchMode
-from harness.types import JsonDict
+from harness.settings.resolver import missing_keys
+from harness.settings.runs import ResolvedRun
+from harness.settings.wording import suggestion
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +61,14 @@ _TOLD = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _Evaluation:
     """One evaluation, read and checked."""
 
     inputs: Inputs
     runs: ModelRuns
     keys: Mapping[str, str]
     """API keys by the name of their variable."""
-    hook: Hook | None
+    hook: ScoringHook | None
     started: Started
     is_whole: bool
     """Whether its settings say everything: tasks are in a file, and the hook, if there is one, is named."""
@@ -201,7 +201,7 @@ def lost_hook(record: RunRecord, options: Options) -> str | None:
     return str(hook) if hook and options.score_output is None else None
 
 
-async def _prepared(tasks: object, models: object, options: Options) -> _Job:
+async def _prepared(tasks: object, models: object, options: Options) -> _Evaluation:
     try:
         return await asyncio.to_thread(_job, tasks, models, options)
     except HarnessError as error:  # a refusal repeats what was given, be it an address with a password
@@ -209,7 +209,7 @@ async def _prepared(tasks: object, models: object, options: Options) -> _Job:
         raise
 
 
-def _job(tasks: object, models: object, options: Options) -> _Job:
+def _job(tasks: object, models: object, options: Options) -> _Evaluation:
     """Read, check and resolve everything; sends nothing."""
     file = _file_of(tasks)
     if file is None and (isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Sequence) or not tasks):
@@ -238,7 +238,7 @@ def _job(tasks: object, models: object, options: Options) -> _Job:
     for notice in found.resolution.notices:
         logger.warning("%s", of_a_call(notice))
     started = Started(options.run_id or new_run_id(), len(read), len(asked))
-    return _Job(Inputs(read, asked, options), found, keys, hook, started, is_whole)
+    return _Evaluation(Inputs(read, asked, options), found, keys, hook, started, is_whole)
 
 
 def _file_of(value: object) -> Path | None:
@@ -265,7 +265,7 @@ def _with_keys(models: Sequence[Model], given: Mapping[str, str]) -> tuple[tuple
     return tuple(keyed), others
 
 
-def _env_args(options: Options, hook: Hook | None) -> JsonDict:
+def _env_args(options: Options, hook: ScoringHook | None) -> JsonDict:
     """What the runs are about besides their tasks: only what differs from the built-ins, so that the same evaluation
     is named alike."""
     default = Options()
@@ -276,9 +276,9 @@ def _env_args(options: Options, hook: Hook | None) -> JsonDict:
     return found if hook is None else {**found, "score_output": hook.name}
 
 
-async def _evaluate(job: _Job) -> EvaluationResult:
+async def _evaluate(job: _Evaluation) -> EvaluationResult:
     async with _told(job) as events:
-        watch = Watch(job.inputs.models, events)
+        watch = EvaluationWatch(job.inputs.models, events)
         models, versions = await _run(job, watch, events)
         extra: JsonDict = {"versions": versions, "scoreOutput": None if job.hook is None else job.hook.name}
         meta = meta_of(job.inputs.models, job.runs.runs, models, extra)
@@ -293,7 +293,7 @@ async def _evaluate(job: _Job) -> EvaluationResult:
 
 
 @asynccontextmanager
-async def _told(job: _Job) -> AsyncGenerator[Events]:
+async def _told(job: _Evaluation) -> AsyncGenerator[Events]:
     """Who is told of the events, until the last one has been told."""
     async with AsyncExitStack() as stack:
         sinks = await stack.enter_async_context(listening(job.options.on_event))
@@ -303,7 +303,7 @@ async def _told(job: _Job) -> AsyncGenerator[Events]:
         yield Events(job.started, sinks)
 
 
-async def _run(job: _Job, watch: Watch, events: Events) -> tuple[list[ModelResult], JsonDict]:
+async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tuple[list[ModelResult], JsonDict]:
     """Make every model's run; returns what they came to, and the versions of what made them."""
     options = job.options
     start = StartOptions(" ".join(sys.argv), resume=options.resume, retry_failed=options.retry_failed)
@@ -324,7 +324,7 @@ async def _run(job: _Job, watch: Watch, events: Events) -> tuple[list[ModelResul
     return await asyncio.to_thread(watch.results, runs), runs[0].manifest.versions
 
 
-def _environments(job: _Job) -> dict[str, Environment]:
+def _environments(job: _Evaluation) -> dict[str, Environment]:
     """The tasks for each model, by the name of its run: a hook is told whose output it scores."""
     options = job.options
     found: dict[str, Environment] = {}

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias, cast
 
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
 from harness.multi.document import Started
 from harness.multi.options import Listener
 from harness.multi.results import ModelSummary
-from harness.redact import redactor
 from harness.store.atomic import file_mode, make_folder, translated, write_all
 from harness.store.rundir import timestamp
-from harness.types import JsonDict
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from harness.config.wording import suggestion
-from harness.errors import ConfigError
-from harness.types import JsonDict
+from harness.core.errors import ConfigError
+from harness.core.types import JsonDict
+from harness.settings.wording import suggestion
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 

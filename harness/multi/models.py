@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import cast
 
-from harness.config.wording import is_secret_header, shown, suggestion
-from harness.errors import ConfigError, ValidationError
+from harness.core.errors import ConfigError, ValidationError
+from harness.core.types import JsonDict
 from harness.multi.fields import as_dict, camel, read_fields
-from harness.tasks.files import read_text
-from harness.types import JsonDict
+from harness.multi.files import read_text
+from harness.settings.wording import is_secret_header, shown, suggestion
 
 UNKNOWN = "unknown"
 """What a model is called that says nothing of itself."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self, TypeAlias, cast
 
-from harness.config.wording import shown
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
+from harness.core.types import JsonDict
 from harness.multi.fields import as_dict, camel, read_fields, snake
-from harness.types import JsonDict
+from harness.settings.wording import shown
 
 Listener: TypeAlias = "Callable[[str, JsonDict], Awaitable[object] | object]"
 """Gets the name of an event and its payload; may be async."""

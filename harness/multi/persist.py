@@ -17,14 +17,16 @@ from typing import cast
 
 import orjson
 
-from harness.caps import ROWS
-from harness.config.key_hosts import leak
-from harness.config.wording import shown
-from harness.errors import ConfigError, HarnessError, StoreError
+from harness.core.errors import ConfigError, HarnessError, StoreError
+from harness.core.redact import hidden, redactor
+from harness.core.size_limits import ROWS
+from harness.core.types import JsonDict
 from harness.multi.models import Model
 from harness.multi.options import RECORDS, Options, Persist
 from harness.multi.results import EvaluationResult, ModelSummary, PersistStatus, RunEntry, RunRecord
-from harness.redact import hidden, redactor
+from harness.multi.tasks import Task
+from harness.settings.key_hosts import leak
+from harness.settings.wording import shown
 from harness.store.atomic import (
     atomic_write,
     durable_sync,
@@ -38,8 +40,6 @@ from harness.store.known_runs import is_known, remember
 from harness.store.manifest import without_secrets
 from harness.store.rundir import RunLock
 from harness.store.safe_files import open_to_append, read_file
-from harness.tasks import Task
-from harness.types import JsonDict
 
 INDEX = "index.jsonl"
 LATEST = "latest"

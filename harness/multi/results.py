@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from harness.types import JsonDict
+from harness.core.types import JsonDict
 
 
 class TaskUsage(TypedDict):

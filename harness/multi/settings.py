@@ -13,12 +13,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from harness.config.budget import Limits
-from harness.config.built_in import MULTI_EVAL
-from harness.config.endpoints import Endpoint, Registered, Registry, load_registry
-from harness.config.flags import parse_set
-from harness.config.layers import Origin
-from harness.config.providers import (
+from harness.core.errors import ConfigError
+from harness.core.loopback import LITELLM_SCHEME
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
+from harness.multi.fields import as_dict, camel
+from harness.multi.models import Model, numbered
+from harness.multi.wording import of_a_model
+from harness.settings.budget import BudgetLimits
+from harness.settings.built_in import MULTI_EVAL
+from harness.settings.endpoints import Endpoint, Registered, Registry, load_registry
+from harness.settings.flags import parse_set
+from harness.settings.layers import Origin
+from harness.settings.providers import (
     BARE_NAMES_GO_TO,
     LITELLM_PROVIDERS,
     LITERAL_KEY_VAR,
@@ -26,20 +33,13 @@ from harness.config.providers import (
     require_address,
     route,
 )
-from harness.config.resolver import Resolution, resolve
-from harness.config.runs import ResolvedRun
-from harness.config.schema import BY_PATH
-from harness.config.sections import Place
-from harness.config.serving import is_reference
-from harness.config.values import check
-from harness.config.wording import is_secret_header, nearest, suggestion
-from harness.errors import ConfigError
-from harness.loopback import LITELLM_SCHEME
-from harness.multi.fields import as_dict, camel
-from harness.multi.models import Model, numbered
-from harness.multi.wording import of_a_model
-from harness.redact import redactor
-from harness.types import JsonDict
+from harness.settings.resolver import Resolution, resolve
+from harness.settings.runs import ResolvedRun
+from harness.settings.schema import BY_PATH
+from harness.settings.sections import Place
+from harness.settings.serving import is_reference
+from harness.settings.values import check
+from harness.settings.wording import is_secret_header, nearest, suggestion
 
 LITELLM, REFERENCE = "litellm", "reference"
 """Providers that are not in the table of hosts."""
@@ -108,7 +108,7 @@ def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[
     names = numbered([model.label for model in models])
     runs: list[ResolvedRun] = []
     notices: list[str] = []
-    limits = Limits()
+    limits = BudgetLimits()
     for model, name in zip(models, names, strict=True):
         _remember_secrets(model)
         key_var = _variable_for(model.api_key, keys, taken) if model.api_key else model.api_key_var or None

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from harness.core.types import Usage
 from harness.multi.models import numbered
 from harness.multi.results import ModelResult, TaskResult
 from harness.stats.difference import UNKNOWN, Range
-from harness.stats.standings import Attempt, Standing, Standings, standings
-from harness.types import Usage
+from harness.stats.standings import Standing, Standings, TaskOutcome, standings
 
 TIMEOUT, FAILED = "timeout", "failed"
 """Reasons of tasks whose results keep only the words of an error."""
@@ -52,10 +52,10 @@ def _promised(model: ModelResult) -> Range:
             return UNKNOWN
 
 
-def _attempt(result: TaskResult, reasons: Mapping[str, str]) -> Attempt:
+def _attempt(result: TaskResult, reasons: Mapping[str, str]) -> TaskOutcome:
     has_failed = "error" in result or not math.isfinite(result["score"])
     why = reasons.get(result["taskId"]) or (TIMEOUT if result.get("timeout") else FAILED)
-    return Attempt(
+    return TaskOutcome(
         result["taskId"],
         None if has_failed else result["score"],
         result["valid"] and not has_failed,

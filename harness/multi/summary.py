@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.core.types import JsonDict
 from harness.multi.collect import UNKNOWN_USAGE, to_usage
 from harness.multi.results import ModelResult, ModelSummary, TaskResult
 from harness.multi.standing import standings_of
@@ -16,7 +17,6 @@ from harness.stats import paired
 from harness.stats.difference import UNKNOWN, Range
 from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import METHODS, Summary, number
-from harness.types import JsonDict
 
 SCHEMA_VALID, MATCHED = "schema_valid", "matched"
 """Metrics of a task with a schema, and of one with an expected text."""

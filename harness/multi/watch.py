@@ -8,14 +8,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
+from harness.core.errors import StoreError
+from harness.core.records import Failed, Generated, Scored
 from harness.engine.prepare import Prepared
-from harness.errors import StoreError
 from harness.multi.collect import collect, to_result
 from harness.multi.events import Events
 from harness.multi.models import Model
 from harness.multi.results import ModelResult, TaskResult
 from harness.multi.summary import RunOutcome, summarize_model
-from harness.records import Failed, Generated, Scored
 from harness.store.outcomes import read_journal
 from harness.store.recorded import Recorded
 
@@ -23,7 +23,7 @@ Heard: TypeAlias = Callable[[int, TaskResult, int], None]
 """Gets the number of the model, the task's result, and the tasks of all models that have an outcome by now."""
 
 
-class Watch:
+class EvaluationWatch:
     """Follows the runs of one evaluation.
 
     Args:

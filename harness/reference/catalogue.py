@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from harness.config.wording import suggestion
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.reference.faults import MALFORMED, Delivery, Fault
 from harness.reference.spoil import EDITS, ERROR_PLACES, GARBLINGS, ROUTER_ERROR
+from harness.settings.wording import suggestion
 
 MEGABYTE = 2**20
 
@@ -31,7 +31,7 @@ Given = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FaultKind:
     """One entry."""
 
     says: str
@@ -40,8 +40,8 @@ class Kind:
     parameters: tuple[str, ...] = ()
 
 
-def _act(says: str, fault: Fault) -> Kind:
-    return Kind(says, lambda given: fault)
+def _act(says: str, fault: Fault) -> FaultKind:
+    return FaultKind(says, lambda given: fault)
 
 
 def _text(given: Given, name: str, default: str) -> str:
@@ -63,13 +63,13 @@ def _number(given: Given, name: str, default: float, low: float = 0.0, high: flo
     return number
 
 
-def _edit(says: str, edit: str, parameter: str = "", default: str = "") -> Kind:
+def _edit(says: str, edit: str, parameter: str = "", default: str = "") -> FaultKind:
     assert edit in EDITS, edit
 
     def make(given: Given) -> Fault:
         return Fault(edit=edit, value=_text(given, parameter, default) if parameter else "")
 
-    return Kind(says, make, (parameter,) if parameter else ())
+    return FaultKind(says, make, (parameter,) if parameter else ())
 
 
 def _length(given: Given) -> Fault:
@@ -141,18 +141,18 @@ def _status(given: Given) -> int:
 
 _SENT = ("sent", "status")
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, FaultKind] = {
     "reset": _act("the connection is reset before a byte of the reply", Fault("reset")),
     "close": _act("the connection is closed in order, without a reply", Fault("close")),
     "hang": _act("nothing comes back and the connection stays open, for ever", Fault("hang")),
-    "reset-body": Kind("the connection is reset in the middle of the reply", _broken("reset"), _SENT),
-    "close-body": Kind("the connection is closed in the middle of the reply", _broken("close"), _SENT),
-    "hang-body": Kind("the reply stops in the middle, and the connection stays open", _broken("hang"), _SENT),
-    "trickle": Kind("the right reply, a few bytes at a time, in `seconds` (10)", _trickle, ("seconds",)),
-    "slow": Kind("the right reply after `seconds` (5)", _slow, ("seconds",)),
-    "truncated": Kind("200 with JSON that ends in the middle", _broken("truncated"), ("sent",)),
+    "reset-body": FaultKind("the connection is reset in the middle of the reply", _broken("reset"), _SENT),
+    "close-body": FaultKind("the connection is closed in the middle of the reply", _broken("close"), _SENT),
+    "hang-body": FaultKind("the reply stops in the middle, and the connection stays open", _broken("hang"), _SENT),
+    "trickle": FaultKind("the right reply, a few bytes at a time, in `seconds` (10)", _trickle, ("seconds",)),
+    "slow": FaultKind("the right reply after `seconds` (5)", _slow, ("seconds",)),
+    "truncated": FaultKind("200 with JSON that ends in the middle", _broken("truncated"), ("sent",)),
     "invalid-json": _act("200 with something that looks like JSON", Fault("body", body=b"{'choices': [None]}")),
-    "html": Kind("a proxy's error page, with `status` (200)", _page, ("status",)),
+    "html": FaultKind("a proxy's error page, with `status` (200)", _page, ("status",)),
     "empty-body": _act("200 without a byte", Fault("body", body=b"")),
     "event-stream": _act(
         "200 with a stream that was not asked for, cut off",
@@ -166,7 +166,7 @@ KINDS: dict[str, Kind] = {
     "partial": _act("the right reply with the status 206, which says that it is a part", Fault(edit="partial")),
     "two-choices": _edit("another answer of index 1 before the right one of index 0", "two-choices"),
     "malformed": _act("200 with cut JSON, a page, no choices, nothing, in turn", Fault("body", body=MALFORMED[0])),
-    "wrapped-error": Kind(
+    "wrapped-error": FaultKind(
         f"an error with `code` (429) inside a 200; `form` is alone, or beside an answer: {', '.join(ERROR_PLACES)}; "
         "`finish` is the finish reason",
         _wrapped,
@@ -176,8 +176,8 @@ KINDS: dict[str, Kind] = {
         "a request with max_tokens is refused as OpenAI's reasoning models do; max_completion_tokens is taken",
         Fault(edit="no-max-tokens"),
     ),
-    "body": Kind("`text`, with `status` and `content_type`", _body, ("text", "status", "content_type")),
-    "huge": Kind(
+    "body": FaultKind("`text`, with `status` and `content_type`", _body, ("text", "status", "content_type")),
+    "huge": FaultKind(
         "a reply of `megabytes` (100), with `status` (200); `gzip = true` packs it",
         _huge,
         ("megabytes", "status", "gzip"),
@@ -191,8 +191,8 @@ KINDS: dict[str, Kind] = {
     ),
     "refusal": _edit("the model refuses in the words of `text`", "refusal", "text", "I cannot help with that."),
     "content-filter": _edit("filtered: empty, `finish_reason` is content_filter", "content-filter"),
-    "length": Kind("the reply is cut after `tokens` (2), `finish_reason` is length", _length, ("tokens",)),
-    "bad-tool-call": Kind(f"a garbled tool call; `form` is {', '.join(GARBLINGS)}", _garbled, ("form",)),
+    "length": FaultKind("the reply is cut after `tokens` (2), `finish_reason` is length", _length, ("tokens",)),
+    "bad-tool-call": FaultKind(f"a garbled tool call; `form` is {', '.join(GARBLINGS)}", _garbled, ("form",)),
 }
 """By name. Besides these, three digits are an HTTP error: `429`, `503`; several are drawn from: `500|502|503`."""
 

@@ -15,9 +15,9 @@ from typing import Literal, Protocol, TypeAlias, cast
 
 import orjson
 
-from harness.errors import ConfigError
-from harness.reference.header import Rollout
-from harness.types import JsonDict
+from harness.core.errors import ConfigError
+from harness.core.types import JsonDict
+from harness.reference.header import RolloutHeader
 
 Act: TypeAlias = Literal["answer", "status", "reset", "close", "hang", "body", "huge"]
 """`status` an HTTP error; `reset` the connection is cut; `close` it is ended in order, without a reply; `hang` nothing,
@@ -74,13 +74,17 @@ class Fault:
         return self.act == "answer" and not self.edit and self.delivery == "whole"
 
 
-class Asked:
+class ObservedRequest:
     """One request, as far as rules can see it. The body is parsed only if one of them wants to."""
 
     __slots__ = ("_body", "number", "path", "raw", "rollout")
 
     def __init__(
-        self, number: int = 0, path: str = "/v1/chat/completions", raw: bytes = b"", rollout: Rollout | None = None
+        self,
+        number: int = 0,
+        path: str = "/v1/chat/completions",
+        raw: bytes = b"",
+        rollout: RolloutHeader | None = None,
     ) -> None:
         self.number = number
         self.path = path
@@ -120,20 +124,20 @@ class Asked:
         return self.rollout.rollout_key if of == "rollout" else self.rollout.example_key
 
 
-NOBODY = Asked()
+NOBODY = ObservedRequest()
 """A request of which nothing is known."""
 
 
 class FaultSource(Protocol):
     """Decides about requests in the order of their arrival."""
 
-    def next(self, asked: Asked = NOBODY, /) -> Fault:
+    def next(self, asked: ObservedRequest = NOBODY, /) -> Fault:
         """The fate of the next request."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FaultRule:
     """Which requests meet which fault. All that is given has to hold."""
 
     faults: tuple[Fault, ...]
@@ -155,7 +159,7 @@ class Rule:
     in_turn: bool = False
     """Of several faults one after the other, instead of a draw."""
 
-    def lets_in(self, asked: Asked) -> bool:
+    def lets_in(self, asked: ObservedRequest) -> bool:
         """Whether the rule is about this request at all."""
         if self.per in ("rollout", "example") and asked.rollout is None:
             return False
@@ -170,7 +174,7 @@ class Rule:
         return True
 
 
-def _seen(name: str, asked: Asked) -> str:
+def _seen(name: str, asked: ObservedRequest) -> str:
     if name == "path":
         return asked.path
     return asked.key(cast("Per", name))
@@ -180,7 +184,7 @@ def _seen(name: str, asked: Asked) -> str:
 class Tally:
     """What became of one rule."""
 
-    rule: Rule
+    rule: FaultRule
     requests: int = 0
     """Requests that it was about."""
     hits: int = 0
@@ -230,7 +234,9 @@ class FaultScript:
         seed: Of all draws.
     """
 
-    def __init__(self, rules: Sequence[Rule] = (), *, latency: float = 0.0, sigma: float = 0.0, seed: int = 0) -> None:
+    def __init__(
+        self, rules: Sequence[FaultRule] = (), *, latency: float = 0.0, sigma: float = 0.0, seed: int = 0
+    ) -> None:
         check_rules(rules)
         self.tallies = tuple(Tally(rule) for rule in rules)
         self.seed = seed
@@ -238,7 +244,7 @@ class FaultScript:
         self.sigma = sigma
         self._rng = random.Random(seed)
 
-    def next(self, asked: Asked = NOBODY, /) -> Fault:
+    def next(self, asked: ObservedRequest = NOBODY, /) -> Fault:
         """Draw latency, then find the rule that strikes."""
         latency, rng = self.latency, self._rng
         if latency and self.sigma:
@@ -265,7 +271,7 @@ class FaultScript:
         return replace(struck, latency=struck.latency + latency) if latency else struck
 
 
-def check_rules(rules: Sequence[Rule]) -> None:
+def check_rules(rules: Sequence[FaultRule]) -> None:
     """Refuse shares that cannot be had.
 
     Raises:
@@ -313,7 +319,7 @@ class Faults:
         if not self.fail_status:
             raise ConfigError("fail_status needs at least one status")
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[FaultRule, ...]:
         """The rates as rules."""
         headers = () if self.retry_after is None else (("Retry-After", self.retry_after),)
         failures = tuple(Fault("status", status=n, headers=headers, name=str(n)) for n in self.fail_status)
@@ -325,7 +331,7 @@ class Faults:
             (self.malformed_rate, "malformed", bodies),
         )
         return tuple(
-            Rule(faults, f"{label}@share={rate:g}", share=rate, in_turn=label == "malformed")
+            FaultRule(faults, f"{label}@share={rate:g}", share=rate, in_turn=label == "malformed")
             for rate, label, faults in wanted
             if rate
         )
@@ -344,6 +350,6 @@ class ScriptedFaults:
     def __init__(self, script: Iterable[Fault], then: Fault | None = None) -> None:
         self._steps = chain(script, repeat(then or Fault()))
 
-    def next(self, asked: Asked = NOBODY, /) -> Fault:
+    def next(self, asked: ObservedRequest = NOBODY, /) -> Fault:
         """The next line of the script; only requests for completions have one."""
         return next(self._steps) if asked.path.endswith("/completions") else Fault()

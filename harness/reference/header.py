@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 
-class Rollout(NamedTuple):
+class RolloutHeader(NamedTuple):
     """Who asks."""
 
     lane: str
@@ -20,7 +20,7 @@ def write_rollout(lane: str, example_key: str, rollout_key: str) -> str:
     return f"{quote(lane, safe='')};{quote(example_key, safe='')};{quote(rollout_key, safe='')}"
 
 
-def read_rollout(value: str | None) -> Rollout | None:
+def read_rollout(value: str | None) -> RolloutHeader | None:
     """Parse a header's value; None when it is absent or of another form."""
     parts = value.split(";") if value else []
-    return Rollout(unquote(parts[0]), unquote(parts[1]), unquote(parts[2])) if len(parts) == 3 else None
+    return RolloutHeader(unquote(parts[0]), unquote(parts[1]), unquote(parts[2])) if len(parts) == 3 else None

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 from aiohttp import web
 
-from harness.errors import ConfigError, EnvironmentFault
-from harness.reference.faults import Asked
-from harness.reference.header import Rollout, read_rollout
+from harness.core.errors import ConfigError, EnvironmentFault
+from harness.core.types import ROLLOUT_HEADER, JsonDict, Message, Messages, Prompt
+from harness.reference.faults import ObservedRequest
+from harness.reference.header import RolloutHeader, read_rollout
 from harness.reference.inject import inject
 from harness.reference.policies import NAMES, UNKNOWN_PROMPT, Policy, is_reference, message_text, parse_model
-from harness.types import ROLLOUT_HEADER, JsonDict, Message, Messages, Prompt
 
 if TYPE_CHECKING:
     from harness.reference.server import ReferenceServer
@@ -89,7 +89,7 @@ class Listener:
         if request.method == "POST" and path in ("/v1/chat/completions", "/v1/completions"):
             return await self._complete(request, is_chat=path == "/v1/chat/completions")
         if request.method == "GET" and path == "/v1/models":
-            return await self._injected(request, Asked(path=path), _models) or _json(_models())
+            return await self._injected(request, ObservedRequest(path=path), _models) or _json(_models())
         if request.method == "GET" and path == "/stats":
             return _json(self._stats("rollouts" in request.query))
         if request.method == "GET" and path in ("/faults", "/v1/faults"):
@@ -109,7 +109,7 @@ class Listener:
             if server.count_rollouts and rollout is not None:
                 stats.count(rollout.rollout_key)
             if server.faults is not None:
-                asked = Asked(stats.requests, request.path, raw, rollout)
+                asked = ObservedRequest(stats.requests, request.path, raw, rollout)
                 answer = partial(self._answer, raw, rollout, is_chat=is_chat)
                 injected = await self._injected(request, asked, answer)
                 if injected is not None:
@@ -121,7 +121,7 @@ class Listener:
             stats.in_flight -= 1
 
     async def _injected(
-        self, request: web.BaseRequest, asked: Asked, answer: Callable[[], JsonDict]
+        self, request: web.BaseRequest, asked: ObservedRequest, answer: Callable[[], JsonDict]
     ) -> web.StreamResponse | None:
         """What a fault makes of the request; None when nothing does."""
         server = self._server
@@ -131,7 +131,7 @@ class Listener:
         server.note(asked, fault)
         return await inject(request, asked, fault, answer)
 
-    def _answer(self, raw: bytes, rollout: Rollout | None, *, is_chat: bool) -> JsonDict:
+    def _answer(self, raw: bytes, rollout: RolloutHeader | None, *, is_chat: bool) -> JsonDict:
         body = _parse(raw)
         model: object = body.get("model")
         prompt: object = body.get("messages" if is_chat else "prompt")
@@ -141,7 +141,7 @@ class Listener:
         message = self._reply(model, asked, rollout)
         return _completion(body, model, asked, message, self._server.stats.requests)
 
-    def _reply(self, model: str, prompt: Prompt, rollout: Rollout | None) -> Message:
+    def _reply(self, model: str, prompt: Prompt, rollout: RolloutHeader | None) -> Message:
         server = self._server
         policy = _policy(model) if is_reference(model) else server.policy
         if policy is None:

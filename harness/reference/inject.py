@@ -17,9 +17,9 @@ from email.utils import formatdate
 import orjson
 from aiohttp import web
 
-from harness.reference.faults import Asked, Fault
+from harness.core.types import JsonDict
+from harness.reference.faults import Fault, ObservedRequest
 from harness.reference.spoil import refused, spoil
-from harness.types import JsonDict
 
 _BLOCK = 256 * 1024
 """Bytes of a huge body that are made at a time."""
@@ -38,7 +38,7 @@ _TAIL = b'"}, "finish_reason": "stop"}]}'
 
 
 async def inject(
-    request: web.BaseRequest, asked: Asked, fault: Fault, answer: Callable[[], JsonDict]
+    request: web.BaseRequest, asked: ObservedRequest, fault: Fault, answer: Callable[[], JsonDict]
 ) -> web.StreamResponse | None:
     """Do what `fault` says; None when the request is to be answered as if nothing had happened.
 
@@ -59,7 +59,7 @@ async def inject(
 
 
 async def _do(
-    request: web.BaseRequest, asked: Asked, fault: Fault, answer: Callable[[], JsonDict]
+    request: web.BaseRequest, asked: ObservedRequest, fault: Fault, answer: Callable[[], JsonDict]
 ) -> web.StreamResponse:
     if fault.act == "hang":
         await asyncio.Event().wait()
@@ -83,7 +83,7 @@ async def _do(
     return web.Response(status=fault.status, body=body, headers=_headers(fault), content_type=fault.content_type)
 
 
-def _body(fault: Fault, asked: Asked, answer: Callable[[], JsonDict]) -> bytes:
+def _body(fault: Fault, asked: ObservedRequest, answer: Callable[[], JsonDict]) -> bytes:
     if fault.body is not None:
         return fault.body
     if fault.act == "status":

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from harness.records import Example
+from harness.core.records import Example
+from harness.core.types import Chat, JsonDict, Messages, ModelResponse, Prompt, Usage
 from harness.reference.policies import message_text, said
-from harness.types import Chat, JsonDict, Messages, ModelResponse, Prompt, Usage
 
 
-class Judging(Protocol):
+class JudgedEnvironment(Protocol):
     """What of an environment a reference judge needs."""
 
     def reference_verdict(self, example: Example, messages: Messages, /) -> str:
@@ -28,7 +28,7 @@ class ReferencePanel:
         environment: Whose `reference_verdict` is the answer.
     """
 
-    environment: Judging
+    environment: JudgedEnvironment
 
     def chat(self, spec: object, state: Mapping[str, Any] | None) -> Chat:
         """The environment as a judge of the rollout of `state`."""
@@ -40,7 +40,7 @@ class ReferencePanel:
 
 @dataclass(frozen=True, slots=True)
 class _Verdicts:
-    environment: Judging
+    environment: JudgedEnvironment
     example: Example
     model: str = "reference/judge"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from harness.keys import ExampleKeys, digest
-from harness.records import Example, Row
-from harness.types import Message, Messages, Prompt
+from harness.core.keys import ExampleKeys, digest
+from harness.core.records import Example, Row
+from harness.core.types import Message, Messages, Prompt
 
 
 class Player(Protocol):

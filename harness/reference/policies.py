@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Literal, TypeAlias, cast
 from urllib.parse import parse_qsl
 
-from harness.errors import ConfigError, EnvironmentFault
-from harness.records import Example
+from harness.core.errors import ConfigError, EnvironmentFault
+from harness.core.records import Example
+from harness.core.types import Message, Messages
 from harness.reference.player import Player
-from harness.types import Message, Messages
 
 PREFIX = "reference/"
 

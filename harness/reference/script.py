@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast, get_args
 
-from harness.caps import read_text
-from harness.config.wording import nearest, suggestion
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
+from harness.core.size_limits import read_text
 from harness.reference.catalogue import COMMON, KINDS, STATUS_PARAMETERS, make_faults
-from harness.reference.faults import FaultScript, Per, Rule
+from harness.reference.faults import FaultRule, FaultScript, Per
+from harness.settings.wording import nearest, suggestion
 
 FILTERS = ("path", "model", "prompt", "example", "rollout")
 SELECTORS = ("at", "every", "share", "times", "per", *FILTERS)
@@ -40,7 +40,7 @@ def fault_script(
     seed: int | None = None,
     latency: float | None = None,
     sigma: float | None = None,
-    more: Sequence[Rule] = (),
+    more: Sequence[FaultRule] = (),
 ) -> FaultScript:
     """Read faults for a `ReferenceServer`.
 
@@ -73,7 +73,7 @@ def fault_script(
     )
 
 
-def read_shorthand(text: str) -> Rule:
+def read_shorthand(text: str) -> FaultRule:
     """Read `NAME`, or `NAME@key=value,…`.
 
     Raises:
@@ -97,7 +97,7 @@ def read_shorthand(text: str) -> Rule:
     return read_rule({**table, "fault": name.strip(), "headers": headers}, where, text)
 
 
-def read_rule(table: Mapping[str, object], where: str, label: str = "") -> Rule:
+def read_rule(table: Mapping[str, object], where: str, label: str = "") -> FaultRule:
     """Read one fault; every value may be a text.
 
     Raises:
@@ -116,7 +116,7 @@ def read_rule(table: Mapping[str, object], where: str, label: str = "") -> Rule:
             raise ConfigError(f'{where}: unknown key {key!r}; did you mean "{near}"?')
     try:
         faults = make_faults(name, given, headers)
-        return Rule(
+        return FaultRule(
             faults, label or _label(name, table),
             at=_ranges(table["at"]) if "at" in table else (),
             every=_whole(table["every"], "every", 1) if "every" in table else 0,
@@ -141,7 +141,7 @@ def _read_file(path: Path) -> dict[str, object]:
         raise ConfigError(f"{path} is no TOML: {error}") from error
 
 
-def _read_tables(document: Mapping[str, object], where: str) -> list[Rule]:
+def _read_tables(document: Mapping[str, object], where: str) -> list[FaultRule]:
     for key in document:
         if key not in (*SETTINGS, "fault"):
             raise ConfigError(f"{where}: unknown key {key!r}; {suggestion(key, (*SETTINGS, 'fault'))}")

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from harness.errors import ConfigError
-from harness.records import Example
-from harness.reference.faults import Asked, Fault, Faults, FaultScript, FaultSource, RandomFaults
-from harness.reference.header import Rollout
+from harness.core.errors import ConfigError
+from harness.core.records import Example
+from harness.core.types import JsonDict, Prompt
+from harness.reference.faults import Fault, Faults, FaultScript, FaultSource, ObservedRequest, RandomFaults
+from harness.reference.header import RolloutHeader
 from harness.reference.player import Player
 from harness.reference.policies import Policy
-from harness.types import JsonDict, Prompt
 
 if TYPE_CHECKING:
     from harness.reference.http import Listener
@@ -30,7 +30,7 @@ REPORTED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedRequest:
     """One request and its fate."""
 
     number: int
@@ -90,7 +90,7 @@ class ReferenceServer:
         self.faults: FaultSource | None = RandomFaults(faults) if isinstance(faults, Faults) else faults
         # A rule-less script only makes answers late, thousands a second: nothing to remember.
         self._logs = not (isinstance(self.faults, FaultScript) and not self.faults.tallies)
-        self.served: deque[Served] = deque(maxlen=LOGGED)
+        self.served: deque[ServedRequest] = deque(maxlen=LOGGED)
         """The last requests and their fates, if faults were asked for; oldest first."""
         self.policy = policy
         self.count_rollouts = count_rollouts
@@ -107,7 +107,7 @@ class ReferenceServer:
         """Forget the player of `lane`."""
         self._players.pop(lane, None)
 
-    def find(self, rollout: Rollout | None, prompt: Prompt) -> tuple[Player, Example] | None:
+    def find(self, rollout: RolloutHeader | None, prompt: Prompt) -> tuple[Player, Example] | None:
         """Who answers a request, and about what: the named lane's player, else any that knows the key or the prompt."""
         key = rollout.example_key if rollout is not None else None
         named = self._players.get(rollout.lane) if rollout is not None else None
@@ -123,14 +123,14 @@ class ReferenceServer:
         """Whether any environment is known."""
         return bool(self._players)
 
-    def note(self, asked: Asked, fault: Fault) -> None:
+    def note(self, asked: ObservedRequest, fault: Fault) -> None:
         """Remember what a request met."""
         name = "" if fault.is_none and not fault.name else fault.name or fault.act
         if name:
             self.stats.faults[name] += 1
         if self._logs:
             example, rollout = asked.key("example"), asked.key("rollout")
-            self.served.append(Served(asked.number, asked.path, asked.model, example, rollout, name))
+            self.served.append(ServedRequest(asked.number, asked.path, asked.model, example, rollout, name))
 
     def fault_report(self) -> JsonDict:
         """What was served: totals, each rule's share, the last requests one by one."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import orjson
 
-from harness.types import JsonDict
+from harness.core.types import JsonDict
 
 CHARS_PER_TOKEN = 4
 """As the server counts tokens."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from rich.console import Console
 
+from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.text import clean
 from harness.stats.difference import UNKNOWN, Range, paired_scores, scores_of
@@ -20,7 +21,6 @@ from harness.stats.paired import Paired
 from harness.stats.summary import number, spread
 from harness.store.outcomes import outcomes
 from harness.store.recorded import Recorded
-from harness.types import JsonDict
 
 FIRST = 5
 """Changed examples that are named."""

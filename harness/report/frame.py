@@ -11,10 +11,10 @@ from functools import lru_cache
 from rich.cells import cell_len
 from rich.text import Text
 
+from harness.core.types import Usage
 from harness.report import numerals
-from harness.report.lines import ASCII, UNICODE, Glyphs, Watch, all_tokens, done_of, title, token_words
+from harness.report.lines import ASCII, UNICODE, Glyphs, RunWatch, all_tokens, done_of, title, token_words
 from harness.report.text import clean, fit
-from harness.types import Usage
 
 MOST_NOTES = 3
 """Lines below the runs: notes are usually the same few endpoints again and again."""
@@ -56,12 +56,12 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    watch: Watch
+    watch: RunWatch
     name: str
     cells: dict[str, str]
 
 
-def draw(watches: Sequence[Watch], frame: Frame, now: float, elapsed: float) -> Text:
+def draw(watches: Sequence[RunWatch], frame: Frame, now: float, elapsed: float) -> Text:
     """The whole display.
 
     Args:
@@ -84,7 +84,7 @@ def draw(watches: Sequence[Watch], frame: Frame, now: float, elapsed: float) -> 
     return text
 
 
-def _choose(watches: Sequence[Watch], room: int) -> tuple[list[Watch], list[Watch]]:
+def _choose(watches: Sequence[RunWatch], room: int) -> tuple[list[RunWatch], list[RunWatch]]:
     """What is shown: everything if it fits, else what moves; always in the order of the suite."""
     if len(watches) <= room:
         return list(watches), []
@@ -104,12 +104,12 @@ def _choose(watches: Sequence[Watch], room: int) -> tuple[list[Watch], list[Watc
     return shown, [watch for i, watch in enumerate(watches) if i not in chosen]
 
 
-def _states(watches: Sequence[Watch]) -> str:
+def _states(watches: Sequence[RunWatch]) -> str:
     states = Counter("waiting" if watch.progress.state == "loading" else watch.progress.state for watch in watches)
     return ", ".join(f"{number} {state}" for state, number in states.most_common())
 
 
-def _headline(watches: Sequence[Watch], models: set[str], frame: Frame, elapsed: float) -> Text:
+def _headline(watches: Sequence[RunWatch], models: set[str], frame: Frame, elapsed: float) -> Text:
     usage = sum((watch.progress.usage for watch in watches), Usage())
     running = sum(watch.progress.state in {"running", "scoring"} for watch in watches)
     parts = [
@@ -130,7 +130,7 @@ def _headline(watches: Sequence[Watch], models: set[str], frame: Frame, elapsed:
     return Text(fit(words, frame.width).rstrip(), style="bold")
 
 
-def _row(watch: Watch, frame: Frame, now: float, *, with_model: bool) -> _Row:
+def _row(watch: RunWatch, frame: Frame, now: float, *, with_model: bool) -> _Row:
     progress = watch.progress
     unscored = progress.unscored.total()
     mean = numerals.plus_minus(watch.estimate(now), frame.glyphs.plus_minus) if progress.scored else ""
@@ -199,7 +199,7 @@ def _line(row: _Row, widths: dict[str, int], name_width: int, bar_width: int, fr
     return line
 
 
-def _notes(watches: Sequence[Watch], frame: Frame) -> list[str]:
+def _notes(watches: Sequence[RunWatch], frame: Frame) -> list[str]:
     """What holds runs up, each thing once, with the runs that it concerns."""
     by_note: dict[str, list[str]] = {}
     for watch in watches:

@@ -7,11 +7,11 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
+from harness.core.types import Usage
 from harness.engine.progress import RunProgress
 from harness.report import numerals
 from harness.report.text import clean
 from harness.stats.intervals import Estimate, mean_interval
-from harness.types import Usage
 
 WINDOW = 20.0
 """Seconds that the shown rate looks back: long enough to be steady, short enough to notice a stall."""
@@ -40,7 +40,7 @@ UNICODE = Glyphs()
 ASCII = Glyphs("#", "-", "+/-", "-")
 
 
-class Watch:
+class RunWatch:
     """A run over time.
 
     Args:
@@ -162,7 +162,7 @@ def start_line(progress: RunProgress) -> str:
     return f"{title(progress, with_model=True)}: {numerals.count(progress.total)} rollouts{resumed}"
 
 
-def progress_line(watch: Watch, now: float, *, with_model: bool) -> str:
+def progress_line(watch: RunWatch, now: float, *, with_model: bool) -> str:
     """Where a run is."""
     progress = watch.progress
     share = f" ({numerals.percent(progress.done / progress.total)})" if progress.total else ""
@@ -178,7 +178,7 @@ def progress_line(watch: Watch, now: float, *, with_model: bool) -> str:
     return f"{title(progress, with_model=with_model)}: {', '.join(parts)}" + (f"; {note}" if note else "")
 
 
-def end_line(watch: Watch, now: float, *, with_model: bool) -> str:
+def end_line(watch: RunWatch, now: float, *, with_model: bool) -> str:
     """How a run ended."""
     progress = watch.progress
     words = [progress.state if not watch.is_open else "interrupted"]
@@ -189,7 +189,7 @@ def end_line(watch: Watch, now: float, *, with_model: bool) -> str:
     return f"{title(progress, with_model=with_model)}: {', '.join(words)}" + (f"; {note}" if note else "")
 
 
-def _score_parts(watch: Watch, now: float) -> list[str]:
+def _score_parts(watch: RunWatch, now: float) -> list[str]:
     progress = watch.progress
     parts: list[str] = []
     if progress.scored:

@@ -19,7 +19,7 @@ from rich.live import Live
 from harness.engine.progress import RunProgress
 from harness.report import lines
 from harness.report.frame import Frame, draw
-from harness.report.lines import Watch
+from harness.report.lines import RunWatch
 from harness.report.text import clean, in_ascii, make_console
 
 PERIOD = 0.25
@@ -96,7 +96,7 @@ class Display:
         self._console = console
         self._clock = clock
         self._opened = clock()
-        self._watches: dict[int, Watch] = {}
+        self._watches: dict[int, RunWatch] = {}
         self._plain = None if live or not plain else _PlainLines(console, quiet, budget)
         self._live: Live | None = None
         self._wants_live = live
@@ -161,10 +161,10 @@ class Display:
         elif self._plain is not None:
             self._plain.end(self._observe(self._clock()), self._clock())
 
-    def _observe(self, now: float) -> list[Watch]:
-        watches: list[Watch] = []
+    def _observe(self, now: float) -> list[RunWatch]:
+        watches: list[RunWatch] = []
         for progress in list(self._runs):
-            watch = self._watches.setdefault(id(progress), Watch(progress))
+            watch = self._watches.setdefault(id(progress), RunWatch(progress))
             watch.observe(now)
             watches.append(watch)
         return watches
@@ -199,7 +199,7 @@ class _PlainLines:
         """Run → when its last line was printed, and how many rollouts were done."""
         self._ended: set[int] = set()
 
-    def show(self, watches: Sequence[Watch], now: float) -> None:
+    def show(self, watches: Sequence[RunWatch], now: float) -> None:
         """Print what is due."""
         with_model = len({watch.progress.model for watch in watches}) > 1
         for watch in watches:
@@ -218,7 +218,7 @@ class _PlainLines:
                 spent = f", budget: {words}" if (words := self._budget()) else ""
                 self._print(lines.progress_line(watch, now, with_model=with_model) + spent)
 
-    def end(self, watches: Sequence[Watch], now: float) -> None:
+    def end(self, watches: Sequence[RunWatch], now: float) -> None:
         """Print the end of runs that were cut off."""
         with_model = len({watch.progress.model for watch in watches}) > 1
         for watch in watches:
@@ -226,7 +226,7 @@ class _PlainLines:
                 self._ended.add(id(watch.progress))
                 self._print(lines.end_line(watch, now, with_model=with_model))
 
-    def _is_due(self, watch: Watch, now: float) -> bool:
+    def _is_due(self, watch: RunWatch, now: float) -> bool:
         progress = watch.progress
         if id(progress) not in self._said or not progress.total:
             return False

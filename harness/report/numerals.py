@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping
 from decimal import Decimal
 
+from harness.core.types import Usage
 from harness.report.text import clean
 from harness.stats.intervals import Estimate
 from harness.stats.passk import PassRate
 from harness.stats.summary import Summary
-from harness.types import Usage
 
 NONE = "–"
 """Stands for what is undefined."""

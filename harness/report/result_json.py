@@ -7,10 +7,10 @@ from typing import cast
 
 import orjson
 
-from harness.redact import redactor
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
 from harness.report.table import RunReport
 from harness.report.text import clean_block
-from harness.types import JsonDict
 
 
 def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, suite: str | None = None) -> JsonDict:

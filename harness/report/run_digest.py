@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import NamedTuple
 
-from harness.config.wording import listed, nearest
-from harness.errors import UsageError
-from harness.records import Example, Failed, Generated
+from harness.core.errors import UsageError
+from harness.core.records import Example, Failed, Generated
+from harness.core.types import JsonDict
+from harness.settings.wording import listed, nearest
 from harness.stats.scores import ScoreTable
 from harness.stats.summary import Summary
 from harness.store.manifest import Manifest
@@ -19,7 +20,6 @@ from harness.store.outcomes import Outcome, in_order, outcomes, read_journal
 from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
 from harness.store.tally import enter, summary_of
-from harness.types import JsonDict
 
 MOST = 3
 """Examples shown as the worst, and as the best."""

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from harness.errors import StoreError
+from harness.core.errors import StoreError
+from harness.core.types import JsonDict, Usage
 from harness.report.advice import next_steps
 from harness.report.changes import Changes, compare, marks_of
 from harness.report.run_digest import Digest, digest
 from harness.report.runs import budget_flags, has_rows, how_to_go_on
 from harness.report.text import clean
-from harness.store.catalogue import UNFINISHED, Catalogue, Entry, read_entry
+from harness.store.catalogue import UNFINISHED, Catalogue, ListedRun, read_entry
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
 from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir
 from harness.store.tally import tally
 from harness.store.values import table
-from harness.types import JsonDict, Usage
 
 BUILT_IN = "builtin"
 """Layer of the settings that nobody chose."""
@@ -34,16 +34,16 @@ BUILT_IN = "builtin"
 class RunFacts:
     """What is known of a run."""
 
-    entry: Entry
+    entry: ListedRun
     name: str
     """What commands call the run."""
     digest: Digest | None
     """None if the journal cannot be read; `problems` then says why."""
     problems: tuple[str, ...] = ()
-    parent: Entry | None = None
+    parent: ListedRun | None = None
     """The run that it was made from, if that is still there."""
-    children: Sequence[Entry] = ()
-    siblings: Sequence[Entry] = ()
+    children: Sequence[ListedRun] = ()
+    siblings: Sequence[ListedRun] = ()
     """The other runs of its invocation that are still there."""
     changes: Changes | None = None
     """It beside the run that it was made from; None if it was not, or if either cannot be read."""
@@ -70,7 +70,7 @@ def facts_of(path: Path, name: str) -> RunFacts:
     return RunFacts(entry, name, found, tuple(problems), parent, children, siblings, changes, sizes_of(entry.run))
 
 
-def _changes(entry: Entry, parent: Entry) -> Changes | None:
+def _changes(entry: ListedRun, parent: ListedRun) -> Changes | None:
     ours, theirs = entry.manifest, parent.manifest
     assert ours is not None and theirs is not None, "one was read, the other was found by its id"
     try:
@@ -82,7 +82,7 @@ def _changes(entry: Entry, parent: Entry) -> Changes | None:
     )
 
 
-def _relatives(entry: Entry) -> tuple[Entry | None, list[Entry], list[Entry]]:
+def _relatives(entry: ListedRun) -> tuple[ListedRun | None, list[ListedRun], list[ListedRun]]:
     """The run's parent, its children, and the other runs of its invocation, as far as they are there."""
     manifest, home = entry.manifest, home_of(entry.run)
     if manifest is None or home is None:
@@ -104,7 +104,7 @@ def home_of(run: RunDir) -> Path | None:
     return root.parent if root.name == "evals" else None
 
 
-def spent_on(entry: Entry) -> tuple[int | None, Usage | None]:
+def spent_on(entry: ListedRun) -> tuple[int | None, Usage | None]:
     """How many rollouts a run holds, and what its model and judges used for them. None is unknown."""
     if (summary := entry.final) is not None:
         rollouts = summary.get("num_rollouts")

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from harness.core.types import Prompt
 from harness.report import numerals
 from harness.report.changes import show_changes
 from harness.report.run_digest import Digest, Ranked, Trouble
@@ -19,9 +20,8 @@ from harness.report.runs import function_words, origin_words, recorded_coverage,
 from harness.report.table import RunReport, final_table
 from harness.report.text import clean, clean_block
 from harness.report.transcript import message_text
-from harness.store.catalogue import Entry
+from harness.store.catalogue import ListedRun
 from harness.store.manifest import Manifest
-from harness.types import Prompt
 
 WIDEST = 120
 """Cells of a line of prose, however wide the terminal is."""
@@ -124,13 +124,13 @@ def _family(page: RunFacts, manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield "made with it", _relatives(page.siblings)
 
 
-def _relative(entry: Entry) -> str:
+def _relative(entry: ListedRun) -> str:
     mean = recorded_estimate(entry.final).mean
     words = function_words(entry) or ("" if mean is None else f"mean {numerals.score(mean)}")
     return f"{entry.title} · {entry.model}, {entry.state}{f', {words}' if words else ''}"
 
 
-def _relatives(entries: Sequence[Entry]) -> str:
+def _relatives(entries: Sequence[ListedRun]) -> str:
     words = [f"{entry.id} ({_relative(entry)})" for entry in entries[:MOST_RELATIVES]]
     more = len(entries) - len(words)
     return "; ".join([*words, *([f"and {more} more"] if more else [])])

@@ -11,15 +11,15 @@ from itertools import pairwise
 
 from rich.cells import cell_len
 
-from harness.config.budget import flags_of
-from harness.config.built_in import BUILT_INS
+from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.text import clean, fit
+from harness.settings.budget import flags_of
+from harness.settings.built_in import BUILT_INS
 from harness.stats.intervals import Estimate
-from harness.store.catalogue import Entry, reward_of
+from harness.store.catalogue import ListedRun, reward_of
 from harness.store.manifest import Manifest
 from harness.store.values import ends, number, table
-from harness.types import JsonDict
 
 GAP = "  "
 
@@ -36,7 +36,7 @@ _HOW = {"rescore": "rescored", "replay": "replayed"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _RunColumn:
     head: str
     cells: list[str]
     is_figure: bool = False
@@ -46,7 +46,7 @@ class _Column:
         return max(map(cell_len, (self.head, *self.cells)))
 
 
-def runs_lines(entries: Sequence[Entry], width: int, *, name_of: Callable[[Entry], str]) -> Iterator[str]:
+def runs_lines(entries: Sequence[ListedRun], width: int, *, name_of: Callable[[ListedRun], str]) -> Iterator[str]:
     """The list.
 
     Args:
@@ -72,7 +72,7 @@ def runs_lines(entries: Sequence[Entry], width: int, *, name_of: Callable[[Entry
             )  # fmt: skip
 
 
-def remarks(entry: Entry, name: str) -> list[str]:
+def remarks(entry: ListedRun, name: str) -> list[str]:
     """What a line of figures cannot say of a run.
 
     Args:
@@ -89,14 +89,14 @@ def remarks(entry: Entry, name: str) -> list[str]:
     return said
 
 
-def how_to_go_on(entry: Entry, name: str) -> str:
+def how_to_go_on(entry: ListedRun, name: str) -> str:
     """The command that goes on with a run; of one of the Python API, whose rows are in a program, what does."""
     if entry.manifest is not None and not has_rows(entry.manifest):
         return "run the program that made it again, with resume=True"
     return shlex.join(["bench", "resume", name, *budget_flags(entry)])
 
 
-def budget_flags(entry: Entry) -> list[str]:
+def budget_flags(entry: ListedRun) -> list[str]:
     """The bounds on what the run's last invocation might spend, for the command that goes on: it must not lose them."""
     return [] if entry.manifest is None else flags_of(entry.manifest.budget)
 
@@ -115,7 +115,7 @@ def origin_words(derived: Mapping[str, object], parent: str) -> str:
     return f"{how} from {clean(parent, 100)}" + (f" ({clean(only, 60)} only)" if only else "")
 
 
-def function_words(entry: Entry) -> str:
+def function_words(entry: ListedRun) -> str:
     """The mean of each function, by the `summary.json` of an agent evaluation that has several; else ""."""
     metrics = table((entry.final or {}).get("metrics"))
     names = () if entry.manifest is None else entry.manifest.functions
@@ -140,30 +140,32 @@ def recorded_coverage(summary: JsonDict | None, planned: int | None) -> str:
     return " of ".join(parts)
 
 
-def _columns(entries: Sequence[Entry]) -> list[_Column]:
+def _columns(entries: Sequence[ListedRun]) -> list[_RunColumn]:
     columns = [
-        _Column("run", [clean(entry.id, 100) + mark for entry, mark in zip(entries, _brackets(entries), strict=True)])
+        _RunColumn(
+            "run", [clean(entry.id, 100) + mark for entry, mark in zip(entries, _brackets(entries), strict=True)]
+        )
     ]
     if any(entry.kind not in ("run", "") for entry in entries):
-        columns.append(_Column("kind", [clean(entry.kind, 20) or numerals.NONE for entry in entries]))
+        columns.append(_RunColumn("kind", [clean(entry.kind, 20) or numerals.NONE for entry in entries]))
     columns += [
-        _Column("environment", [clean(entry.title, 120) for entry in entries]),
-        _Column("model", [clean(entry.model, 80) or numerals.NONE for entry in entries]),
-        _Column("state", [entry.state for entry in entries]),
+        _RunColumn("environment", [clean(entry.title, 120) for entry in entries]),
+        _RunColumn("model", [clean(entry.model, 80) or numerals.NONE for entry in entries]),
+        _RunColumn("state", [entry.state for entry in entries]),
     ]
     estimates = [recorded_estimate(entry.final) for entry in entries]
     columns += [
-        _Column("mean", [numerals.score(estimate.mean) for estimate in estimates], True),
-        _Column("95 % interval", [numerals.interval(estimate) for estimate in estimates], True),
-        _Column("scored", [recorded_coverage(entry.final, entry.planned) for entry in entries], True),
+        _RunColumn("mean", [numerals.score(estimate.mean) for estimate in estimates], True),
+        _RunColumn("95 % interval", [numerals.interval(estimate) for estimate in estimates], True),
+        _RunColumn("scored", [recorded_coverage(entry.final, entry.planned) for entry in entries], True),
     ]
     costs = [number(table((entry.final or {}).get("usage")).get("cost")) for entry in entries]
     if any(cost is not None for cost in costs):
-        columns.append(_Column("cost", [numerals.dollars(cost) for cost in costs], True))
+        columns.append(_RunColumn("cost", [numerals.dollars(cost) for cost in costs], True))
     return columns
 
 
-def _brackets(entries: Sequence[Entry]) -> list[str]:
+def _brackets(entries: Sequence[ListedRun]) -> list[str]:
     """What holds those runs together that one command made and that stand together; nothing where no two do."""
     suites = [entry.manifest.suite if entry.manifest else None for entry in entries]
     if not any(one is not None and one == other for one, other in pairwise(suites)):
@@ -175,7 +177,7 @@ def _brackets(entries: Sequence[Entry]) -> list[str]:
     return marks
 
 
-def _fitted(columns: list[_Column], width: int) -> list[_Column]:
+def _fitted(columns: list[_RunColumn], width: int) -> list[_RunColumn]:
     """As many columns as fit, names cut to what is left."""
     columns, most = list(columns), dict(_COMFORT)
     for going in (*_FIRST_TO_GO, "", *_NEXT_TO_GO, ""):
@@ -188,12 +190,12 @@ def _fitted(columns: list[_Column], width: int) -> list[_Column]:
     return _shared(columns, most, width)
 
 
-def _least(columns: Sequence[_Column], most: Mapping[str, int]) -> int:
+def _least(columns: Sequence[_RunColumn], most: Mapping[str, int]) -> int:
     widths = [min(column.width, most.get(column.head, column.width)) for column in columns]
     return sum(widths) + len(GAP) * (len(columns) - 1)
 
 
-def _shared(columns: Sequence[_Column], least: Mapping[str, int], width: int) -> list[_Column]:
+def _shared(columns: Sequence[_RunColumn], least: Mapping[str, int], width: int) -> list[_RunColumn]:
     """`columns` with those of names as wide as there is room for: first the shorter one gets what it needs."""
     room = {column.head: min(column.width, least[column.head]) for column in columns if column.head in least}
     spare = width - _least(columns, least)
@@ -206,7 +208,7 @@ def _shared(columns: Sequence[_Column], least: Mapping[str, int], width: int) ->
         last = elastic[-1]
         room[last.head] = min(last.width, room[last.head] + max(0, spare))
     return [
-        _Column(_head(column.head, room[column.head]), [_cut(cell, room[column.head]) for cell in column.cells])
+        _RunColumn(_head(column.head, room[column.head]), [_cut(cell, room[column.head]) for cell in column.cells])
         if column.head in room
         else column
         for column in columns
@@ -221,7 +223,7 @@ def _cut(text: str, width: int) -> str:
     return text if cell_len(text) <= width else fit(text, width).rstrip()
 
 
-def _line(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]) -> str:
+def _line(cells: Sequence[str], columns: Sequence[_RunColumn], widths: Sequence[int]) -> str:
     padded: list[str] = []
     for cell, column, width in zip(cells, columns, widths, strict=True):
         space = " " * (width - cell_len(cell))

@@ -13,7 +13,7 @@ from harness.report import numerals
 from harness.report.grid import LEAST_NAME, Column, Group, grid, head, plain, prose
 from harness.report.text import clean, fit
 from harness.stats.intervals import Estimate
-from harness.stats.standings import ALPHA, Difference, Standing, Standings
+from harness.stats.standings import ALPHA, ModelDifference, Standing, Standings
 
 MOST_FAILURES = 4
 """Reasons of one model that are told with an example."""
@@ -164,7 +164,7 @@ def _minus(found: Standings, base: int, what: str, width: int) -> Iterator[Text]
     yield from grid(names, "model", [columns[:3], columns[3:]], width)
 
 
-def _difference(estimate: Estimate, difference: Difference, *, counted: bool) -> list[str]:
+def _difference(estimate: Estimate, difference: ModelDifference, *, counted: bool) -> list[str]:
     pair = difference.counted if counted else difference.scored
     outcomes = [numerals.count(number) for number in (pair.wins, pair.losses, pair.ties)]
     return [
@@ -200,7 +200,7 @@ def _verdict(found: Standings, width: int) -> Iterator[Text]:
         yield from prose(f"More than noise is p < {bound}, in Student's t test of the tasks' differences.", width)
 
 
-def _verdict_words(name: str, against: Sequence[Difference]) -> Iterator[str]:
+def _verdict_words(name: str, against: Sequence[ModelDifference]) -> Iterator[str]:
     """What the best may be said to be to the others. Each sentence says on how much of the tasks it stands."""
     better = [each for each in against if each.is_better]
     worse = [each for each in against if each.is_worse]
@@ -232,7 +232,7 @@ def _verdict_words(name: str, against: Sequence[Difference]) -> Iterator[str]:
     yield from _if_counted(name, better, against)
 
 
-def _if_counted(name: str, better: Sequence[Difference], against: Sequence[Difference]) -> Iterator[str]:
+def _if_counted(name: str, better: Sequence[ModelDifference], against: Sequence[ModelDifference]) -> Iterator[str]:
     """Where it matters that tasks without a score are left out."""
     behind = [each for each in against if each.is_behind_if_counted and not each.is_worse]
     unsure = [each for each in better if each not in behind and not each.is_signal_if_counted]
@@ -243,12 +243,12 @@ def _if_counted(name: str, better: Sequence[Difference], against: Sequence[Diffe
         yield f"With tasks without a score as 0, the difference from {_names(unsure, against)} may be noise."
 
 
-def _where(differences: Sequence[Difference], words: str = " on the tasks that have a score") -> str:
+def _where(differences: Sequence[ModelDifference], words: str = " on the tasks that have a score") -> str:
     """That not all tasks are compared, if they are not."""
     return words if any(each.is_partial for each in differences) else ""
 
 
-def _too_few(close: Sequence[Difference]) -> str:
+def _too_few(close: Sequence[ModelDifference]) -> str:
     """Whether it is for want of tasks that nothing can be said."""
     if any(each.can_tell for each in close):
         return ""
@@ -273,7 +273,7 @@ def _by_task(found: Standings, width: int) -> Iterator[Text]:
     yield from grid([_label(model) for model in models], "model", groups, width)
 
 
-def _names(differences: Sequence[Difference], against: Sequence[Difference]) -> str:
+def _names(differences: Sequence[ModelDifference], against: Sequence[ModelDifference]) -> str:
     """The second models of these, of all that the best is held against."""
     if len(differences) == len(against) > MOST_NAMES:
         return f"all {len(against)} others"

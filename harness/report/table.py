@@ -53,7 +53,7 @@ class RunReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _TableColumn:
     head: str
     cells: list[str]
 
@@ -71,7 +71,7 @@ def final_table(results: Sequence[RunReport], console: Console, what: str = "run
         what: Each of them is.
     """
     labels = _labels(results)
-    names = _Column(what, [_short(label) for label in labels])
+    names = _TableColumn(what, [_short(label) for label in labels])
     for position, group in enumerate(_pack(_groups(results), names, console.width)):
         columns = [names, *group] if position == 0 else _without_empty([names, *group])
         _print(columns, console)
@@ -99,11 +99,11 @@ def _short(label: str) -> str:
     return fit(label, min(MOST_NAME, cell_len(label))).rstrip()
 
 
-def _groups(results: Sequence[RunReport]) -> list[list[_Column]]:
+def _groups(results: Sequence[RunReport]) -> list[list[_TableColumn]]:
     """Columns that belong together; a table is cut between groups only."""
 
-    def column(head: str, cell: Callable[[Summary], str], absent: Callable[[RunReport], str] = _absent) -> _Column:
-        return _Column(head, [absent(r) if r.summary is None else cell(r.summary) for r in results])
+    def column(head: str, cell: Callable[[Summary], str], absent: Callable[[RunReport], str] = _absent) -> _TableColumn:
+        return _TableColumn(head, [absent(r) if r.summary is None else cell(r.summary) for r in results])
 
     score = [
         column("mean", lambda s: numerals.score(s.reward.estimate.mean)),
@@ -132,9 +132,9 @@ def _absent(_: RunReport) -> str:
     return numerals.NONE
 
 
-def _pack(groups: list[list[_Column]], names: _Column, width: int) -> list[list[_Column]]:
+def _pack(groups: list[list[_TableColumn]], names: _TableColumn, width: int) -> list[list[_TableColumn]]:
     """Put as many groups side by side as fit beside the names."""
-    packed: list[list[_Column]] = []
+    packed: list[list[_TableColumn]] = []
     for group in groups:
         if packed and _table_width([names, *packed[-1], *group]) <= width:
             packed[-1] = [*packed[-1], *group]
@@ -143,17 +143,17 @@ def _pack(groups: list[list[_Column]], names: _Column, width: int) -> list[list[
     return packed
 
 
-def _without_empty(columns: Sequence[_Column]) -> list[_Column]:
+def _without_empty(columns: Sequence[_TableColumn]) -> list[_TableColumn]:
     """Leave out the runs that have nothing to show: the first table names them."""
     full = [i for i in range(len(columns[0].cells)) if any(c.cells[i] != numerals.NONE for c in columns[1:])]
-    return [_Column(column.head, [column.cells[i] for i in full]) for column in columns]
+    return [_TableColumn(column.head, [column.cells[i] for i in full]) for column in columns]
 
 
-def _table_width(columns: Sequence[_Column]) -> int:
+def _table_width(columns: Sequence[_TableColumn]) -> int:
     return sum(column.width for column in columns) + GAP * (len(columns) - 1)
 
 
-def _print(columns: Sequence[_Column], console: Console, left: int = 1) -> None:
+def _print(columns: Sequence[_TableColumn], console: Console, left: int = 1) -> None:
     """One table: the first `left` columns are words, the others figures. The head is told by a line, not by colour."""
     if not columns[0].cells:
         return
@@ -188,17 +188,17 @@ def _metrics(labels: Sequence[str], results: Sequence[RunReport], console: Conso
         return
     shown = rows
     columns = [
-        _Column("run", [label for label, _, _ in shown]),
-        _Column("metric", [_short(clean(name, 80)) for _, name, _ in shown]),
-        _Column("mean", [numerals.score(spread.estimate.mean) for _, _, spread in shown]),
-        _Column("95 % interval", [numerals.interval(spread.estimate) for _, _, spread in shown]),
+        _TableColumn("run", [label for label, _, _ in shown]),
+        _TableColumn("metric", [_short(clean(name, 80)) for _, name, _ in shown]),
+        _TableColumn("mean", [numerals.score(spread.estimate.mean) for _, _, spread in shown]),
+        _TableColumn("95 % interval", [numerals.interval(spread.estimate) for _, _, spread in shown]),
     ]
     if len(results) == 1:
         del columns[0]
     for extra in (
-        _Column("min", [numerals.score(spread.min) for _, _, spread in shown]),
-        _Column("max", [numerals.score(spread.max) for _, _, spread in shown]),
-        _Column("values", [numerals.count(spread.count) for _, _, spread in shown]),
+        _TableColumn("min", [numerals.score(spread.min) for _, _, spread in shown]),
+        _TableColumn("max", [numerals.score(spread.max) for _, _, spread in shown]),
+        _TableColumn("values", [numerals.count(spread.count) for _, _, spread in shown]),
     ):
         if _table_width([*columns, extra]) <= console.width:
             columns.append(extra)

@@ -10,10 +10,10 @@ from typing import IO
 from rich.cells import cell_len, chop_cells
 from rich.console import Console
 
-from harness.harmless import LIMIT as LIMIT
-from harness.harmless import clean as clean
-from harness.harmless import clean_block as clean_block
-from harness.harmless import plain_json as plain_json
+from harness.core.safe_text import LIMIT as LIMIT
+from harness.core.safe_text import clean as clean
+from harness.core.safe_text import clean_block as clean_block
+from harness.core.safe_text import plain_json as plain_json
 
 _ASCII = str.maketrans({"─": "-", "–": "-", "…": "~", "≥": ">", "±": "+/-", "×": "x", "·": "-"})
 

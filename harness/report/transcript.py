@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
-from harness.records import JUDGEMENTS, Example, Failed, Generated
+from harness.core.records import JUDGEMENTS, Example, Failed, Generated
+from harness.core.types import JsonDict, Message, Prompt
 from harness.report import numerals
 from harness.report.lines import token_words
 from harness.report.text import clean, clean_block
 from harness.store.codec import to_text
 from harness.store.outcomes import Outcome
-from harness.types import JsonDict, Message, Prompt
 
 INDENT = "  "
 

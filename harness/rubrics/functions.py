@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from harness.boundary import place
-from harness.errors import EnvironmentFault, HarnessError, JudgeError, StateLost
-from harness.records import FIXED_COLUMNS, STATE_LOST
+from harness.core.errors import EnvironmentFault, HarnessError, JudgeError, StateLost
+from harness.core.records import FIXED_COLUMNS, STATE_LOST
+from harness.usercode.exceptions import place
 
 RewardFunc: TypeAlias = Callable[..., Any]
 """Returns a number (one rollout) or a list of numbers (a group), or an awaitable of it."""
@@ -33,7 +33,7 @@ _SIMILAR = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class RewardFunction:
     """A reward function and how to call it."""
 
     name: str
@@ -46,7 +46,7 @@ class Planned:
     """The names of its arguments; None for all there are (`**kwargs`)."""
 
 
-def plan(function: RewardFunc, weight: float, class_objects: Collection[str]) -> Planned:
+def plan(function: RewardFunc, weight: float, class_objects: Collection[str]) -> RewardFunction:
     """Read a reward function's signature.
 
     Args:
@@ -72,7 +72,9 @@ def plan(function: RewardFunc, weight: float, class_objects: Collection[str]) ->
             takes_all = True
         elif parameter.kind is not parameter.VAR_POSITIONAL and _is_taken(name, parameter, known):
             takes.append(parameter.name)
-    return Planned(name, function, float(weight), is_group, _is_async(function), None if takes_all else tuple(takes))
+    return RewardFunction(
+        name, function, float(weight), is_group, _is_async(function), None if takes_all else tuple(takes)
+    )
 
 
 def read(value: object) -> Value:

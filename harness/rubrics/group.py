@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.errors import EnvironmentFault
-from harness.parsers.parser import Parser
-from harness.records import Score
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Score
+from harness.core.state import State
 from harness.rubrics.functions import RewardFunc, Value, range_limits, total
 from harness.rubrics.judge_port import JudgeSpec
+from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
-from harness.state import State
 
 
 class RubricGroup(Rubric):

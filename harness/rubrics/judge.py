@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Protocol, TypedDict, Unpack, cast
 
-from harness.config.wording import suggestion
-from harness.errors import EnvironmentFault, JudgeError, ModelError, SystemicError
-from harness.parsers.parser import Parser
-from harness.records import JUDGEMENTS, Score
-from harness.rubrics.functions import Planned, RewardFunc, plan
+from harness.core.errors import EnvironmentFault, JudgeError, ModelError, SystemicError
+from harness.core.records import JUDGEMENTS, Score
+from harness.core.state import State
+from harness.core.types import JsonDict, ModelResponse, Prompt, Usage
+from harness.rubrics.functions import RewardFunc, RewardFunction, plan
 from harness.rubrics.judge_port import JudgeSpec, ask, judged_by, prompt_digest, watched
 from harness.rubrics.judge_port import seated as seated
 from harness.rubrics.judge_prompt import (
@@ -34,9 +34,9 @@ from harness.rubrics.judge_prompt import (
     render,
     reply_text,
 )
+from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
-from harness.state import State
-from harness.types import JsonDict, ModelResponse, Prompt, Usage
+from harness.settings.wording import suggestion
 
 __all__ = ["Judge", "JudgeRubric", "JudgeSpec", "Verdict", "judge_verdict", "judged_by", "quoted_response", "seated"]
 
@@ -171,7 +171,7 @@ class RubricOptions(TypedDict, total=False):
     needs_live_state: bool
 
 
-class Judging(TypedDict, total=False):
+class JudgeSettings(TypedDict, total=False):
     """How the judge is asked, beside its model."""
 
     judge_prompt: str
@@ -183,7 +183,7 @@ class Judging(TypedDict, total=False):
     max_concurrent: int | None
 
 
-class _Options(Judging, RubricOptions, total=False):
+class _Options(JudgeSettings, RubricOptions, total=False):
     pass
 
 
@@ -313,7 +313,7 @@ def _unasked(error: ModelError) -> JudgeError:
     return JudgeError(f"judge {error.reason}", str(error))
 
 
-def _watched(planned: Planned) -> RewardFunc:
+def _watched(planned: RewardFunction) -> RewardFunc:
     """The function, without a value if a judge could not be asked, whatever it made of the error."""
 
     async def watching(**arguments: Any) -> object:

@@ -18,13 +18,12 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from harness.config.checks import url, variable
-from harness.errors import ConfigError, EnvironmentFault, ModelError, SystemicError
-from harness.keys import digest
-from harness.parsers.parser import text_of
-from harness.records import JUDGEMENTS
-from harness.redact import Redactor, redactor
-from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.core.errors import ConfigError, EnvironmentFault, ModelError, SystemicError
+from harness.core.keys import digest
+from harness.core.records import JUDGEMENTS
+from harness.core.redact import Redactor, redactor
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Usage, text_of
+from harness.settings.checks import url, variable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +152,7 @@ def watched() -> Generator[list[ModelError]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JudgeReply:
     """A judge's reply, and what is kept of it."""
 
     response: ModelResponse
@@ -169,7 +168,7 @@ async def ask(
     *,
     tools: Sequence[JsonDict] | None = None,
     sampling_args: Mapping[str, Any] | None = None,
-) -> Asked:
+) -> JudgeReply:
     """Ask a judge.
 
     Args:
@@ -211,7 +210,7 @@ async def ask(
     entry = _entry(chat.model, question, response)
     if state is not None:
         state.setdefault(JUDGEMENTS, []).append(entry)
-    return Asked(response, entry)
+    return JudgeReply(response, entry)
 
 
 def _note(error: ModelError) -> None:

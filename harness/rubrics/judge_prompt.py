@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import cast
 
-from harness.errors import EnvironmentFault, JudgeError
-from harness.keys import digest
-from harness.parsers.parser import text_of
-from harness.types import Messages, ModelResponse, Prompt
+from harness.core.errors import EnvironmentFault, JudgeError
+from harness.core.keys import digest
+from harness.core.types import Messages, ModelResponse, Prompt, text_of
 
 FIELDS: tuple[str, ...] = ("question", "answer", "response", "mark", "verdicts")
 """What a template may name in braces. Everything else in it stays as it is, braces too."""

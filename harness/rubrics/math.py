@@ -13,16 +13,16 @@ import math
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
-from harness.errors import EnvironmentFault, VerificationError
-from harness.parsers.extract import extract_boxed_answer
-from harness.parsers.parser import Parser, identity
-from harness.parsers.xml import XMLParser
+from harness.core.errors import EnvironmentFault, VerificationError
+from harness.core.state import State
+from harness.core.types import Prompt
+from harness.rubrics.extract import extract_boxed_answer
 from harness.rubrics.functions import RewardFunc
 from harness.rubrics.math_pool import Exhausted, math_pool
 from harness.rubrics.math_text import squeezed
+from harness.rubrics.parser import Parser, identity
 from harness.rubrics.rubric import Rubric
-from harness.state import State
-from harness.types import Prompt
+from harness.rubrics.xml_parser import XMLParser
 
 MAX_WORKERS = 10
 """Comparisons take milliseconds; more processes than this only take memory."""

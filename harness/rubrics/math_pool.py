@@ -24,7 +24,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, cast
 
-from harness.errors import VerificationError
+from harness.core.errors import VerificationError
 
 PROGRAM = Path(__file__).with_name("math_worker.py")
 
@@ -49,7 +49,7 @@ _KEPT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PA
 
 
 @dataclass(slots=True)
-class _Check:
+class _MathCheck:
     answer: str
     gold: str
     cpu_seconds: float
@@ -60,7 +60,7 @@ class Exhausted(VerificationError):
     """The comparison itself used up its time or memory, or crashed on what it compares; the machine is not to blame."""
 
 
-class _Gone(Exception):
+class _WorkerGone(Exception):
     """The process cannot be talked to any more."""
 
 
@@ -104,7 +104,7 @@ class _Process:
                 f"math-verify cannot be used ({reply.get('error')}); pip install -U 'bench-harness[math]'"
             )
 
-    def check(self, check: _Check) -> bool:
+    def check(self, check: _MathCheck) -> bool:
         """Ask for one verdict.
 
         Raises:
@@ -167,7 +167,7 @@ class _Process:
             try:
                 data = data[os.write(self._stdin, data) :]
             except OSError as error:
-                raise _Gone(str(error)) from error
+                raise _WorkerGone(str(error)) from error
 
     def _reply(self, until: float) -> Mapping[str, Any]:
         poll = select.poll()
@@ -176,14 +176,14 @@ class _Process:
             self._wait(poll, until)
             part = os.read(self._stdout, 1 << 16)
             if not part:
-                raise _Gone("its pipe closed")
+                raise _WorkerGone("its pipe closed")
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\n")
         return cast("dict[str, Any]", json.loads(line))
 
     def _wait(self, poll: select.poll, until: float) -> None:
         if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
-            raise _Gone(f"no sign of life for {WALL_SECONDS:g} s")
+            raise _WorkerGone(f"no sign of life for {WALL_SECONDS:g} s")
 
 
 class MathPool:
@@ -204,7 +204,7 @@ class MathPool:
         for process in getattr(self, "_processes", set[_Process]()):
             process.disown()
         self._lock = threading.Lock()
-        self._queue: SimpleQueue[_Check] = SimpleQueue()
+        self._queue: SimpleQueue[_MathCheck] = SimpleQueue()
         self._processes: set[_Process] = set()
         self._threads = 0
         self._demand = 0
@@ -231,7 +231,7 @@ class MathPool:
         Raises:
             VerificationError: there is no verdict; says why. `Exhausted` where what is compared is too much.
         """
-        check = _Check(answer, gold, cpu_seconds)
+        check = _MathCheck(answer, gold, cpu_seconds)
         with self._lock:
             self._demand += 1
             grow = self._demand > self._threads and self._threads < self.max_workers
@@ -269,7 +269,7 @@ class MathPool:
                 self._demand -= 1
             del check  # a waiting thread must not keep an answer alive
 
-    def _answer(self, check: _Check, process: _Process | None) -> _Process | None:
+    def _answer(self, check: _MathCheck, process: _Process | None) -> _Process | None:
         """Give `check` its verdict; the process to go on with."""
         causes: list[str] = []
         try:
@@ -280,7 +280,7 @@ class MathPool:
                     return process
                 except _Lost as lost:
                     causes.append(str(lost))
-                except _Gone as gone:
+                except _WorkerGone as gone:
                     causes.append(str(gone))
                     if process is not None:
                         self._end(process)
@@ -306,7 +306,7 @@ class MathPool:
             self._processes.add(process)
         try:
             process.wait_until_ready()
-        except (VerificationError, _Gone):
+        except (VerificationError, _WorkerGone):
             self._end(process)
             raise
         return process
@@ -322,7 +322,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _words(check: _Check) -> str:
+def _words(check: _MathCheck) -> str:
     return f"comparing {_shorten(check.answer)} with {_shorten(check.gold)}"
 
 

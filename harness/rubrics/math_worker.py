@@ -199,7 +199,7 @@ def _depth(text: str) -> int:
 
 def serve(mathematics: Mathematics, say: Callable[[dict[str, object]], None]) -> int:
     """Answer requests until the input ends or the share is done; the exit code."""
-    lines, share = Lines(), CHECKS_A_CHILD
+    lines, share = RequestLines(), CHECKS_A_CHILD
     while share > 0 or lines.rest:
         share -= 1
         line = lines.next()
@@ -224,7 +224,7 @@ def serve(mathematics: Mathematics, say: Callable[[dict[str, object]], None]) ->
     return RECYCLED
 
 
-class Lines:
+class RequestLines:
     """The lines of standard input. There is one request at a time, so a child that ends takes none with it."""
 
     def __init__(self) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from harness.config.wording import listed
-from harness.errors import UsageError
-from harness.parsers.parser import Parser
-from harness.records import JUDGEMENTS, Score, Scored
+from harness.core.errors import UsageError
+from harness.core.records import JUDGEMENTS, Score, Scored
+from harness.core.state import State
 from harness.rubrics.functions import Value
 from harness.rubrics.judge_port import JudgeSpec
+from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
-from harness.state import State
+from harness.settings.wording import listed
 
 NOT_RECORDED = "no recorded value"
 

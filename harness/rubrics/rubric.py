@@ -8,14 +8,23 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 
-from harness.config.wording import suggestion
-from harness.errors import EnvironmentFault, UsageError
-from harness.parsers.parser import Parser
-from harness.records import Score
-from harness.rubrics.functions import GROUP_NAMES, ROLLOUT_NAMES, Planned, RewardFunc, Value, plan, total, weight_limits
+from harness.core.errors import EnvironmentFault, UsageError
+from harness.core.records import Score
+from harness.core.state import State
+from harness.rubrics.functions import (
+    GROUP_NAMES,
+    ROLLOUT_NAMES,
+    RewardFunc,
+    RewardFunction,
+    Value,
+    plan,
+    total,
+    weight_limits,
+)
 from harness.rubrics.judge_port import JudgeSpec
+from harness.rubrics.parser import Parser
 from harness.rubrics.scoring import Scoring
-from harness.state import State
+from harness.settings.wording import suggestion
 
 
 class Rubric:
@@ -54,7 +63,7 @@ class Rubric:
         self._own_parser = parser
         self._range = _checked_range(reward_range)
         self._live = needs_live_state
-        self._functions: list[Planned] = []
+        self._functions: list[RewardFunction] = []
         self._objects: dict[str, object] = {}
         for name, value in (class_objects or {}).items():
             self.add_class_object(name, value)
@@ -167,7 +176,7 @@ class Rubric:
         Puts `reward` and `metrics` into each state as well.
 
         Raises:
-            ThreadsHung: sync functions of earlier rollouts hang; see `harness.offload`.
+            ThreadsHung: sync functions of earlier rollouts hang; see `harness.usercode.threads`.
         """
         if not states:
             return []

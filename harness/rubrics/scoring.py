@@ -12,19 +12,19 @@ from collections.abc import Awaitable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
 
-from harness.boundary import AUTHORS, passes
-from harness.errors import ThreadsHung
-from harness.offload import offload
-from harness.rubrics.functions import ROLLOUT_NAMES, Planned, Value, raised_there, read, read_group
-from harness.state import State
+from harness.core.errors import ThreadsHung
+from harness.core.state import State
+from harness.rubrics.functions import ROLLOUT_NAMES, RewardFunction, Value, raised_there, read, read_group
+from harness.usercode.exceptions import USER_EXCEPTIONS, should_propagate
+from harness.usercode.threads import offload
 
 
-class _Call:
+class _FunctionCall:
     """One function on one rollout, or on the whole group, and what came of it."""
 
     __slots__ = ("error", "index", "planned", "value")
 
-    def __init__(self, planned: Planned, index: int | None) -> None:
+    def __init__(self, planned: RewardFunction, index: int | None) -> None:
         self.planned = planned
         self.index = index
         """Which rollout; None for the group."""
@@ -46,7 +46,7 @@ class Scoring:
         self._states = states
         self._common = common
 
-    async def run(self, functions: Sequence[Planned]) -> None:
+    async def run(self, functions: Sequence[RewardFunction]) -> None:
         """Run `functions` in order.
 
         Raises:
@@ -59,24 +59,24 @@ class Scoring:
             else:
                 await self._run_sync([call for planned in neighbours for call in self._calls(planned)])
 
-    def invoke(self, call: _Call) -> None:
+    def invoke(self, call: _FunctionCall) -> None:
         """Call a function; what it returns or raises is in `call` afterwards."""
         planned, index = call.planned, call.index
         try:
             arguments = self._group_arguments(planned) if index is None else self._arguments(planned, index)
             call.value = planned.function(**arguments)
-        except AUTHORS as error:
+        except USER_EXCEPTIONS as error:
             # The boundary around reward functions: a failed one is a reason, not an end.
-            if isinstance(error, KeyboardInterrupt) and passes(error):
+            if isinstance(error, KeyboardInterrupt) and should_propagate(error):
                 raise
             call.error = error
 
-    def _calls(self, planned: Planned) -> list[_Call]:
+    def _calls(self, planned: RewardFunction) -> list[_FunctionCall]:
         if planned.is_group:
-            return [_Call(planned, None)]
-        return [_Call(planned, index) for index in range(len(self._states))]
+            return [_FunctionCall(planned, None)]
+        return [_FunctionCall(planned, index) for index in range(len(self._states))]
 
-    async def _run_async(self, calls: Sequence[_Call]) -> None:
+    async def _run_async(self, calls: Sequence[_FunctionCall]) -> None:
         for call in calls:
             self.invoke(call)
         if len(calls) == 1:
@@ -89,8 +89,8 @@ class Scoring:
         except BaseExceptionGroup as group:
             raise _hung(group) or group from None
 
-    async def _run_sync(self, calls: Sequence[_Call]) -> None:
-        batch = _Batch(self, calls)
+    async def _run_sync(self, calls: Sequence[_FunctionCall]) -> None:
+        batch = _SyncBatch(self, calls)
         try:
             await offload.run(batch)
         finally:
@@ -98,15 +98,15 @@ class Scoring:
         for call in calls:
             await self._settle(call)
 
-    async def _settle(self, call: _Call) -> None:
+    async def _settle(self, call: _FunctionCall) -> None:
         """Await what is still to be awaited, and keep the value."""
         if inspect.isawaitable(call.value):
             try:
                 call.value = await cast("Awaitable[object]", call.value)
-            except AUTHORS as error:  # as in `invoke`
+            except USER_EXCEPTIONS as error:  # as in `invoke`
                 if hung := _hung(error):
                     raise hung from None
-                if passes(error):
+                if should_propagate(error):
                     raise
                 call.error = error
         name, error = call.planned.name, call.error
@@ -118,12 +118,12 @@ class Scoring:
         for values, value in zip(self.values, group, strict=True):
             values[name] = value
 
-    def _arguments(self, planned: Planned, index: int) -> dict[str, Any]:
+    def _arguments(self, planned: RewardFunction, index: int) -> dict[str, Any]:
         state, common = self._states[index], self._common
         takes = planned.takes if planned.takes is not None else (*ROLLOUT_NAMES, *common)
         return {name: _of(state, name) if name in ROLLOUT_NAMES else common[name] for name in takes}
 
-    def _group_arguments(self, planned: Planned) -> dict[str, Any]:
+    def _group_arguments(self, planned: RewardFunction) -> dict[str, Any]:
         states, common = self._states, self._common
         plurals = {f"{name}s": name for name in ROLLOUT_NAMES}
         takes = planned.takes if planned.takes is not None else (*plurals, *common)
@@ -132,12 +132,12 @@ class Scoring:
         }
 
 
-class _Batch:
+class _SyncBatch:
     """Sync calls that share one hop into a thread."""
 
     __slots__ = ("_calls", "_current", "_scoring", "is_over")
 
-    def __init__(self, scoring: Scoring, calls: Sequence[_Call]) -> None:
+    def __init__(self, scoring: Scoring, calls: Sequence[_FunctionCall]) -> None:
         self._scoring = scoring
         self._calls = calls
         self._current = calls[0]
@@ -156,7 +156,7 @@ class _Batch:
         return f"reward function {self._current.planned.name}"
 
 
-def _is_async(planned: Planned) -> bool:
+def _is_async(planned: RewardFunction) -> bool:
     return planned.is_async
 
 

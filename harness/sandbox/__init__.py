@@ -20,7 +20,7 @@ warden      the program that runs inside, before and beside the model's code
 
 from __future__ import annotations
 
-from harness.errors import SandboxError, SandboxMissing
+from harness.core.errors import SandboxError, SandboxMissing
 from harness.sandbox.api import Limits, Outcome, Result, Sandbox, Session
 from harness.sandbox.find import find_sandbox
 

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 
 Outcome: TypeAlias = Literal["exited", "signalled", "timeout", "cpu", "memory", "processes", "disk", "output"]
 """How a program ended: by itself (`exited`), by a signal that is none of our limits (`signalled`), or at a limit."""

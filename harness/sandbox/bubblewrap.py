@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from harness.sandbox.api import Limits
+from harness.sandbox.backend import SandboxBackend
 from harness.sandbox.interpreter import ROOT_FOLDERS, base_interpreter, hidden, package_paths, shown
 from harness.sandbox.orders import WARDEN, Launch, Lifeline
 from harness.sandbox.seccomp import filter_program
-from harness.sandbox.ways import Way
 
 NOBODY = 65534
 PACKAGES = "/opt/packages"
@@ -34,7 +34,7 @@ _FIRST_UID, _LAST_UID = 1_900_000_000, 1_999_999_999
 """Far from what accounts, containers and systemd use."""
 
 
-class Bubblewrap(Way):
+class Bubblewrap(SandboxBackend):
     """See the module.
 
     Args:
@@ -57,7 +57,7 @@ class Bubblewrap(Way):
 
     @contextmanager
     def launch(self, limits: Limits) -> Generator[Launch, None, None]:
-        """See `Way`."""
+        """See `SandboxBackend`."""
         python = base_interpreter()
         read_end, write_end = os.pipe()
         lifeline = Lifeline()

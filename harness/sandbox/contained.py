@@ -12,12 +12,12 @@ import signal
 import time
 from collections.abc import Sequence
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
+from harness.core.types import JsonDict
 from harness.sandbox import tree
 from harness.sandbox.api import Files, Limits, Outcome, Result
 from harness.sandbox.orders import Launch, encode_order
 from harness.sandbox.wire import Wire
-from harness.types import JsonDict
 
 LOOK_SECONDS = 0.05
 """Between two looks at a tree: what it may take too much of lasts no longer than this."""

@@ -13,11 +13,11 @@ import subprocess
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
-from harness.offload import offload
 from harness.sandbox.api import Limits
+from harness.sandbox.backend import SandboxBackend
 from harness.sandbox.bubblewrap import NOBODY, program_environment
 from harness.sandbox.orders import WARDEN, Launch
-from harness.sandbox.ways import Way
+from harness.usercode.threads import offload
 
 IMAGE = "python:3.12-slim"
 """What programs run in unless the caller names another; it must hold `python3`."""
@@ -38,7 +38,7 @@ def client_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}
 
 
-class Container(Way):
+class Container(SandboxBackend):
     """See the module.
 
     Args:
@@ -59,7 +59,7 @@ class Container(Way):
 
     @contextmanager
     def launch(self, limits: Limits) -> Generator[Launch, None, None]:
-        """See `Way`."""
+        """See `SandboxBackend`."""
         name = f"bench-{os.getpid()}-{secrets.token_hex(6)}"
         yield Launch(
             command=tuple(self._command(name, limits)),

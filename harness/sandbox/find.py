@@ -12,14 +12,14 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 
-from harness.errors import ConfigError, SandboxMissing
+from harness.core.errors import ConfigError, SandboxMissing
 from harness.sandbox.api import Limits, Sandbox
+from harness.sandbox.backend import SandboxBackend
 from harness.sandbox.bubblewrap import Bubblewrap
 from harness.sandbox.container import IMAGE, Container, client_environment
 from harness.sandbox.local import UnsafeLocal
 from harness.sandbox.orders import encode_order
-from harness.sandbox.ways import Way
-from harness.sandbox.wire import Reports
+from harness.sandbox.wire import WardenReports
 
 ENGINES = ("docker", "podman")
 NAMES = ("auto", "bubblewrap", *ENGINES, "unsafe-local")
@@ -53,13 +53,13 @@ def find_sandbox(name: str = "auto", *, packages: Sequence[str] = (), image: str
         raise ConfigError(f"sandbox={name!r} is not known; {hint}There are {', '.join(NAMES)}")
     reasons: list[str] = []
     for found in (_bubblewrap(tuple(packages)), *(_container(engine, image) for engine in ENGINES)):
-        if isinstance(found, Way):
+        if isinstance(found, SandboxBackend):
             return found
         reasons.append(found)
     raise _missing(reasons)
 
 
-def why_not(name: str, image: str = IMAGE) -> str:
+def unavailable_reason(name: str, image: str = IMAGE) -> str:
     """Why one of those that contain programs cannot be had; "" if it works.
 
     Args:
@@ -67,11 +67,11 @@ def why_not(name: str, image: str = IMAGE) -> str:
         image: What a container would run.
     """
     found = _bubblewrap(()) if name == "bubblewrap" else _container(name, image)
-    return "" if isinstance(found, Way) else found
+    return "" if isinstance(found, SandboxBackend) else found
 
 
-def _checked(found: Way | str) -> Sandbox:
-    if isinstance(found, Way):
+def _checked(found: SandboxBackend | str) -> Sandbox:
+    if isinstance(found, SandboxBackend):
         return found
     raise _missing([found])
 
@@ -128,7 +128,7 @@ def _probe(sandbox: Bubblewrap) -> str | None:
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
-    reports = Reports(nonce)
+    reports = WardenReports(nonce)
     said = reports.add(done.stderr) + reports.rest()
     if any(report.get("code") == 0 for report in reports.seen):
         return None

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.errors import EnvironmentFault
+from harness.core.errors import EnvironmentFault
 
 SYSTEM = ("/usr", "/nix/store", "/etc/ld.so.cache", "/etc/alternatives")
 """Programs and libraries of the machine: what is needed to run anything at all."""

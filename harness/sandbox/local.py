@@ -13,12 +13,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from harness.sandbox.api import Limits
+from harness.sandbox.backend import SandboxBackend
 from harness.sandbox.bubblewrap import program_environment
 from harness.sandbox.orders import WARDEN, Launch, Lifeline
-from harness.sandbox.ways import Way
 
 
-class UnsafeLocal(Way):
+class UnsafeLocal(SandboxBackend):
     """See the module."""
 
     @property
@@ -28,7 +28,7 @@ class UnsafeLocal(Way):
 
     @contextmanager
     def launch(self, limits: Limits) -> Generator[Launch, None, None]:
-        """See `Way`."""
+        """See `SandboxBackend`."""
         base = os.path.realpath(tempfile.mkdtemp(prefix="bench-sandbox-"))
         lifeline = Lifeline()
         try:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
+from harness.core.types import JsonDict
 from harness.sandbox.api import Files, Limits
-from harness.types import JsonDict
 
 START_SECONDS = 30.0
 """A sandbox that has not come up after this long has failed."""

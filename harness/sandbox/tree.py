@@ -14,7 +14,7 @@ _READINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TreeUsage:
     """A tree's use of the machine at one moment.
 
     Args:
@@ -30,7 +30,7 @@ class Usage:
     cpu_seconds: float
 
 
-def usage(root: int) -> Usage | None:
+def usage(root: int) -> TreeUsage | None:
     """What the process `root` and all that descend from it use; None when it is gone or /proc cannot be read."""
     pids, threads, pages, ticks = [root], 0, 0, 0
     for pid in pids:  # grows while it is walked
@@ -43,7 +43,7 @@ def usage(root: int) -> Usage | None:
         pages += int(fields[21])
         ticks += sum(map(int, fields[11:15]))
         pids.extend(_children(pid))
-    return Usage(tuple(pids), threads, pages * _PAGE, ticks / _TICKS)
+    return TreeUsage(tuple(pids), threads, pages * _PAGE, ticks / _TICKS)
 
 
 def exact_memory(pids: tuple[int, ...]) -> int:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from typing import cast
 
-from harness.types import JsonDict
+from harness.core.types import JsonDict
 
 FLOOD = 8
 """As many times the bound on output is more than a program says by mistake."""
@@ -50,7 +50,7 @@ class Kept:
         return self.data.decode("utf-8", "replace")
 
 
-class Reports:
+class WardenReports:
     """Parts the warden's reports from the program's stderr, in which they stand, each behind the nonce.
 
     Args:
@@ -102,7 +102,7 @@ class Wire(asyncio.SubprocessProtocol):
     def __init__(self, nonce: str, bound: int, holds_back: bool, changed: Callable[[], None]) -> None:
         self.stdout = Kept(bound)
         self.stderr = Kept(bound)
-        self.reports = Reports(nonce)
+        self.reports = WardenReports(nonce)
         self.unread = bytearray()
         """Of stdout, when it holds back."""
         self.stdout_ended = False

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, cast
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
 from harness.sandbox.api import Limits, Result, Sandbox, Session
 from harness.sandbox.attendant import BOOT
 
@@ -50,7 +50,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CodeResult:
     """What a piece of code led to.
 
     Args:
@@ -84,7 +84,7 @@ class Lost:
         return f"{self.reason}. {NEW_PLACE if self.everything else NEW_INTERPRETER}"
 
 
-class _Gone(Exception):
+class _ProgramGone(Exception):
     def __init__(self, lost: Lost) -> None:
         super().__init__(str(lost))
         self.lost = lost
@@ -143,10 +143,10 @@ class Workbench:
         try:
             reply = await self._ask(asked, seconds)
             return Ran(reply["stdout"], reply["stderr"], reply["exit_code"], reply["timed_out"])
-        except _Gone as gone:
+        except _ProgramGone as gone:
             return gone.lost
 
-    async def python(self, code: str, seconds: float, apart: bool = False) -> Cell | Lost:
+    async def python(self, code: str, seconds: float, apart: bool = False) -> CodeResult | Lost:
         """Run a piece of code in the interpreter.
 
         Args:
@@ -159,14 +159,14 @@ class Workbench:
         """
         try:
             reply = await self._ask({"code": code, "seconds": seconds, "apart": apart}, seconds)
-        except _Gone as gone:
+        except _ProgramGone as gone:
             return gone.lost
         if "failed" in reply:
             raise SandboxError(str(reply["failed"]))
         self.ready_seconds = max(self.ready_seconds, float(reply["ready_seconds"]))
         if "lost" in reply:
             return _lost(reply["lost"], reply["code"], seconds)
-        return Cell(reply["output"], reply.get("errors", ""), reply.get("value"), reply.get("error"))
+        return CodeResult(reply["output"], reply.get("errors", ""), reply.get("value"), reply.get("error"))
 
     async def close(self) -> None:
         """End all that runs there; what it held is gone."""
@@ -205,10 +205,10 @@ class Workbench:
                 words = (
                     "Its replies were written over" if is_running and reply is not None else _end(result, self._limits)
                 )
-                raise _Gone(Lost(words, everything=True))
+                raise _ProgramGone(Lost(words, everything=True))
         except TimeoutError:
             await self._give_up()
-            raise _Gone(Lost("It no longer answered", timed_out=True, everything=True)) from None
+            raise _ProgramGone(Lost("It no longer answered", timed_out=True, everything=True)) from None
         except asyncio.CancelledError:
             self._abandoned[mark] = seconds
             raise
@@ -229,7 +229,7 @@ class Workbench:
             await session.send(json.dumps(attendant).encode() + b"\n")
             hello = {"program": repl, "environment": self._environment, "modules": self._modules, "start": self._start}
             reply = await self._exchange(session, hello, START_SECONDS, 0)
-        except _Gone as gone:
+        except _ProgramGone as gone:
             raise SandboxError(f"the sandbox does not start: {gone.lost.reason}") from None
         except asyncio.CancelledError:
             await self._give_up()

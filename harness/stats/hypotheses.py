@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from harness.core.types import JsonDict
 from harness.stats.distributions import LEAST_P, beta_cdf, t_quantile_real, t_two_sided
 from harness.stats.intervals import LEVEL, Estimate, same, sample_std
 from harness.stats.quantiles import normal_quantile
 from harness.stats.summary import number
-from harness.types import JsonDict
 
 if TYPE_CHECKING:
     from harness.stats.arrays import Labels

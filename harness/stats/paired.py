@@ -16,13 +16,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from harness.core.types import JsonDict
 from harness.stats.distributions import beta_quantile, t_two_sided
 from harness.stats.hypotheses import McNemar, mcnemar, t_of_estimate
 from harness.stats.intervals import EXACT_TAIL, LEVEL, SAME, Estimate, mean_interval, same, sample_std
 from harness.stats.quantiles import t_quantile
 from harness.stats.signflip import DRAWS, SEED, Test, sign_flip
 from harness.stats.summary import number
-from harness.types import JsonDict
 
 if TYPE_CHECKING:
     from harness.stats.arrays import Labels

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Required, TypedDict, Unpack
 
-from harness.types import Usage
+from harness.core.types import Usage
 
 TRUNCATED, EMPTY, REFUSED = 1, 2, 4
 

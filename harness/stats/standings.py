@@ -11,13 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from harness.core.types import Usage
 from harness.stats.difference import UNKNOWN, Range, paired_scores, scores_of
 from harness.stats.intervals import Estimate, same
 from harness.stats.paired import Paired, fewest_pairs
 from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import spread
 from harness.stats.target import finite_limits
-from harness.types import Usage
 
 ALPHA = 0.05
 """A difference is called more than noise below this p-value, divided by the number of pairs of models that have scores:
@@ -28,7 +28,7 @@ MISSING = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class TaskOutcome:
     """What became of one task with one model."""
 
     task: str
@@ -52,7 +52,7 @@ class Standing:
     """One model's numbers. What is undefined is None."""
 
     name: str
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[TaskOutcome, ...]
     planned: int
     """Attempts that were to be made."""
     mean: float | None
@@ -115,7 +115,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ModelDifference:
     """One model minus another, task by task."""
 
     first: str
@@ -192,8 +192,8 @@ class Standings:
     """All models of one evaluation, in the order in which they were named."""
 
     models: tuple[Standing, ...]
-    _known: dict[tuple[int, int], Difference] = field(
-        default_factory=dict[tuple[int, int], Difference], init=False, repr=False, compare=False
+    _known: dict[tuple[int, int], ModelDifference] = field(
+        default_factory=dict[tuple[int, int], ModelDifference], init=False, repr=False, compare=False
     )
     """Differences that were asked for; all of many models' would take minutes."""
 
@@ -212,7 +212,7 @@ class Standings:
                 gaps[task] = max(scores) - min(scores)
         return sorted(gaps, key=lambda task: -gaps[task])
 
-    def difference(self, first: int, second: int) -> Difference:
+    def difference(self, first: int, second: int) -> ModelDifference:
         """The model at one index minus that at another."""
         if (first, second) not in self._known:
             alpha = ALPHA / max(1, self.pairs)
@@ -251,7 +251,7 @@ def _leads(first: Mapping[str, float], second: Mapping[str, float]) -> bool:
     return ours > theirs and not same(theirs, ours)
 
 
-def standings(models: Sequence[tuple[str, Sequence[Attempt], int]], promised: Sequence[Range] = ()) -> Standings:
+def standings(models: Sequence[tuple[str, Sequence[TaskOutcome], int]], promised: Sequence[Range] = ()) -> Standings:
     """Set the models side by side.
 
     Args:
@@ -262,7 +262,7 @@ def standings(models: Sequence[tuple[str, Sequence[Attempt], int]], promised: Se
     return Standings(tuple(_standing(*model, known) for model, known in zip(models, ranges, strict=True)))
 
 
-def _standing(name: str, attempts: Sequence[Attempt], planned: int, promised: Range) -> Standing:
+def _standing(name: str, attempts: Sequence[TaskOutcome], planned: int, promised: Range) -> Standing:
     values = _by_task((each.task, each.score) for each in attempts if each.score is not None)
     seconds = sorted(each.seconds for each in attempts if each.seconds is not None)
     checked = [each.schema_valid for each in attempts if each.schema_valid is not None]
@@ -286,12 +286,12 @@ def _standing(name: str, attempts: Sequence[Attempt], planned: int, promised: Ra
     )
 
 
-def _difference(first: Standing, second: Standing, alpha: float) -> Difference:
+def _difference(first: Standing, second: Standing, alpha: float) -> ModelDifference:
     ours, theirs = first.promised, second.promised
     scored = counted = paired_scores(scores_of(first.values, ours), scores_of(second.values, theirs))
     if first.unscored or second.unscored:
         counted = paired_scores(scores_of(first.counted, ours), scores_of(second.counted, theirs))
-    return Difference(first.name, second.name, scored, counted, max(first.tasks, second.tasks), alpha)
+    return ModelDifference(first.name, second.name, scored, counted, max(first.tasks, second.tasks), alpha)
 
 
 def _by_task(scores: Iterable[tuple[str, float]]) -> dict[str, list[float]]:

@@ -8,13 +8,13 @@ from array import array
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from harness.core.types import JsonDict, Usage
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
 from harness.stats.methods import SUMMARY as METHODS
 from harness.stats.passk import THRESHOLD_SLACK, PassRate, pass_at_k, pass_counts, pass_hat_k, pass_rate, powers_of_two
 from harness.stats.quantiles import nearest_rank
 from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
-from harness.stats.target import Aim, Target, finite_limits
-from harness.types import JsonDict, Usage
+from harness.stats.target import Aim, StoppingRule, finite_limits
 
 __all__ = ["METHODS", "THRESHOLD_SLACK", "Distribution", "ScoreTable", "Spread", "Summary", "summarize"]
 
@@ -96,7 +96,7 @@ class Summary:
     """Generation time of a rollout."""
     judge_usage: Usage | None = None
     """What judges used, which is in no other number; None if none was asked."""
-    target: Target | None = None
+    target: StoppingRule | None = None
     """Of a run that was to end once its mean was known, and did; the interval of `reward` is then its."""
     judge_unpriced: int = 0
     """Replies of judges whose cost is unknown, so that the cost of `judge_usage`, if there is any, is a lower bound."""
@@ -225,16 +225,18 @@ def summarize(  # noqa: PLR0913 - what a summary is of
     )
 
 
-def _reward(table: ScoreTable, aim: Aim | None, limits: tuple[float, float] | None) -> tuple[Spread, Target | None]:
+def _reward(
+    table: ScoreTable, aim: Aim | None, limits: tuple[float, float] | None
+) -> tuple[Spread, StoppingRule | None]:
     """The reward, and what made the run end early."""
     reward = spread(table.rewards(), limits)
     target = None if aim is None else _ended_early(table, aim)
     return (reward if target is None else replace(reward, estimate=target.estimate)), target
 
 
-def _ended_early(table: ScoreTable, aim: Aim) -> Target | None:
+def _ended_early(table: ScoreTable, aim: Aim) -> StoppingRule | None:
     """What made the run end before its plan did; None if nothing did: then the interval is the ordinary one."""
-    target = Target(aim)
+    target = StoppingRule(aim)
     for index, rewards, total in zip(table.examples(), table.rewards(), table.outcomes(), strict=True):
         for value in [*rewards, *[None] * (total - len(rewards))]:
             target.count(index, value)
@@ -293,18 +295,18 @@ def metric_spread(groups: Iterable[list[float]], clusters: Sequence[Hashable] | 
     return metric
 
 
-def _metric(table: ScoreTable, name: str, reward: Spread, target: Target | None) -> Spread:
+def _metric(table: ScoreTable, name: str, reward: Spread, target: StoppingRule | None) -> Spread:
     if target is None and table.is_reward(name):
         return reward
     return _unwatched(metric_spread(table.metric(name)), target)
 
 
-def _unwatched(metric: Spread, target: Target | None) -> Spread:
+def _unwatched(metric: Spread, target: StoppingRule | None) -> Spread:
     """The same without an interval if the run ended early: the ordinary one is of runs that nobody watched."""
     return metric if target is None else replace(metric, estimate=_without_interval(metric.estimate))
 
 
-def _unwatched_rate(rate: PassRate, target: Target | None) -> PassRate:
+def _unwatched_rate(rate: PassRate, target: StoppingRule | None) -> PassRate:
     return rate if target is None else replace(rate, estimate=_without_interval(rate.estimate))
 
 

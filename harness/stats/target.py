@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from harness.core.types import JsonDict
 from harness.stats.intervals import LEVEL, Estimate
 from harness.stats.quantiles import normal_quantile
 from harness.stats.sequences import ConfidenceSequence
-from harness.types import JsonDict
 
 SLACK = 1e-9
 """Part of the range by which rounding may move a sum past it."""
@@ -53,7 +53,7 @@ def finite_limits(reward_range: tuple[float, float]) -> tuple[float, float] | No
     return reward_range if math.isfinite(low) and math.isfinite(high) and low < high else None
 
 
-class Target:
+class StoppingRule:
     """Takes the outcomes of a run's rollouts, in any order, and says when they suffice.
 
     Args:

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.core.types import JsonDict
 from harness.stats.arrays import Reduced, reduce_groups
 from harness.stats.summary import number
-from harness.types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)

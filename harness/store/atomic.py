@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.errors import StoreError
+from harness.core.errors import StoreError
 
 _HINTS = {
     errno.ENOSPC: "free some space",
@@ -51,7 +51,7 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
     if action in ("read", "remove") and " -o" in hint:
         hint = "ask its owner"  # another place to write to is no help
     if action == "read" and error.errno == errno.EFBIG:
-        hint = ""  # our own bound, see `harness.caps`
+        hint = ""  # our own bound, see `harness.core.size_limits`
     # str(error) repeats the path where the system names one; the bare reason reads better.
     reason = error.strerror or str(error) or type(error).__name__
     return StoreError(f"cannot {action} {path}: {reason} ({code or 'no errno'}, errno {error.errno})" + _tail(hint))

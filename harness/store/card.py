@@ -11,9 +11,10 @@ import json
 import re
 from pathlib import Path
 
-from harness.config.built_in import BUILT_INS
-from harness.errors import StoreError
-from harness.redact import redactor
+from harness.core.errors import StoreError
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
+from harness.settings.built_in import BUILT_INS
 from harness.store.atomic import atomic_write, is_closed
 from harness.store.card_head import config_entry, configs_yaml, join_card, merge_config, split_card
 from harness.store.card_tables import leaderboard_row, passes, results, unscored_table, with_row
@@ -22,7 +23,6 @@ from harness.store.finding import runs_in
 from harness.store.manifest import Manifest, without_secrets
 from harness.store.rundir import RunDir, RunLock
 from harness.store.safe_files import read_file
-from harness.types import JsonDict
 
 CONFIG_LIMIT = 20_000
 """Characters of a config.toml that a card shows: the Hub's pages, and people, give up on more."""

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from harness.errors import StoreError
-from harness.types import JsonDict
+from harness.core.errors import StoreError
+from harness.core.types import JsonDict
 
 # As huggingface_hub finds it, so that both mean the same text.
 _HEAD = re.compile(r"\s*+---[\r\n]++([\S\s]*?)(?<![\r\n])[\r\n]+---(?:\r\n|\r|\n|$)")

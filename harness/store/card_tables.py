@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
+from harness.core.types import JsonDict
 from harness.store.card_text import escape
 from harness.store.manifest import Manifest
 from harness.store.values import count, ends, number, table
-from harness.types import JsonDict
 
 NONE = "–"
 

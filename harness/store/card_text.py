@@ -9,11 +9,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import cast
 
-from harness.caps import DOCUMENT
-from harness.harmless import OBEYED
-from harness.redact import hidden
+from harness.core.redact import hidden
+from harness.core.safe_text import OBEYED
+from harness.core.size_limits import DOCUMENT
+from harness.core.types import JsonDict
 from harness.store.safe_files import read_file
-from harness.types import JsonDict
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
 _CONTROL = re.compile(rf"(?:[\s\x00-\x1f\u200c\u200d]|{OBEYED.pattern})+")

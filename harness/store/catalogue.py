@@ -11,13 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from harness.config.wording import suggestion
-from harness.errors import ConfigError, StoreError
+from harness.core.errors import ConfigError, StoreError
+from harness.core.types import JsonDict
+from harness.settings.wording import suggestion
 from harness.store.finding import all_runs
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir
 from harness.store.values import table
-from harness.types import JsonDict
 
 State: TypeAlias = Literal["running", "done", "stopped", "interrupted", "failed", "died", "damaged"]
 """A manifest's status, but for two: `died` says that it is `running` there and nobody is at it any more, `damaged` that
@@ -38,7 +38,7 @@ _ID_TIME = "%Y%m%dT%H%M%SZ"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedRun:
     """One run as a list shows it."""
 
     run: RunDir
@@ -136,7 +136,7 @@ class Entry:
         }
 
 
-def read_entry(path: Path) -> Entry:
+def read_entry(path: Path) -> ListedRun:
     """What the list shows of a run folder. Never fails: what cannot be read is said in the entry."""
     run = RunDir(path)
     problems: list[str] = []
@@ -151,7 +151,7 @@ def read_entry(path: Path) -> Entry:
         summary = run.read_summary()
     except StoreError as error:
         problems.append(str(error))
-    return Entry(run, state, manifest if state != "damaged" else None, summary, tuple(problems))
+    return ListedRun(run, state, manifest if state != "damaged" else None, summary, tuple(problems))
 
 
 def _state(manifest: Manifest, run: RunDir) -> State:
@@ -193,7 +193,7 @@ class Filter:
                 if name not in known:
                     raise ConfigError(f"{what} {name}: {suggestion(name, known)}")
 
-    def keeps(self, entry: Entry) -> bool:
+    def keeps(self, entry: ListedRun) -> bool:
         """Whether the list shows the run. What is unknown of a damaged one is no reason to hide it."""
         created = entry.created
         return (
@@ -253,7 +253,7 @@ class Catalogue:
     output_dir: Path
     paths: list[Path] = field(init=False, default_factory=list[Path])
     """Every run folder, newest first."""
-    _read: dict[Path, Entry] = field(init=False, default_factory=dict[Path, Entry])
+    _read: dict[Path, ListedRun] = field(init=False, default_factory=dict[Path, ListedRun])
 
     def __post_init__(self) -> None:
         self.paths = all_runs(self.output_dir)[::-1]
@@ -262,18 +262,18 @@ class Catalogue:
         """Runs in the folder."""
         return len(self.paths)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ListedRun]:
         """The runs, newest first; each is read once."""
         for path in self.paths:
             if path not in self._read:
                 self._read[path] = read_entry(path)
             yield self._read[path]
 
-    def newest(self, most: int) -> Iterator[Entry]:
+    def newest(self, most: int) -> Iterator[ListedRun]:
         """The newest `most` runs; all if it is negative."""
         return islice(self, most if most >= 0 else None)
 
-    def children(self, run_id: str) -> list[Entry]:
+    def children(self, run_id: str) -> list[ListedRun]:
         """The runs that were made from one, newest first."""
         return [entry for entry in self if entry.manifest is not None and entry.manifest.parent == run_id]
 

@@ -15,10 +15,10 @@ from typing import Any, TypeVar, cast
 
 import orjson
 
-from harness.errors import EnvironmentFault
-from harness.records import Example, Failed, Generated, Record, Scored, Timing
-from harness.redact import redactor
-from harness.types import JsonDict, Usage
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Example, Failed, Generated, Record, Scored, Timing
+from harness.core.redact import redactor
+from harness.core.types import JsonDict, Usage
 
 _WIDE = b'{"wide"'
 _UNUSUAL = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from harness.errors import StoreError
-from harness.records import Example, Failed, Generated, Scored
+from harness.core.errors import StoreError
+from harness.core.records import Example, Failed, Generated, Scored
 from harness.store.arrow import arrow, parquet
 from harness.store.atomic import (
     discard,
@@ -39,7 +39,7 @@ from harness.store.card import rebuild_card, refresh_card
 from harness.store.completeness import final_name, sweep
 from harness.store.journal import JournalReader
 from harness.store.recorded import NOWHERE, Recorded
-from harness.store.rows import BATCH_BYTES, BATCH_ROWS, WRITER_OPTIONS, Columns, RowFile
+from harness.store.rows import BATCH_BYTES, BATCH_ROWS, WRITER_OPTIONS, RowFile, RowShape
 from harness.store.rundir import RunDir
 from harness.store.safe_files import is_folder, open_binary
 
@@ -83,7 +83,7 @@ class DatasetWriter:
         columns: What shapes the rows.
     """
 
-    def __init__(self, run_dir: Path, columns: Columns) -> None:
+    def __init__(self, run_dir: Path, columns: RowShape) -> None:
         self._run = RunDir(run_dir)
         self._columns = columns
         self._data = self._run.data_path
@@ -324,7 +324,7 @@ def _notes(part: _Part) -> dict[str, str]:
     return {NOTES.decode(): json.dumps(notes)}
 
 
-def _read_part(path: Path, columns: Columns) -> _Part:
+def _read_part(path: Path, columns: RowShape) -> _Part:
     """A file's notes.
 
     Raises:

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from harness.config.serving import is_reference
-from harness.config.wording import suggestion
-from harness.errors import StoreError, UsageError
-from harness.redact import redactor
+from harness.core.errors import StoreError, UsageError
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
+from harness.settings.serving import is_reference
+from harness.settings.wording import suggestion
 from harness.store.hub_names import check_repo
 from harness.store.manifest import Manifest, without_secrets
 from harness.store.values import count, ends, number, table
-from harness.types import JsonDict
 
 FOLDER = ".eval_results"
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.core.types import JsonDict
 from harness.store.atomic import translated
 from harness.store.codec import from_text
 from harness.store.invocations import Invocation, is_run, newest_invocation
 from harness.store.safe_files import is_folder, link_error, read_file
-from harness.types import JsonDict
 
 _RUN_ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9]{4}")
 

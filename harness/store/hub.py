@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from harness.caps import DOCUMENT
-from harness.errors import HarnessError, PublishError
-from harness.redact import redactor
+from harness.core.errors import HarnessError, PublishError
+from harness.core.redact import redactor
+from harness.core.size_limits import DOCUMENT
+from harness.core.types import JsonDict
 from harness.store import card
-from harness.store.hub_failures import Failure, Kind, Patience
+from harness.store.hub_failures import HubFailure, HubFailureKind, Patience
 from harness.store.hub_names import check_repo, default_name
 from harness.store.hub_session import Tries, conversation, fetch, login_token
 from harness.store.rundir import RunDir
 from harness.store.safe_files import open_binary
-from harness.types import JsonDict
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetInfo, HfApi
@@ -114,7 +114,7 @@ def push_run(
             raise PublishError("the run has no data to push: no rollout is in its dataset yet")
         plan = _Plan(run, run_dir, name, public, again, login_token(token), endpoint)
     except HarnessError as error:
-        raise _gave_up(run_dir, repo, Failure(Kind.FINAL, str(error)), again) from error
+        raise _gave_up(run_dir, repo, HubFailure(HubFailureKind.FINAL, str(error)), again) from error
     with conversation():
         return _Push(plan, patience or Patience(), notice or (lambda line: None)).run()
 
@@ -136,7 +136,7 @@ class _Push:
     def run(self) -> PushResult:
         return self._tries.until_done(self._attempt, self._gave_up)
 
-    def _gave_up(self, failure: Failure) -> PublishError:
+    def _gave_up(self, failure: HubFailure) -> PublishError:
         return _gave_up(self._plan.shown, self._name, failure, self._plan.again)
 
     def _attempt(self) -> PushResult:
@@ -207,7 +207,7 @@ class _Push:
         ]
 
 
-def _gave_up(shown: Path, repo: str | None, failure: Failure, again: str) -> PublishError:
+def _gave_up(shown: Path, repo: str | None, failure: HubFailure, again: str) -> PublishError:
     """The one message of every failed push: what, where to, why, what next."""
     target = f"{repo} on the Hub" if repo else "the Hub"
     parts = [f"could not push {shown} to {target}: {failure.cause.rstrip('.')}."]

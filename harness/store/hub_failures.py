@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from enum import Enum
 
-from harness.errors import HarnessError, PublishError
+from harness.core.errors import HarnessError, PublishError
 
 _WINDOW = re.compile(r";\s*r\s*=\s*0\b.*;\s*t\s*=\s*(\d+)")
 """The Hub's `RateLimit: "api";r=0;t=55`: nothing remains, the window ends in 55 seconds."""
@@ -46,7 +46,7 @@ class Patience:
         return time.monotonic() + self.total + size / self.bytes_per_second
 
 
-class Kind(Enum):
+class HubFailureKind(Enum):
     """What may be done about a failure. The value is how often a push meets it before it gives up."""
 
     MOVED = 8
@@ -60,10 +60,10 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class HubFailure:
     """One failed attempt."""
 
-    kind: Kind
+    kind: HubFailureKind
     cause: str
     """What happened, in one line."""
     advice: str = ""
@@ -91,7 +91,7 @@ def foreign_errors() -> tuple[type[Exception], ...]:
     return (HfHubHTTPError.__mro__[1], OSError, RuntimeError, ValueError)  # pyright: ignore[reportReturnType]
 
 
-def read_failure(error: BaseException, advice: Mapping[int, str] = ADVICE) -> Failure:
+def read_failure(error: BaseException, advice: Mapping[int, str] = ADVICE) -> HubFailure:
     """What `error`, or the error that it wraps, means for the push.
 
     Args:
@@ -105,30 +105,30 @@ def read_failure(error: BaseException, advice: Mapping[int, str] = ADVICE) -> Fa
         chain.append(chain[-1].__cause__)
     for link in chain:
         if isinstance(link, HarnessError):
-            return Failure(Kind.FINAL, one_line(str(link)))
+            return HubFailure(HubFailureKind.FINAL, one_line(str(link)))
         if isinstance(link, HfHubHTTPError):
             said = str(link.server_message or link)
             return _refused(link.response.status_code, link.response.headers, said, advice)
     root = chain[-1]
     cause = f"{type(root).__name__}: {one_line(str(root))}"
     if isinstance(error, FileNotFoundError | PermissionError):
-        return Failure(Kind.FINAL, cause)
+        return HubFailure(HubFailureKind.FINAL, cause)
     if isinstance(error, ValueError) and not isinstance(root, json.JSONDecodeError):
         # A ValueError is the library's verdict on what was sent; a JSON error is about the reply.
-        return Failure(Kind.FINAL, cause)
-    return Failure(Kind.UNWELL, cause, "Check the connection to the Hub (HF_ENDPOINT, proxies).")
+        return HubFailure(HubFailureKind.FINAL, cause)
+    return HubFailure(HubFailureKind.UNWELL, cause, "Check the connection to the Hub (HF_ENDPOINT, proxies).")
 
 
-def _refused(status: int, headers: Mapping[str, str], message: str, advices: Mapping[int, str]) -> Failure:
+def _refused(status: int, headers: Mapping[str, str], message: str, advices: Mapping[int, str]) -> HubFailure:
     cause = f"HTTP {status}: {one_line(message)}"
     advice = advices.get(status, "")
     if status == 412:
-        return Failure(Kind.MOVED, cause, advice)
+        return HubFailure(HubFailureKind.MOVED, cause, advice)
     if status == 429:
-        return Failure(Kind.BUSY, cause, advice, retry_after(headers))
+        return HubFailure(HubFailureKind.BUSY, cause, advice, retry_after(headers))
     if status == 408 or status >= 500:
-        return Failure(Kind.UNWELL, cause, "The Hub is unwell: try again later.", retry_after(headers))
-    return Failure(Kind.FINAL, cause, advice)
+        return HubFailure(HubFailureKind.UNWELL, cause, "The Hub is unwell: try again later.", retry_after(headers))
+    return HubFailure(HubFailureKind.FINAL, cause, advice)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

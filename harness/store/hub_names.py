@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 
 MAX_NAME = 96
 """Characters that the Hub allows in a repository's name, its namespace apart."""

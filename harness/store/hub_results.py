@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-from harness.errors import PublishError, StoreError, UsageError
-from harness.redact import redactor
+from harness.core.errors import PublishError, StoreError, UsageError
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
 from harness.store.eval_results import (
     FOLDER,
     TASKS_BYTES,
@@ -27,10 +28,9 @@ from harness.store.eval_results import (
     tasks_in,
     title_of,
 )
-from harness.store.hub_failures import Failure, Patience
+from harness.store.hub_failures import HubFailure, Patience
 from harness.store.hub_session import Tries, conversation, fetch, login_token
 from harness.store.rundir import RunDir
-from harness.types import JsonDict
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -237,11 +237,11 @@ def _name(api: HfApi) -> str:
     return str(cast(JsonDict, api.whoami())["name"])  # pyright: ignore[reportUnknownMemberType]
 
 
-def _unread(name: str, failure: Failure) -> PublishError:
+def _unread(name: str, failure: HubFailure) -> PublishError:
     parts = [f"could not read {name} on the Hub: {failure.cause.rstrip('.')}.", failure.advice, "Nothing was sent."]
     return PublishError(redactor.text(" ".join(part for part in parts if part)))
 
 
-def _unopened(model: str, failure: Failure) -> PublishError:
+def _unopened(model: str, failure: HubFailure) -> PublishError:
     parts = [f"could not open a pull request in {model}: {failure.cause.rstrip('.')}.", failure.advice]
     return PublishError(redactor.text(" ".join(part for part in parts if part)))

@@ -12,10 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from harness.caps import size_words
-from harness.errors import HarnessError, PublishError, StoreError
-from harness.redact import redactor
-from harness.store.hub_failures import ADVICE, Failure, Kind, Patience, bounded, foreign_errors, read_failure
+from harness.core.errors import HarnessError, PublishError, StoreError
+from harness.core.redact import redactor
+from harness.core.size_limits import size_words
+from harness.store.hub_failures import (
+    ADVICE,
+    HubFailure,
+    HubFailureKind,
+    Patience,
+    bounded,
+    foreign_errors,
+    read_failure,
+)
 
 Result = TypeVar("Result")
 
@@ -61,9 +69,9 @@ class Tries:
     """What is spoken of in these lines."""
     advice: Mapping[int, str] = field(default_factory=lambda: ADVICE)
     """What the user can do, by HTTP status."""
-    _met: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
+    _met: dict[HubFailureKind, int] = field(default_factory=lambda: dict.fromkeys(HubFailureKind, 0))
 
-    def until_done(self, attempt: Callable[[], Result], gave_up: Callable[[Failure], PublishError]) -> Result:
+    def until_done(self, attempt: Callable[[], Result], gave_up: Callable[[HubFailure], PublishError]) -> Result:
         """Call `attempt` until it returns, as often as its failures allow.
 
         Args:
@@ -86,7 +94,7 @@ class Tries:
             self.notice(redactor.text(f"{self.subject()}: {failure.cause}; trying again in {wait:.0f} s"))
             time.sleep(wait)
 
-    def _wait(self, failure: Failure) -> float:
+    def _wait(self, failure: HubFailure) -> float:
         """Seconds until the next attempt."""
         wait = failure.wait
         if wait is None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from harness.errors import StoreError, UsageError
+from harness.core.errors import StoreError, UsageError
+from harness.core.types import JsonDict
 from harness.store.atomic import translated
 from harness.store.codec import from_text
 from harness.store.safe_files import files_in, is_file, is_folder, read_file, refuse_links
-from harness.types import JsonDict
 
 _SECOND = 16
 """Characters of an id that hold its time, to the second."""

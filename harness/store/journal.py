@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from harness.caps import LINE, size_words
-from harness.errors import EnvironmentFault, JournalDamaged, StoreError
-from harness.records import Record
+from harness.core.errors import EnvironmentFault, JournalDamaged, StoreError
+from harness.core.records import Record
+from harness.core.size_limits import LINE, size_words
+from harness.core.types import JsonDict
 from harness.store.atomic import durable_sync, file_mode, is_closed, store_error, sync_folder, translated, write_all
 from harness.store.codec import UnknownType, encode, parse, record_of
 from harness.store.safe_files import open_binary, open_regular, open_to_append
-from harness.types import JsonDict
 
 READ_BUFFER = 1 << 20
 """Bytes read ahead when a journal is streamed; larger ones gain nothing."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
-from harness.errors import StoreError
-from harness.redact import hidden, hidden_command, hidden_source, redactor
-from harness.types import JsonDict
+from harness.core.errors import StoreError
+from harness.core.redact import hidden, hidden_command, hidden_source, redactor
+from harness.core.types import JsonDict
 
 SCHEMA_VERSION = 1
 """Raised when a reader of the former version would misread a file; new fields alone do not raise it."""

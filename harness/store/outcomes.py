@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from harness.errors import StoreError
-from harness.records import Example, Failed, Generated, Scored
+from harness.core.errors import StoreError
+from harness.core.records import Example, Failed, Generated, Scored
 from harness.stats.scores import LARGEST_SCORE, NO_REASON, UNUSABLE
 from harness.store.journal import JournalReader
 from harness.store.recorded import NOWHERE, Recorded

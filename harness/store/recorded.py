@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
-from harness.keyindex import KeyIndex
-from harness.records import BUDGET_SPENT, Example
+from harness.core.keyindex import KeyIndex
+from harness.core.records import BUDGET_SPENT, Example
+from harness.core.types import JsonDict
 from harness.store.codec import UnknownType
 from harness.store.journal import JournalReader, damaged, scan, unknown
-from harness.types import JsonDict
 
 Status: TypeAlias = Literal["generated", "scored", "unscored", "failed"]
 
@@ -28,7 +28,7 @@ NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LineOffsets:
     """Where the newest lines of one rollout begin; `NOWHERE` where there is none."""
 
     example: int
@@ -193,9 +193,9 @@ class Recorded:
         """(example index, rollout index) of the rollout of that number: the order of rows in every table."""
         return self._example_indices[self._example_of[number]], self._rollout_index[number]
 
-    def lines(self, number: int) -> Lines:
+    def lines(self, number: int) -> LineOffsets:
         """Where the newest lines of the rollout of that number begin."""
-        return Lines(self._example_lines[self._example_of[number]], self._base[number], self._score[number])
+        return LineOffsets(self._example_lines[self._example_of[number]], self._base[number], self._score[number])
 
     def _note(self, offset: int, document: JsonDict) -> int:
         kind = document.get("type")

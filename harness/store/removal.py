@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.errors import StoreError, UsageError
+from harness.core.errors import StoreError, UsageError
 from harness.store.atomic import sync_folder, translated
 from harness.store.card import rebuild_card
 from harness.store.rundir import RunDir

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
-from harness.errors import StoreError
-from harness.keys import canonical
-from harness.redact import REDACTED, hidden
+from harness.core.errors import StoreError
+from harness.core.keys import canonical
+from harness.core.redact import REDACTED, hidden
+from harness.core.types import JsonDict
 from harness.store.codec import to_text
 from harness.store.finding import runs_in
 from harness.store.journal import read_at
 from harness.store.manifest import Manifest, without_secrets
 from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
-from harness.types import JsonDict
 
-__all__ = ["Recorded", "differences", "find_resumable", "missing_examples", "read_at", "why_not"]
+__all__ = ["Recorded", "differences", "find_resumable", "missing_examples", "read_at", "resume_obstacle"]
 
 LONG = 120
 """Characters of a value that a message shows; enough to tell two urls or two argument lists apart."""
@@ -48,7 +48,7 @@ def find_resumable(parent_dir: Path, manifest: Manifest) -> Path | None:
     `-n`, `-r`, gates and retries are not part of an identity and may differ.
 
     Returns:
-        Its run folder; None if there is none. `why_not` then says what stood in the way.
+        Its run folder; None if there is none. `resume_obstacle` then says what stood in the way.
     """
     for run, recorded in _candidates(parent_dir, manifest):
         if not differences(recorded.identity, manifest.identity):
@@ -56,7 +56,7 @@ def find_resumable(parent_dir: Path, manifest: Manifest) -> Path | None:
     return None
 
 
-def why_not(parent_dir: Path, manifest: Manifest) -> str | None:
+def resume_obstacle(parent_dir: Path, manifest: Manifest) -> str | None:
     """Why `find_resumable` found nothing: what the newest run of that name in `parent_dir` has that is not the same.
 
     Returns:

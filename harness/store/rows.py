@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from harness.errors import ConfigError, StoreError
-from harness.records import FIXED_COLUMNS, Example, Failed, Generated, Scored
+from harness.core.errors import ConfigError, StoreError
+from harness.core.records import FIXED_COLUMNS, Example, Failed, Generated, Scored
+from harness.core.types import Message, Prompt
 from harness.stats.scores import LARGEST_SCORE, NO_REASON
 from harness.store.arrow import arrow, column, integers, parquet
 from harness.store.atomic import translated
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
-from harness.types import Message, Prompt
 
 BATCH_ROWS = 1000
 """Rows of a row group. Readers load a row group at a time; the Hub's viewer wants some hundreds or more."""
@@ -41,7 +41,7 @@ _Texts: TypeAlias = "list[str | None]"
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RowShape:
     """What shapes the rows of one run.
 
     Raises:
@@ -64,7 +64,7 @@ class Columns:
                 seen.add(name)
 
     @classmethod
-    def of(cls, manifest: Manifest) -> Columns:
+    def of(cls, manifest: Manifest) -> RowShape:
         """The columns of a recorded run."""
         return cls(manifest.env_id, manifest.model, tuple(manifest.metric_names), tuple(manifest.state_columns))
 
@@ -84,7 +84,7 @@ class RowFile:
         notes: Goes into the file's metadata.
     """
 
-    def __init__(self, path: Path, columns: Columns, notes: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, columns: RowShape, notes: Mapping[str, str]) -> None:
         self.path = path
         self.rows = 0
         self._columns = columns
@@ -92,7 +92,7 @@ class RowFile:
         self._schema = schema
         with translated("write", path):
             self._writer = parquet().ParquetWriter(path, schema, **WRITER_OPTIONS)
-        self._batch = _Batch(columns)
+        self._batch = _RowBatch(columns)
 
     def add(self, example: Example, base: Generated | Failed, score: Scored | None) -> None:
         """Adds one rollout.
@@ -127,13 +127,13 @@ class RowFile:
                 self._writer.write_table(table, row_group_size=self._batch.rows)
         except arrow().ArrowException as error:
             raise StoreError(f"cannot write {self.path}: {error}") from error
-        self._batch = _Batch(self._columns)
+        self._batch = _RowBatch(self._columns)
 
 
-class _Batch:
+class _RowBatch:
     """Rows as columns of Python values, about to become Arrow."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: RowShape) -> None:
         self.rows = 0
         self.size = 0
         self._columns = columns
@@ -233,7 +233,7 @@ class _Messages:
 
 
 def plain_row(
-    columns: Columns, example: Example, base: Generated | Failed, score: Scored | None
+    columns: RowShape, example: Example, base: Generated | Failed, score: Scored | None
 ) -> dict[str, str | int | float | bool | None]:
     """A rollout as the dataset has it, but without the messages: what is no plain value is JSON text.
 
@@ -273,20 +273,20 @@ def plain_row(
     return row
 
 
-def table_of(columns: Columns, rollouts: Iterable[tuple[Example, Generated | Failed, Scored | None]]) -> Any:
+def table_of(columns: RowShape, rollouts: Iterable[tuple[Example, Generated | Failed, Scored | None]]) -> Any:
     """Rollouts as one Arrow table with the dataset's schema (a `pyarrow.Table`)."""
     pa, schema = arrow(), arrow_schema(columns)
     tables: list[Any] = []
-    batch = _Batch(columns)
+    batch = _RowBatch(columns)
     for rollout in rollouts:
         batch.add(*rollout)
         if batch.rows >= BATCH_ROWS or batch.size >= BATCH_BYTES:
             tables.append(batch.table(schema))
-            batch = _Batch(columns)
+            batch = _RowBatch(columns)
     return pa.concat_tables([*tables, batch.table(schema)])
 
 
-def arrow_schema(columns: Columns) -> Any:
+def arrow_schema(columns: RowShape) -> Any:
     """The Arrow schema of a run's rows (a `pyarrow.Schema`)."""
     pa = arrow()
     messages = pa.list_(_message_type())

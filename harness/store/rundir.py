@@ -20,9 +20,10 @@ from typing import cast
 
 import orjson
 
-from harness.errors import RunLocked, StoreError
-from harness.harmless import HIDDEN
-from harness.redact import redactor
+from harness.core.errors import RunLocked, StoreError
+from harness.core.redact import redactor
+from harness.core.safe_text import HIDDEN
+from harness.core.types import JsonDict
 from harness.store.atomic import (
     atomic_write,
     close_to_others,
@@ -38,7 +39,6 @@ from harness.store.codec import from_text, to_text
 from harness.store.known_runs import remember
 from harness.store.manifest import Manifest, without_secrets
 from harness.store.safe_files import files_in, has_other_names, open_regular, read_file, refuse_links
-from harness.types import JsonDict
 
 NAME_LIMIT = 100
 """Characters of one part of a folder name. Two parts and `--` stay below the 255 bytes of a file name, with room for

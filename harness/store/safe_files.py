@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.caps import DOCUMENT, too_large
+from harness.core.size_limits import DOCUMENT, too_large
 
 _NAMES = {
     stat.S_IFDIR: "a folder",

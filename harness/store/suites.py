@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.store.finding import find_run, latest_of
 from harness.store.invocations import Invocation, read_invocation, suite_files
 from harness.store.safe_files import is_folder

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from harness.records import JUDGEMENTS, Failed, Generated, Scored
+from harness.core.records import JUDGEMENTS, Failed, Generated, Scored
+from harness.core.types import Usage
 from harness.stats.scores import Details, ScoreTable
 from harness.stats.summary import Summary, summarize
 from harness.stats.target import Aim, finite_limits
 from harness.store.journal import JournalReader
 from harness.store.manifest import Manifest
 from harness.store.recorded import NOWHERE, Recorded
-from harness.types import Usage
 
 OF_EXAMPLES = "of_examples"
 """In `Manifest.derived`: the examples that were planned for the run, of which its `until_ci` made a part only."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import cast
 
-from harness.types import JsonDict
+from harness.core.types import JsonDict
 
 
 def table(value: object) -> JsonDict:

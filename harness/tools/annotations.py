@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NotRequired, Required, Union, cast, 
 
 import typing_extensions
 
-from harness.errors import EnvironmentFault
+from harness.core.errors import EnvironmentFault
 
 
 def read_annotations(

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO, TypeAlias, cast
 
-from harness.errors import EnvironmentFault, ToolCallError, ToolServerError
-from harness.types import JsonDict
+from harness.core.errors import EnvironmentFault, ToolCallError, ToolServerError
+from harness.core.types import JsonDict
 
 INSTALL = "pip install 'bench-harness[mcp]'"
 

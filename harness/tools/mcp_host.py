@@ -19,10 +19,10 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from typing import Any, TextIO, TypeVar
 
-from harness.deadline import waiting
-from harness.errors import EnvironmentFault, ToolServerError
+from harness.core.errors import EnvironmentFault, ToolServerError
+from harness.core.types import JsonDict
 from harness.tools.mcp import MCPServer, ServerTool, make_client, opening_fault, read_result, read_tools, translated
-from harness.types import JsonDict
+from harness.usercode.deadline import waiting
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ _ECHO_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """What may be asked of servers."""
 
     startup_seconds: float = 30.0
@@ -53,7 +53,7 @@ class Limits:
 class MCPSession:
     """Clients of all servers, open until `leave`."""
 
-    def __init__(self, loop: _Loop, servers: Sequence[MCPServer], limits: Limits) -> None:
+    def __init__(self, loop: _Loop, servers: Sequence[MCPServer], limits: ServerLimits) -> None:
         self.tools: list[ServerTool] = []
         """What the servers offer; there once the session is open."""
         self.named: dict[str, ServerTool] | None = None
@@ -212,7 +212,7 @@ class MCPHost:
         limits: How long they may take, and how many are opened at once.
     """
 
-    def __init__(self, servers: Sequence[MCPServer], limits: Limits) -> None:
+    def __init__(self, servers: Sequence[MCPServer], limits: ServerLimits) -> None:
         self._servers = servers
         self._limits = limits
         self._loop: _Loop | None = None

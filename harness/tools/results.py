@@ -12,7 +12,7 @@ from typing import TypeGuard, cast
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from harness.types import JsonDict
+from harness.core.types import JsonDict
 
 MAX_OUTPUT_CHARS = 20_000
 """About 5,000 tokens. A tool that returns a file or a page would otherwise fill the model's context in one turn."""

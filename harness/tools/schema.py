@@ -15,9 +15,9 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_jsonable_python
 
-from harness.errors import EnvironmentFault, ToolCallError
+from harness.core.errors import EnvironmentFault, ToolCallError
+from harness.core.types import JsonDict
 from harness.tools.annotations import optional, own_description, read_annotations
-from harness.types import JsonDict
 
 _FAULTS_SHOWN = 5
 """Wrong arguments that one message lists; a model mends the first ones first."""

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from harness.errors import EnvironmentFault, ToolCallError, ToolParseError
-from harness.offload import offload
+from harness.core.errors import EnvironmentFault, ToolCallError, ToolParseError
+from harness.core.types import JsonDict
 from harness.tools.docstrings import read_docstring
 from harness.tools.schema import ArgumentReader, read_parameters, unknown_argument
-from harness.types import JsonDict
+from harness.usercode.threads import offload
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What endpoints take as the name of a function."""

@@ -18,7 +18,7 @@ from tables import for_each_row
 from harness.agents.dataset import DatasetReader, checked
 from harness.agents.dataset_files import FileRows, open_file, open_rows
 from harness.agents.json_values import json_value
-from harness.errors import DatasetParseError, DatasetValidationError
+from harness.core.errors import DatasetParseError, DatasetValidationError
 
 ROWS = [
     {"ground_truth": "4", "user_prompt": "2 + 2?", "system_prompt": "Add.", "topic": "sums"},

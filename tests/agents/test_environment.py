@@ -18,7 +18,7 @@ from harness.agents.environment import AgentEnv
 from harness.agents.loop import RolloutContext, RolloutResult
 from harness.agents.options import AgentOptions, Mode
 from harness.agents.tool_calls import create_tool_result
-from harness.errors import (
+from harness.core.errors import (
     ConfigError,
     ContextLengthError,
     DatasetValidationError,
@@ -29,8 +29,8 @@ from harness.errors import (
     SystemicProviderError,
     ToolServerError,
 )
-from harness.records import Failed, Generated, Row
-from harness.types import ModelResponse, Usage
+from harness.core.records import Failed, Generated, Row
+from harness.core.types import ModelResponse, Usage
 
 DEAD = SystemicError("the key is refused", status=401, reason="auth")
 BUSY = ModelError("429 after 7 attempts", status=429, retryable=True, reason="rate_limit")

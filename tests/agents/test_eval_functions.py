@@ -17,7 +17,7 @@ import pytest
 from tables import for_each_row
 
 from harness.agents.eval_functions import EvalFn, EvalFnWrapper, load_eval_fns, load_with_files, solution_of
-from harness.errors import EvalFnError
+from harness.core.errors import EvalFnError
 
 MESSAGES = [
     {"role": "system", "content": "s"},

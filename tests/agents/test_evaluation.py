@@ -12,8 +12,7 @@ from workplace import here
 
 from harness.agents.environment import load_environment, source_hashes
 from harness.cli.main import main
-from harness.config.built_in import AGENT_EVAL
-from harness.errors import (
+from harness.core.errors import (
     AgentLoadError,
     ConfigError,
     DatasetParseError,
@@ -21,6 +20,7 @@ from harness.errors import (
     EvalFnError,
     HarnessError,
 )
+from harness.settings.built_in import AGENT_EVAL
 
 __all__ = ["here"]
 

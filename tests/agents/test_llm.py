@@ -17,10 +17,10 @@ from harness.agents.llm import StepEvent
 from harness.agents.loop import CompletionsResult, RolloutContext
 from harness.agents.options import AgentOptions
 from harness.agents.schemas import OpenAIFunctionSchema, OpenAIFunctionToolSchema, RolloutMetrics
-from harness.boundary import forget_interrupt, on_interrupt
-from harness.errors import EnvironmentFault, ModelError, ProviderError
-from harness.records import Failed, Generated
-from harness.types import ModelResponse, Usage
+from harness.core.errors import EnvironmentFault, ModelError, ProviderError
+from harness.core.records import Failed, Generated
+from harness.core.types import ModelResponse, Usage
+from harness.usercode.exceptions import forget_interrupt, on_interrupt
 
 MULTIPLY: dict[str, Any] = {"type": "function", "function": {"name": "multiply", "description": "Multiply."}}
 

@@ -12,8 +12,8 @@ import pytest
 
 from harness.agents.loading import import_object, load_agent
 from harness.agents.loop import RolloutAgentLoop
-from harness.config.paths import local_modules
-from harness.errors import AgentLoadError, EvalFnError
+from harness.core.errors import AgentLoadError, EvalFnError
+from harness.settings.paths import local_modules
 
 AGENT = """
 from harness.agents.loop import RolloutAgentLoop

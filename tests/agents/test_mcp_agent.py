@@ -22,8 +22,8 @@ from harness.agents.loop import CompletionsResult, RolloutContext, RolloutResult
 from harness.agents.mcp_agent import MCPAgentLoop
 from harness.agents.schemas import RolloutRequest
 from harness.agents.validation import validate_tools
-from harness.errors import EnvironmentFault, MCPLoadError, SystemicError
-from harness.types import JsonDict
+from harness.core.errors import EnvironmentFault, MCPLoadError, SystemicError
+from harness.core.types import JsonDict
 
 REQUEST = RolloutRequest(rollout_id="discovery", server_url="http://h", messages=[], completion_params={})
 

@@ -14,7 +14,7 @@ import pytest
 from harness.agents.loop import CompletionsResult, RolloutContext
 from harness.agents.mcp_folder import load_mcp
 from harness.agents.schemas import RolloutRequest
-from harness.errors import MCPLoadError
+from harness.core.errors import MCPLoadError
 
 MAIN = """
 from fastmcp import FastMCP
@@ -111,7 +111,7 @@ def test_without_fastmcp_there_is_the_command_that_installs_it(tmp_path: Path) -
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Without())\n"
         "from harness.agents.mcp_folder import load_mcp\n"
-        "from harness.errors import MCPLoadError\n"
+        "from harness.core.errors import MCPLoadError\n"
         "try:\n"
         "    load_mcp(sys.argv[1])\n"
         "except MCPLoadError as error:\n"

@@ -14,9 +14,9 @@ from scripted_chat import ScriptedChat
 from harness.agents.environment import AgentEnv
 from harness.agents.eval_functions import EvalFnWrapper
 from harness.agents.loop import RolloutContext
-from harness.agents.own_task import OwnTask
-from harness.errors import ModelError, ProviderError, SystemicError
-from harness.records import Failed, Generated, Score
+from harness.core.errors import ModelError, ProviderError, SystemicError
+from harness.core.records import Failed, Generated, Score
+from harness.usercode.own_task import OwnTask
 
 DEAD = SystemicError("the key is refused", status=401, reason="auth")
 WRONG = ModelError("400: no such parameter", status=400, reason="bad_request")
@@ -171,10 +171,10 @@ def test_what_will_not_end_is_left_behind(caplog: pytest.LogCaptureFixture) -> N
             async with asyncio.timeout(0.02):
                 await own.run(stubborn())
 
-    with caplog.at_level(logging.WARNING, logger="harness.agents.own_task"):
+    with caplog.at_level(logging.WARNING, logger="harness.usercode.own_task"):
         asyncio.run(main())  # its end would wait for every task that it knows of
     assert len(cancelled) == 1
-    [said] = [record.getMessage() for record in caplog.records if record.name == "harness.agents.own_task"]
+    [said] = [record.getMessage() for record in caplog.records if record.name == "harness.usercode.own_task"]
     assert said.startswith("the agent goes on after it was cancelled, and is left behind: let CancelledError through")
 
 

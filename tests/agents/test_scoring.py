@@ -15,9 +15,9 @@ from harness.agents.environment import AgentEnv
 from harness.agents.eval_functions import EvalFn, EvalFnWrapper
 from harness.agents.loop import RolloutContext
 from harness.agents.scoring import EvalRubric
-from harness.errors import EnvironmentFault
-from harness.records import Generated, Score
-from harness.state import State
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Generated, Score
+from harness.core.state import State
 from harness.store.codec import decode, encode
 
 

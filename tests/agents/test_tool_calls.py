@@ -20,7 +20,7 @@ from harness.agents.tool_calls import (
     parse_tool_arguments,
     serialize_tool_result,
 )
-from harness.errors import ToolCallError, ToolParseError
+from harness.core.errors import ToolCallError, ToolParseError
 
 
 @dataclass

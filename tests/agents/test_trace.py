@@ -17,10 +17,10 @@ from harness.agents.loop import RolloutContext
 from harness.agents.options import AgentOptions
 from harness.agents.tool_calls import create_tool_result
 from harness.agents.trace import Trace
-from harness.errors import ModelError, SystemicError
-from harness.records import Generated
-from harness.redact import redactor
-from harness.types import ModelResponse, Usage
+from harness.core.errors import ModelError, SystemicError
+from harness.core.records import Generated
+from harness.core.redact import redactor
+from harness.core.types import ModelResponse, Usage
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

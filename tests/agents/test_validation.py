@@ -15,7 +15,7 @@ from harness.agents.schemas import (
     OpenAIFunctionToolSchema,
 )
 from harness.agents.validation import validate_tools
-from harness.errors import ToolValidationError
+from harness.core.errors import ToolValidationError
 
 LETTERS = "letter/underscore and contain only alphanumeric characters, underscores and hyphens, 64 at most"
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness.authoring.catalogue import catalogue
 from harness.authoring.describe import describe
-from harness.config.packages import find_environment
+from harness.settings.packages import find_environment
 
 RAISES = "raise RuntimeError('a list must not import an environment')\n"
 LOADER = RAISES + "def load_environment(): ...\n"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.authoring import Report, check_environment
-from harness.errors import ConfigError, EnvironmentLoadError, EnvironmentNotFound
+from harness.core.errors import ConfigError, EnvironmentLoadError, EnvironmentNotFound
 
 SOUND = """
 import random

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.authoring.installer import Options, Target, command_for, read_target, run_installer
-from harness.errors import ConfigError
+from harness.authoring.installer import InstallOptions, InstallTarget, command_for, read_target, run_installer
+from harness.core.errors import ConfigError
 
 
 @pytest.fixture
-def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstallOptions:
     folder = tmp_path / "environments" / "my_env"
     folder.mkdir(parents=True)
     (folder / "pyproject.toml").write_text('[project]\nname = "my-env"\nversion = "1"\n')
@@ -19,7 +19,7 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
     (tmp_path / "empty").mkdir()
     (tmp_path / "some_env-1.0-py3-none-any.whl").write_text("")
     monkeypatch.chdir(tmp_path)
-    return Options()
+    return InstallOptions()
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
     ],
 )
 def test_names_go_to_the_index_without_their_organisation(
-    text: str, requirement: str, distribution: str, options: Options
+    text: str, requirement: str, distribution: str, options: InstallOptions
 ) -> None:
-    assert replace(read_target(text, options), doubt="") == Target(text, requirement, distribution)
+    assert replace(read_target(text, options), doubt="") == InstallTarget(text, requirement, distribution)
 
 
 ELSEWHERE = "what a package index calls gsm8k may be somebody else's"
@@ -59,7 +59,7 @@ UNKNOWN = "nothing here is called"
         ("lab/nothing-like-it==1.0", "they call nothing-like-it may be of others than lab"),
     ],
 )  # fmt: skip
-def test_a_name_that_may_be_a_strangers_is_doubted(text: str, words: str, options: Options) -> None:
+def test_a_name_that_may_be_a_strangers_is_doubted(text: str, words: str, options: InstallOptions) -> None:
     assert words in read_target(text, options).doubt
 
 
@@ -72,25 +72,25 @@ def test_a_name_that_may_be_a_strangers_is_doubted(text: str, words: str, option
         "git+https://example.org/x.git", "x @ https://example.org/x.whl",
     ],
 )  # fmt: skip
-def test_what_somebody_has_looked_up_or_has_here_is_not_doubted(text: str, options: Options) -> None:
+def test_what_somebody_has_looked_up_or_has_here_is_not_doubted(text: str, options: InstallOptions) -> None:
     assert read_target(text, options).doubt == ""
 
 
 @pytest.mark.parametrize("text", ["my-env", "my_env", "org/my-env", "./environments/my_env", "environments/my_env"])
-def test_a_folder_is_meant_by_its_path_or_by_the_name_of_its_project(text: str, options: Options) -> None:
+def test_a_folder_is_meant_by_its_path_or_by_the_name_of_its_project(text: str, options: InstallOptions) -> None:
     folder = str((options.folder / "my_env").resolve())
-    assert read_target(text, options) == Target(text, folder, "my-env", True)
-    assert read_target(text, Options(editable=False)) == Target(text, folder, "my-env", False)
+    assert read_target(text, options) == InstallTarget(text, folder, "my-env", True)
+    assert read_target(text, InstallOptions(editable=False)) == InstallTarget(text, folder, "my-env", False)
 
 
-def test_a_version_is_never_taken_from_a_folder(options: Options) -> None:
-    assert read_target("my-env==2.0", options) == Target("my-env==2.0", "my-env==2.0", "my-env")
+def test_a_version_is_never_taken_from_a_folder(options: InstallOptions) -> None:
+    assert read_target("my-env==2.0", options) == InstallTarget("my-env==2.0", "my-env==2.0", "my-env")
     assert read_target("my-env>=2.0", options).doubt
 
 
-def test_a_wheel_is_a_file_that_names_its_distribution(options: Options, tmp_path: Path) -> None:
+def test_a_wheel_is_a_file_that_names_its_distribution(options: InstallOptions, tmp_path: Path) -> None:
     name = "some_env-1.0-py3-none-any.whl"
-    assert read_target(name, options) == Target(name, str(tmp_path / name), "some_env")
+    assert read_target(name, options) == InstallTarget(name, str(tmp_path / name), "some_env")
 
 
 @pytest.mark.parametrize(
@@ -111,20 +111,22 @@ def test_a_wheel_is_a_file_that_names_its_distribution(options: Options, tmp_pat
         ("", "is neither a folder nor a name"),
     ],
 )
-def test_what_cannot_be_installed_is_refused_before_anything_runs(text: str, words: str, options: Options) -> None:
+def test_what_cannot_be_installed_is_refused_before_anything_runs(
+    text: str, words: str, options: InstallOptions
+) -> None:
     with pytest.raises(ConfigError, match=words):
         read_target(text, options)
 
 
 def test_the_folder_of_projects_is_no_organisation_even_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="lab/nothere: there is no such folder"):
-        read_target("lab/nothere", Options(folder=Path("lab")))
-    assert read_target("lab/nothere", Options(folder=tmp_path)).requirement == "nothere"
+        read_target("lab/nothere", InstallOptions(folder=Path("lab")))
+    assert read_target("lab/nothere", InstallOptions(folder=tmp_path)).requirement == "nothere"
 
 
 def test_all_targets_go_into_one_call_for_this_interpreter() -> None:
-    targets = [Target("a", "/there/a", "a", True), Target("b", "b==1", "b")]
-    command = command_for(targets, Options(upgrade=True, build_isolation=False))
+    targets = [InstallTarget("a", "/there/a", "a", True), InstallTarget("b", "b==1", "b")]
+    command = command_for(targets, InstallOptions(upgrade=True, build_isolation=False))
     assert command[:4] == [sys.executable, "-m", "pip", "install"]
     assert command[-5:] == ["--upgrade", "--no-build-isolation", "--editable", "/there/a", "b==1"]
 

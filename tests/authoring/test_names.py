@@ -4,7 +4,7 @@ import pytest
 from tables import for_each_row
 
 from harness.authoring.names import LONGEST, read_name
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 
 
 @for_each_row(

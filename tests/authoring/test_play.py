@@ -6,7 +6,7 @@ import pytest
 
 from harness import MultiTurnEnv, Rubric, SingleTurnEnv
 from harness.authoring import play
-from harness.errors import EnvironmentFault
+from harness.core.errors import EnvironmentFault
 
 ROWS = [{"question": "2 + 2?", "answer": "4"}, {"question": "3 + 3?", "answer": "6"}]
 

@@ -13,7 +13,7 @@ import nursery
 import pytest
 
 from harness.authoring.scaffold import KINDS, SUFFIX, Kind, create
-from harness.errors import ConfigError, StoreError
+from harness.core.errors import ConfigError, StoreError
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "harness/authoring/templates"

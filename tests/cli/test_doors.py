@@ -36,7 +36,7 @@ def half(solution_str, ground_truth, extra_info=None):
     return float(solution_str) / 2
 """,
     "agent.py": """
-from harness.eval import RolloutAgentLoop
+from harness.agents import RolloutAgentLoop
 
 class Agent(RolloutAgentLoop):
     name = "plain"

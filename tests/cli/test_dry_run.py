@@ -13,8 +13,8 @@ import pytest
 from terminals import read_all
 
 from harness.cli.main import main
-from harness.config.layers import LayerName
-from harness.config.schema import SETTINGS
+from harness.settings.layers import LayerName
+from harness.settings.schema import SETTINGS
 
 Write = Callable[[str, str], Path]
 

@@ -30,7 +30,7 @@ def test_help_lists_the_commands_and_imports_none(bench: Any) -> None:
     code = (
         "import sys\nfrom harness.cli.main import main\nassert main(['--help']) == 0\n"
         "heavy = {'pydantic', 'rich', 'aiohttp', 'datasets', 'pandas', 'numpy', 'openai', 'huggingface_hub', 'orjson',"
-        " 'harness.cli.run', 'harness.config.schema', 'importlib.metadata'}\n"
+        " 'harness.cli.run', 'harness.settings.schema', 'importlib.metadata'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     assert child(code).stderr.strip() == "[]"
@@ -65,7 +65,7 @@ def test_an_unknown_command_suggests_the_nearest(bench: Any) -> None:
 
 
 def test_run_help_shows_every_setting(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.config.schema import SETTINGS
+    from harness.settings.schema import SETTINGS
 
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERMINAL_WIDTH", "200")

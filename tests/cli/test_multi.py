@@ -387,7 +387,7 @@ def test_two_models_of_one_name_stay_apart(multi: Multi) -> None:
 
 
 def test_the_next_steps_are_about_all_models_and_work_as_they_stand(multi: Multi) -> None:
-    from harness import results
+    from harness.report import frames
 
     multi.models("strong", "weak", "weak")
     done = multi.multi()
@@ -395,9 +395,9 @@ def test_the_next_steps_are_about_all_models_and_work_as_they_stand(multi: Multi
     assert list(steps) == ["read", "load", "publish"]
     read = multi.bench(*shlex.split(steps["read"])[1:])
     assert read.code == 0 and "52 + 52" in read.out and "about five" in read.out, "what the worse model said"
-    assert steps["load"].startswith("harness.results.rollouts_df([")
-    folders = ast.literal_eval(steps["load"].removeprefix("harness.results.rollouts_df"))
-    frame = results.rollouts_df(folders)
+    assert steps["load"].startswith("harness.report.frames.rollouts_df([")
+    folders = ast.literal_eval(steps["load"].removeprefix("harness.report.frames.rollouts_df"))
+    frame = frames.rollouts_df(folders)
     assert frame.groupby("run_id").size().tolist() == [6, 6, 6]
     assert steps["publish"] == "bench multi sums.json models.toml --resume -H"
     refused = multi.bench(*shlex.split(steps["publish"])[1:])

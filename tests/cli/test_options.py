@@ -9,7 +9,7 @@ import pytest
 
 from harness.cli.options import RunOptions, setting_keys
 from harness.cli.run import command_text
-from harness.config.schema import SETTINGS, SHORTCUTS, Setting
+from harness.settings.schema import SETTINGS, SHORTCUTS, Setting
 
 EXAMPLES: dict[str, tuple[str, object]] = {
     "integer": ("7", 7),

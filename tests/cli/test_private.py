@@ -14,9 +14,9 @@ from agent_evals import Evals
 from eval_api import EXACT, Asker, rows_of
 from multi_evals import Multi
 
-from harness.errors import ConfigError, UsageError
-from harness.eval.client import ExternalLLMClient
-from harness.eval.runner import EvalRunner
+from harness.agents.client import ExternalLLMClient
+from harness.agents.runner import EvalRunner
+from harness.core.errors import ConfigError, UsageError
 from harness.multi import evaluate
 from harness.store import atomic
 from harness.store.rundir import RunDir

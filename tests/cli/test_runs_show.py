@@ -9,7 +9,7 @@ import pytest
 from run_samples import Bench, finished, paid
 from store_samples import example
 
-from harness.records import Record
+from harness.core.records import Record
 
 OUTPUTS = Path("outputs")
 

@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 from dead_ports import free_port, listening
 
-from harness.clients.chat import ChatClient
-from harness.clients.clock import ManualClock
-from harness.clients.health import Health, HealthPolicy
-from harness.clients.limits import Limiter
-from harness.clients.retry import RetryPolicy
-from harness.clients.target import Target
-from harness.errors import ConfigError, ContextLengthError, ModelError, ResponseError, SystemicError
-from harness.redact import redactor
+from harness.core.errors import ConfigError, ContextLengthError, ModelError, ResponseError, SystemicError
+from harness.core.redact import redactor
+from harness.core.types import ModelCall, ModelResponse, Usage
+from harness.models.chat import ChatClient
+from harness.models.clock import ManualClock
+from harness.models.health import Health, HealthPolicy
+from harness.models.limits import Limiter
+from harness.models.retry import RetryPolicy
+from harness.models.target import RequestTarget
 from harness.reference.faults import MALFORMED, Fault, Faults, ScriptedFaults
 from harness.reference.http import FIXED_TEXT
 from harness.reference.server import ReferenceServer
-from harness.types import ModelCall, ModelResponse, Usage
 
 KEY = "canary-key-0123456789"
 ASK = ModelCall("some-model", [{"role": "user", "content": "hello"}])
@@ -49,7 +49,7 @@ async def serving(*faults: Fault, then: Fault | None = None, port: int = 0) -> A
 @asynccontextmanager
 async def client_of(url: str, bound: float = 8, **options: Any) -> AsyncGenerator[ChatClient]:
     health = Health("endpoint", options.pop("patience", PATIENCE))
-    target = options.pop("target", None) or Target(url, KEY, key_name="SOME_KEY", label="endpoint")
+    target = options.pop("target", None) or RequestTarget(url, KEY, key_name="SOME_KEY", label="endpoint")
     client = ChatClient(target, Limiter(bound), health=health, **{"policy": QUICK, "request_timeout": 5.0, **options})
     try:
         yield client
@@ -280,7 +280,7 @@ def test_an_absurd_retry_after_slows_nothing_longer_than_it_is_obeyed() -> None:
         clock = ManualClock()
         limiter = Limiter(8, clock=clock)
         async with serving(day) as server:
-            client = ChatClient(Target(server.url), limiter, policy=policy)
+            client = ChatClient(RequestTarget(server.url), limiter, policy=policy)
             started = time.monotonic()
             assert (await client.request(ASK)).attempts == 2
             assert time.monotonic() - started >= 0.05
@@ -626,7 +626,7 @@ def test_cancelled_calls_leak_nothing() -> None:
     run(main)
 
 
-async def headers_seen(target_of: Callable[[str], Target], call: ModelCall) -> str:
+async def headers_seen(target_of: Callable[[str], RequestTarget], call: ModelCall) -> str:
     seen = ""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -644,23 +644,23 @@ async def headers_seen(target_of: Callable[[str], Target], call: ModelCall) -> s
 def test_headers_of_endpoint_and_call() -> None:
     async def main() -> None:
         call = ModelCall("m", ASK.prompt, headers={"X-Bench-Rollout": "lane;e;r", "X-Own": "1"})
-        seen = await headers_seen(lambda url: Target(url, KEY, {"X-Org": "me"}), call)
+        seen = await headers_seen(lambda url: RequestTarget(url, KEY, {"X-Org": "me"}), call)
         assert f"authorization: bearer {KEY}" in seen
         assert "x-org: me" in seen
         assert "x-bench-rollout: lane;e;r" in seen
         assert "x-own: 1" in seen
         assert "content-type: application/json" in seen
-        without = await headers_seen(lambda url: Target(url, KEY, {"AUTHORIZATION": "Basic 0123456789"}), ASK)
+        without = await headers_seen(lambda url: RequestTarget(url, KEY, {"AUTHORIZATION": "Basic 0123456789"}), ASK)
         assert without.count("authorization:") == 1
         assert "basic 0123456789" in without
-        keyless = await headers_seen(Target, ASK)
+        keyless = await headers_seen(RequestTarget, ASK)
         assert "authorization" not in keyless
 
     run(main)
 
 
 def test_the_rollout_header_never_leaves_the_machine() -> None:
-    client = ChatClient(Target("https://api.example/v1"), Limiter(1))
+    client = ChatClient(RequestTarget("https://api.example/v1"), Limiter(1))
     call = ModelCall("m", "x", headers={"x-bench-rollout": "lane;e;r", "X-Own": "1"})
     assert client._headers_of(call) == {"X-Own": "1"}  # pyright: ignore[reportPrivateUsage]
 
@@ -668,31 +668,31 @@ def test_the_rollout_header_never_leaves_the_machine() -> None:
 @pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://host/v1", "", "http://", "/v1"])
 def test_a_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="http"):
-        Target(url)
+        RequestTarget(url)
 
 
 def test_credentials_in_a_url_are_refused_without_being_repeated() -> None:
     with pytest.raises(ConfigError) as caught:
-        Target("https://me:hunter22@host/v1")
+        RequestTarget("https://me:hunter22@host/v1")
     assert "hunter22" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("key", "headers"), [("two\nlines", {}), (None, {"X-Org": "a\r\nX-Evil: 1"})])
 def test_a_line_break_in_a_header_is_refused_without_being_repeated(key: str | None, headers: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="control character") as caught:
-        Target("https://host/v1", key, headers)
+        RequestTarget("https://host/v1", key, headers)
     assert "lines" not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["\u201csk-canary-0123456789\u201d", "\ufeffsk-canary-0123456789", "sk-cana\u20266789"])
 def test_a_key_that_was_copied_with_something_else_is_refused_without_being_repeated(key: str) -> None:
     with pytest.raises(ConfigError, match=r"^host: the key holds '.{1,6}', which no key does: was it copied") as caught:
-        Target("https://host/v1", key)
+        RequestTarget("https://host/v1", key)
     assert "cana" not in str(caught.value)
 
 
 def test_secrets_of_headers_are_known_to_the_redactor() -> None:
-    Target("https://host/v1", None, {"Api-Key": "canary-header-1", "Authorization": "Basic canary-header-2",
+    RequestTarget("https://host/v1", None, {"Api-Key": "canary-header-1", "Authorization": "Basic canary-header-2",
                                      "X-Token-Limit": "100000", "X-Monkey": "banana-banana-1",
                                      "X-AccessToken": "canary-header-3", "XAPIKey": "canary-header-4"})  # fmt: skip
     said = "canary-header-1 canary-header-2 100000 banana-banana-1 canary-header-3 canary-header-4"
@@ -714,4 +714,4 @@ def test_a_host_that_swallows_connections_is_given_up() -> None:
 
 
 def test_a_target_does_not_show_its_key() -> None:
-    assert KEY not in repr(Target("https://host/v1", KEY, {"X-Token": KEY}))
+    assert KEY not in repr(RequestTarget("https://host/v1", KEY, {"X-Token": KEY}))

@@ -10,14 +10,14 @@ import pytest
 from dead_ports import listening
 from fault_server import FaultServer
 
-from harness.clients.chat import ChatClient
-from harness.clients.clock import BEAT, LoopClock, ManualClock, within
-from harness.clients.health import Health, HealthPolicy
-from harness.clients.limits import Limiter
-from harness.clients.target import Target
-from harness.errors import SystemicError
+from harness.core.errors import SystemicError
+from harness.core.types import ModelCall
+from harness.models.chat import ChatClient
+from harness.models.clock import BEAT, LoopClock, ManualClock, within
+from harness.models.health import Health, HealthPolicy
+from harness.models.limits import Limiter
+from harness.models.target import RequestTarget
 from harness.reference.faults import Fault
-from harness.types import ModelCall
 
 ASK = ModelCall("some-model", [{"role": "user", "content": "hello"}])
 
@@ -86,7 +86,7 @@ def test_a_reply_that_came_while_the_loop_was_blocked_is_not_asked_for_again() -
         clock = LoopClock()
         health = Health("endpoint", HealthPolicy(), clock)
         client = ChatClient(
-            Target(server.url, label="endpoint"),
+            RequestTarget(server.url, label="endpoint"),
             Limiter(8, clock=clock),
             health=health,
             clock=clock,
@@ -112,7 +112,10 @@ def test_no_connection_while_the_loop_was_blocked_says_nothing_of_the_endpoint()
         policy = HealthPolicy(refusals=1, connect_deadline=0.5)
         health = Health("endpoint", policy, clock)
         client = ChatClient(
-            Target(f"http://127.0.0.1:{port}/v1", label="endpoint"), Limiter(8, clock=clock), health=health, clock=clock
+            RequestTarget(f"http://127.0.0.1:{port}/v1", label="endpoint"),
+            Limiter(8, clock=clock),
+            health=health,
+            clock=clock,
         )
         try:
             asked = asyncio.ensure_future(client.request(ASK))

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from harness.clients.failures import DETAIL_LENGTH, bad_reply, clean, from_status, timed_out
-from harness.errors import ContextLengthError, ModelError, ResponseError
-from harness.redact import redactor
+from harness.core.errors import ContextLengthError, ModelError, ResponseError
+from harness.core.redact import redactor
+from harness.models.failures import DETAIL_LENGTH, bad_reply, clean, from_status, timed_out
 
 
 def body(message: str, **fields: object) -> bytes:

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from harness.clients.clock import ManualClock
-from harness.clients.health import Health, HealthPolicy
-from harness.errors import SystemicError
+from harness.core.errors import SystemicError
+from harness.models.clock import ManualClock
+from harness.models.health import Health, HealthPolicy
 
 POLICY = HealthPolicy(refusals=3, connect_deadline=10.0, grace=60.0, probe_gap=1.0, probe_gap_cap=4.0, strikes=3)
 

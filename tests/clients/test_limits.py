@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.clients.clock import ManualClock
-from harness.clients.limits import Limiter
+from harness.models.clock import ManualClock
+from harness.models.limits import Limiter
 
 
 async def settle() -> None:

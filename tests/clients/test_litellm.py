@@ -20,20 +20,20 @@ from typing import Any
 import pytest
 
 from harness.cli.main import main as bench
-from harness.clients.chat import ChatClient
-from harness.clients.health import Health, HealthPolicy
-from harness.clients.limits import Limiter
-from harness.clients.litellm import LiteLLMTransport, load
-from harness.clients.pool import CallSettings, ClientPool
-from harness.clients.preflight import preflight
-from harness.clients.retry import RetryPolicy
-from harness.clients.target import Target
-from harness.clients.transport import BODY_CAP
-from harness.config.endpoints import Endpoint
-from harness.config.providers import LITELLM_ADDRESSES, LITELLM_PROVIDERS, PROVIDERS
-from harness.errors import ConfigError, ContextLengthError, ModelError, ResponseError, SystemicError
-from harness.redact import redactor
-from harness.types import ROLLOUT_HEADER, JsonDict, ModelCall, Usage
+from harness.core.errors import ConfigError, ContextLengthError, ModelError, ResponseError, SystemicError
+from harness.core.redact import redactor
+from harness.core.types import ROLLOUT_HEADER, JsonDict, ModelCall, Usage
+from harness.models.chat import ChatClient
+from harness.models.health import Health, HealthPolicy
+from harness.models.limits import Limiter
+from harness.models.litellm import LiteLLMTransport, load
+from harness.models.pool import CallSettings, ClientPool
+from harness.models.preflight import preflight
+from harness.models.retry import RetryPolicy
+from harness.models.target import RequestTarget
+from harness.models.transport import BODY_CAP
+from harness.settings.endpoints import Endpoint
+from harness.settings.providers import LITELLM_ADDRESSES, LITELLM_PROVIDERS, PROVIDERS
 
 pytestmark = pytest.mark.slow
 """The first test pays for the import."""
@@ -144,7 +144,7 @@ def no_ambient_keys_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def client_of(provider: str = "anthropic", key: str | None = KEY, bound: float = 8, **options: Any) -> ChatClient:
-    target = Target(f"litellm://{provider}", key, options.pop("headers", {}), key_name="MY_KEY" if key else "")
+    target = RequestTarget(f"litellm://{provider}", key, options.pop("headers", {}), key_name="MY_KEY" if key else "")
     health = Health(target.label, PATIENCE)
     return ChatClient(
         target,
@@ -674,7 +674,7 @@ import os, sys
 reached = []
 network = ("socket.connect", "socket.getaddrinfo")
 sys.addaudithook(lambda event, arguments: reached.append(event) if event in network else None)
-from harness.clients.litellm import load
+from harness.models.litellm import load
 load("anthropic")
 print(reached, os.environ.get("FROM_DOTENV"), file=sys.stderr)
 """

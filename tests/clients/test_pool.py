@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import pytest
 from dead_ports import free_port
 
-from harness.clients.chat import ChatClient
-from harness.clients.pool import FILES_BESIDE, BoundChat, CallSettings, ClientPool, Replicas
-from harness.errors import ConfigError, SystemicError
+from harness.core.errors import ConfigError, SystemicError
+from harness.core.types import ModelCall, ModelResponse
+from harness.models.chat import ChatClient
+from harness.models.pool import FILES_BESIDE, BoundChat, CallSettings, ClientPool, Replicas
 from harness.reference.faults import Faults
 from harness.reference.server import ReferenceServer
-from harness.types import ModelCall, ModelResponse
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 

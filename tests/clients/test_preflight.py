@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 import pytest
 from dead_ports import free_port
 
-from harness.clients.pool import CallSettings, ClientPool, PooledClient
-from harness.clients.preflight import preflight, preflight_all
-from harness.config.endpoints import Endpoint
-from harness.errors import SystemicError
+from harness.core.errors import SystemicError
+from harness.core.types import ROLLOUT_HEADER, JsonDict, ModelCall
+from harness.models.pool import CallSettings, ClientPool, PooledClient
+from harness.models.preflight import preflight, preflight_all
 from harness.reference.faults import MALFORMED, Fault, ScriptedFaults
 from harness.reference.header import write_rollout
 from harness.reference.policies import message_text
 from harness.reference.server import ReferenceServer
-from harness.types import ROLLOUT_HEADER, JsonDict, ModelCall
+from harness.settings.endpoints import Endpoint
 
 KEY = "canary-key-0123456789"
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from harness.clients.retry import RETRY_AFTER_CAP, RetryPolicy, read_retry_after, retryable_status
+from harness.models.retry import RETRY_AFTER_CAP, RetryPolicy, read_retry_after, retryable_status
 
 NOW = 1_700_000_000.0
 

@@ -8,10 +8,10 @@ import gzip
 import pytest
 from yarl import URL
 
-from harness.clients.failures import WireFault
-from harness.clients.transport import Transport, find_proxy
-from harness.errors import ConfigError
-from harness.loopback import is_loopback
+from harness.core.errors import ConfigError
+from harness.core.loopback import is_loopback
+from harness.models.failures import WireFault
+from harness.models.transport import Transport, find_proxy
 
 
 def fetch(head: bytes, body: bytes, cap: int = 1000) -> bytes:

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.clients.failures import Failure
-from harness.clients.wire import (
+from harness.core.errors import ConfigError, ModelError, ResponseError
+from harness.core.redact import redactor
+from harness.core.types import ModelCall, ModelResponse, Usage
+from harness.models.failures import Failure
+from harness.models.wire import (
     asked_output_tokens,
     build_request,
     check_sampling_args,
@@ -21,9 +24,6 @@ from harness.clients.wire import (
     read_reply,
     read_usage,
 )
-from harness.errors import ConfigError, ModelError, ResponseError
-from harness.redact import redactor
-from harness.types import ModelCall, ModelResponse, Usage
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 

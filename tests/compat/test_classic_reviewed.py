@@ -13,10 +13,10 @@ from classic_runs import KEYS
 from classic_server import MODEL, ScriptedModel
 from tables import for_each_row
 
-from harness.compat.generation import generation_of
-from harness.compat.source_text import asks, imported
-from harness.errors import EnvironmentLoadError
-from harness.loader import load_environment
+from harness.core.errors import EnvironmentLoadError
+from harness.engine.loader import load_environment
+from harness.plugins.classic.generation import generation_of
+from harness.plugins.classic.source_text import asks, imported
 
 LATER = ("--no-interleave-scoring",)
 """Scoring goes by the journal, in the same process."""

@@ -13,16 +13,16 @@ from typing import Any, cast
 import pytest
 from scripted_chat import ScriptedChat
 
-from harness.compat.context import current
-from harness.compat.generation import Generation
-from harness.compat.verifiers.gym_env import EpisodicSumRubric, GymEnv, normalize_reset, normalize_step
-from harness.compat.verifiers.reasoning_gym_env import ReasoningGymEnv
-from harness.compat.verifiers.rubric import Rubric
-from harness.compat.verifiers.text_arena_env import TextArenaEnv
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Example, Generated, Score
+from harness.core.state import State
 from harness.envs.environment import Environment
-from harness.errors import EnvironmentFault
-from harness.records import Example, Generated, Score
-from harness.state import State
+from harness.plugins.classic.context import current
+from harness.plugins.classic.generation import Generation
+from harness.plugins.classic.gym_env import EpisodicSumRubric, GymEnv, normalize_reset, normalize_step
+from harness.plugins.classic.reasoning_gym_env import ReasoningGymEnv
+from harness.plugins.classic.rubric import Rubric
+from harness.plugins.classic.text_arena_env import TextArenaEnv
 
 
 @pytest.fixture(params=["B", "C"])
@@ -341,8 +341,8 @@ def test_without_the_word_lists_it_says_how_to_get_them(tmp_path: Path) -> None:
         f"nltk.data.path[:] = [{str(tmp_path)!r}]\n"
         "nltk.downloader._downloader = nltk.downloader.Downloader('http://127.0.0.1:9/index.xml')\n"
         "nltk.download = nltk.downloader._downloader.download\n"
-        "from harness.compat.verifiers.text_arena_env import TextArenaEnv\n"
-        "from harness.errors import EnvironmentFault\n"
+        "from harness.plugins.classic.text_arena_env import TextArenaEnv\n"
+        "from harness.core.errors import EnvironmentFault\n"
         "try:\n    TextArenaEnv()\nexcept EnvironmentFault as error:\n    print('refused:', error)\n"
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=True)

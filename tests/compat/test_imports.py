@@ -49,9 +49,9 @@ def run(root: Path, code: str) -> Any:
 SCORE = """
 import asyncio, json, sys
 import harness
-from harness.records import Example
-from harness.state import State
-from harness.types import ModelResponse
+from harness.core.records import Example
+from harness.core.state import State
+from harness.core.types import ModelResponse
 
 class Chat:
     model = "m"
@@ -126,7 +126,7 @@ def test_the_newer_api_is_refused_in_words_that_hold_either_way(tmp_path: Path, 
         tmp_path,
         """
     import json, harness
-    from harness.errors import EnvironmentLoadError
+    from harness.core.errors import EnvironmentLoadError
     try:
         harness.load_environment("kit-v1")
     except EnvironmentLoadError as error:
@@ -229,7 +229,7 @@ def test_what_is_not_there_says_so(tmp_path: Path) -> None:
         tmp_path,
         """
     import json, harness
-    from harness.errors import EnvironmentLoadError
+    from harness.core.errors import EnvironmentLoadError
     def words(name):
         try:
             harness.load_environment(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tables import for_each_row
 
-from harness.compat.generation import generation_of, requires_verifiers
+from harness.plugins.classic.generation import generation_of, requires_verifiers
 
 
 @for_each_row(

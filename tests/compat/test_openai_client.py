@@ -15,12 +15,7 @@ openai = pytest.importorskip("openai", reason="pip install 'bench-harness[classi
 
 from scripted_chat import Asked, ScriptedChat  # noqa: E402
 
-from harness.clients.health import HealthPolicy  # noqa: E402
-from harness.clients.pool import BoundChat, CallSettings, ClientPool  # noqa: E402
-from harness.clients.wire import build_request  # noqa: E402
-from harness.compat.openai_client import Faults, async_openai, original  # noqa: E402
-from harness.config.endpoints import Endpoint  # noqa: E402
-from harness.errors import (  # noqa: E402
+from harness.core.errors import (  # noqa: E402
     ContextLengthError,
     EnvironmentFault,
     HarnessError,
@@ -28,7 +23,12 @@ from harness.errors import (  # noqa: E402
     ResponseError,
     SystemicError,
 )
-from harness.types import ModelCall, ModelResponse, Usage  # noqa: E402
+from harness.core.types import ModelCall, ModelResponse, Usage  # noqa: E402
+from harness.models.health import HealthPolicy  # noqa: E402
+from harness.models.pool import BoundChat, CallSettings, ClientPool  # noqa: E402
+from harness.models.wire import build_request  # noqa: E402
+from harness.plugins.classic.openai_client import Faults, async_openai, original  # noqa: E402
+from harness.settings.endpoints import Endpoint  # noqa: E402
 
 ASK: list[Any] = [{"role": "user", "content": "question"}]
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from harness.agents import loop, schemas, tool_calls
-from harness.compat import osmosis
-from harness.compat.osmosis import hosted
-from harness.compat.osmosis.names import LEFT_OUT, MODULES, NAME
-from harness.errors import HarnessError, ProviderError, UsageError
+from harness.core.errors import HarnessError, ProviderError, UsageError
+from harness.plugins import osmosis
+from harness.plugins.osmosis import hosted
+from harness.plugins.osmosis.names import LEFT_OUT, MODULES, NAME
 
 IMPORTS = """
 from osmosis_ai import osmosis_reward, osmosis_rubric
@@ -75,7 +75,7 @@ def forget() -> dict[str, ModuleType]:
 def process() -> Iterator[None]:
     """A process that has not heard of the SDK, and none of these tests' doing afterwards."""
     finders, path, modules = list(sys.meta_path), list(sys.path), forget()
-    sys.meta_path[:] = [each for each in finders if not type(each).__module__.startswith("harness.compat.osmosis")]
+    sys.meta_path[:] = [each for each in finders if not type(each).__module__.startswith("harness.plugins.osmosis")]
     yield
     sys.meta_path[:], sys.path[:] = finders, path
     forget()
@@ -332,7 +332,7 @@ def test_the_register_of_agents() -> None:
 
 def test_a_name_of_the_api_answers_the_imports_and_nothing_heavy_is_imported_for_it() -> None:
     code = (
-        "import sys\nfrom harness.eval import EvalRunner\nfrom osmosis_ai.rollout.core.base import RolloutAgentLoop\n"
+        "import sys\nfrom harness.agents import EvalRunner\nfrom osmosis_ai.rollout.core.base import RolloutAgentLoop\n"
         "heavy = {'aiohttp', 'datasets', 'pandas', 'pyarrow', 'openai', 'huggingface_hub', 'fastmcp', 'litellm'}\n"
         "print(sorted(heavy & set(sys.modules)), RolloutAgentLoop.__module__)"
     )

@@ -331,7 +331,7 @@ BROKEN = SHELL.replace(
             name = "broken"
 
             async def open_session(self, *args):
-                from harness.errors import SandboxError
+                from harness.core.errors import SandboxError
 
                 raise SandboxError("no room left")
 

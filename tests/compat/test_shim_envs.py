@@ -13,11 +13,11 @@ import pytest
 from datasets import Dataset
 from scripted_chat import ScriptedChat
 
-from harness.compat.context import current
-from harness.compat.verifiers.modules import module_of
-from harness.errors import ConfigError, ContextLengthError, EnvironmentFault, ModelError, SystemicError, UsageError
-from harness.records import Example
-from harness.state import State
+from harness.core.errors import ConfigError, ContextLengthError, EnvironmentFault, ModelError, SystemicError, UsageError
+from harness.core.records import Example
+from harness.core.state import State
+from harness.plugins.classic.context import current
+from harness.plugins.classic.modules import module_of
 
 ROWS = [{"question": "one", "answer": "1"}, {"question": "two", "answer": "2"}]
 

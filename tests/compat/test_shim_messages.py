@@ -12,8 +12,12 @@ import orjson
 import pytest
 from scripted_chat import example_of
 
-from harness.compat.context import current
-from harness.compat.verifiers.messages import (
+from harness.core.errors import EnvironmentFault, StateLost
+from harness.core.records import Generated
+from harness.core.state import State
+from harness.core.types import ModelResponse, Usage
+from harness.plugins.classic.context import current
+from harness.plugins.classic.messages import (
     AssistantMessage,
     SystemMessage,
     Tool,
@@ -26,12 +30,8 @@ from harness.compat.verifiers.messages import (
     tools_of,
     tools_to_wire,
 )
-from harness.compat.verifiers.responses import as_response, response_of
-from harness.compat.verifiers.state import Milliseconds, RolloutTiming, adopt
-from harness.errors import EnvironmentFault, StateLost
-from harness.records import Generated
-from harness.state import State
-from harness.types import ModelResponse, Usage
+from harness.plugins.classic.responses import as_response, response_of
+from harness.plugins.classic.state import Milliseconds, RolloutTiming, adopt
 
 WIRE: dict[str, Any] = {
     "role": "assistant",

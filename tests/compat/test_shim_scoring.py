@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from scripted_chat import ScriptedChat, example_of, state_of
 
-from harness.compat.context import current
-from harness.compat.verifiers.modules import module_of
-from harness.errors import EnvironmentFault
-from harness.records import Score
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Score
+from harness.core.state import State
+from harness.core.types import Chat
+from harness.plugins.classic.context import current
+from harness.plugins.classic.modules import module_of
 from harness.rubrics.judge_port import JudgeSpec, judged_by
-from harness.state import State
-from harness.types import Chat
 
 
 @pytest.fixture(params=["B", "C"])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tables import for_each_row
 
-from harness.config.built_in import AGENT_EVAL, BUILT_INS
-from harness.config.lookup import require_environment
-from harness.config.resolver import resolve
-from harness.errors import ConfigError, EnvironmentNotFound
+from harness.core.errors import ConfigError, EnvironmentNotFound
+from harness.settings.built_in import AGENT_EVAL, BUILT_INS
+from harness.settings.lookup import require_environment
+from harness.settings.resolver import resolve
 
 Write = Callable[[str, str], Path]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.budget import Limits, flags_of
-from harness.config.resolver import Resolution, resolve
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
+from harness.settings.budget import BudgetLimits, flags_of
+from harness.settings.resolver import Resolution, resolve
 
 Write = Callable[[str, str], Path]
 
 
-def limits(target: str = "toy-env", *sets: str, **flags: str) -> Limits:
+def limits(target: str = "toy-env", *sets: str, **flags: str) -> BudgetLimits:
     return resolved(target, *sets, **flags).limits
 
 
@@ -22,7 +22,7 @@ def resolved(target: str = "toy-env", *sets: str, **flags: str) -> Resolution:
     return resolve(target, {"model": "reference/null", **flags}, sets)
 
 
-def bounds(found: Limits) -> tuple[float | None, int | None, float | None]:
+def bounds(found: BudgetLimits) -> tuple[float | None, int | None, float | None]:
     return found.max_cost, found.max_tokens_total, found.max_time
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness.config.endpoints import load_registry
-from harness.config.packages import module_name
-from harness.config.reference import settings_page
-from harness.config.resolver import Resolution, resolve
-from harness.config.schema import SETTINGS, SHORTCUTS
+from harness.settings.endpoints import load_registry
+from harness.settings.packages import module_name
+from harness.settings.reference import settings_page
+from harness.settings.resolver import Resolution, resolve
+from harness.settings.schema import SETTINGS, SHORTCUTS
 
 REPOSITORY = Path(harness.__file__).parent.parent
 SUITES = sorted((REPOSITORY / "configs" / "eval").glob("*.toml"))
@@ -91,7 +91,7 @@ def test_the_examples_show_what_they_say(checkout: Path) -> None:
 
 def test_the_reference_page_is_current() -> None:
     page = (REPOSITORY / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
-    assert page == settings_page(), "run: python -m harness.config.reference > docs/reference/settings.md"
+    assert page == settings_page(), "run: python -m harness.settings.reference > docs/reference/settings.md"
     for setting in SETTINGS:
         assert f"| `{setting.key}`" in page
     for flags in [(*each.door.flags, *each.door.off) for each in SETTINGS] + [each.flags for each in SHORTCUTS]:
@@ -100,7 +100,7 @@ def test_the_reference_page_is_current() -> None:
 
 def test_the_reference_page_prints_itself() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "harness.config.reference"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "harness.settings.reference"], capture_output=True, text=True, check=True
     )
     assert done.stdout == settings_page()
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.config.resolver import missing_keys, resolve
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
+from harness.settings.resolver import missing_keys, resolve
 
 Write = Callable[[str, str], Path]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.endpoints import load_registry
-from harness.config.resolver import resolve
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
+from harness.settings.endpoints import load_registry
+from harness.settings.resolver import resolve
 
 Write = Callable[[str, str], Path]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.resolver import resolve
-from harness.errors import ConfigError, HarnessError
+from harness.core.errors import ConfigError, HarnessError
+from harness.settings.resolver import resolve
 
 Write = Callable[[str, str], Path]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tables import for_each_row
 
-from harness.config.flags import parse_set
-from harness.config.resolver import resolve
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
+from harness.settings.flags import parse_set
+from harness.settings.resolver import resolve
 
 Write = Callable[[str, str], Path]
 
@@ -41,7 +41,7 @@ Write = Callable[[str, str], Path]
     ],
 )
 def test_set_paths_and_values(text: str, path: str, value: object) -> None:
-    from harness.config.layers import dotted
+    from harness.settings.layers import dotted
 
     (entry,) = parse_set(text).layer.values()
     assert (dotted(entry.path), entry.value, entry.origin.layer) == (path, value, "set")

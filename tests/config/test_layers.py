@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.config.layers import Layer, Origin, below, dotted, flatten, fold, merge, value_at
+from harness.settings.layers import Layer, Origin, below, dotted, flatten, fold, merge, value_at
 
 ROOT = ("env", "env_args")
 NAMES = ("eval", "defaults", "cli")

@@ -15,9 +15,9 @@ import pytest
 from tables import for_each_row
 
 import harness
-from harness.config.packages import find_environment, installed_environments, local_environments, module_name
-from harness.config.resolver import resolve
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
+from harness.settings.packages import find_environment, installed_environments, local_environments, module_name
+from harness.settings.resolver import resolve
 
 REPOSITORY = Path(harness.__file__).parent.parent
 
@@ -144,7 +144,7 @@ only-include = ["{include}"]
 
 PROBE = """
 import json, sys
-from harness.config.packages import find_environment, installed_environments
+from harness.settings.packages import find_environment, installed_environments
 found = {}
 for name in ("pack-env", "file-env", "flat-env"):
     one = find_environment(name)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.packages import find_environment
-from harness.config.paths import environment_path, main_file, path_name
-from harness.config.resolver import resolve
-from harness.errors import EnvironmentNotFound
+from harness.core.errors import EnvironmentNotFound
+from harness.settings.packages import find_environment
+from harness.settings.paths import environment_path, main_file, path_name
+from harness.settings.resolver import resolve
 
 Write = Callable[[str, str], Path]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.resolver import ResolvedRun, resolve
-from harness.config.schema import SETTINGS
+from harness.settings.resolver import ResolvedRun, resolve
+from harness.settings.schema import SETTINGS
 
 Write = Callable[[str, str], Path]
 

@@ -11,8 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 from tables import for_each_row
 
-from harness.config.checks import url as check_url
-from harness.config.providers import (
+from harness.core.errors import ConfigError
+from harness.core.loopback import is_loopback_url, litellm_provider
+from harness.core.redact import redactor
+from harness.settings.checks import url as check_url
+from harness.settings.providers import (
     BASELINE_KEY_VAR,
     LITELLM_KEY_VARS,
     LITELLM_PROVIDERS,
@@ -23,10 +26,7 @@ from harness.config.providers import (
     require_litellm,
     route,
 )
-from harness.config.resolver import missing_keys, resolve
-from harness.errors import ConfigError
-from harness.loopback import is_loopback_url, litellm_provider
-from harness.redact import redactor
+from harness.settings.resolver import missing_keys, resolve
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "models.md"
 

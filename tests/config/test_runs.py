@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.config.resolver import ResolvedRun, resolve
+from harness.settings.resolver import ResolvedRun, resolve
 
 Write = Callable[[str, str], Path]
 

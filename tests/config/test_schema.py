@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from tables import for_each_row
 
-from harness.config.schema import BUILTIN_URL, BY_FLAT_NAME, BY_PATH, SETTINGS, SHORTCUTS, RunSettings, adapter
-from harness.config.values import check
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
+from harness.settings.schema import BUILTIN_URL, BY_FLAT_NAME, BY_PATH, SETTINGS, SHORTCUTS, RunSettings, adapter
+from harness.settings.values import check
 
 CLOSED_LIST = {
     "env": {

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tables import for_each_row
 
-from harness.config.resolver import ResolvedRun, missing_keys, resolve
-from harness.errors import ConfigError
-from harness.loopback import is_loopback_url
+from harness.core.errors import ConfigError
+from harness.core.loopback import is_loopback_url
+from harness.settings.resolver import ResolvedRun, missing_keys, resolve
 
 Write = Callable[[str, str], Path]
 

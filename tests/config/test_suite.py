@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.resolver import resolve
-from harness.errors import ConfigError, EnvironmentNotFound
+from harness.core.errors import ConfigError, EnvironmentNotFound
+from harness.settings.resolver import resolve
 
 Write = Callable[[str, str], Path]
 

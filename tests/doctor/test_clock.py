@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tables import for_each_row
 
-from harness.doctor.clock import Told, check_clock, seconds_off
+from harness.cli.doctor.clock import Told, check_clock, seconds_off
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC).timestamp()
 

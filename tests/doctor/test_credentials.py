@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tables import for_each_row
 
-from harness.doctor.credentials import Wanted, check_keys, oddity
+from harness.cli.doctor.credentials import WantedKey, check_keys, oddity
 
 SOUND = "sk-canary-0123456789abcdef"
 
@@ -36,7 +36,7 @@ def test_keys_as_providers_give_them_are_not_odd(key: str) -> None:
 )
 def test_odd_keys_are_named_without_a_letter_of_them(key: str, words: str) -> None:
     assert oddity(key) == words
-    [found] = check_keys([Wanted("MY_KEY", "api.example.org", True)], {"MY_KEY": key})
+    [found] = check_keys([WantedKey("MY_KEY", "api.example.org", True)], {"MY_KEY": key})
     assert (found.status, found.says) == (
         "problem", f"set, but odd: it {words}; it would be sent to api.example.org"
     )  # fmt: skip
@@ -47,8 +47,8 @@ def test_a_key_is_set_or_not_and_who_asked_decides_how_bad_that_is() -> None:
     whom = "api.example.org"
     environ = {"SET": SOUND, "BLANK": "  \n"}
     wanted = [
-        Wanted("SET", whom, True), Wanted("BLANK", whom, True), Wanted("UNSET", whom, True),
-        Wanted("IDLE", whom, False), Wanted("LOCAL", "localhost:8000", True, is_local=True),
+        WantedKey("SET", whom, True), WantedKey("BLANK", whom, True), WantedKey("UNSET", whom, True),
+        WantedKey("IDLE", whom, False), WantedKey("LOCAL", "localhost:8000", True, is_local=True),
     ]  # fmt: skip
     found = check_keys(wanted, environ)
     assert [(each.name, each.status, each.says) for each in found] == [
@@ -62,13 +62,13 @@ def test_a_key_is_set_or_not_and_who_asked_decides_how_bad_that_is() -> None:
 
 
 def test_a_variable_is_told_of_once_with_all_who_get_it_and_its_strictest_use() -> None:
-    wanted = [Wanted("A", "one", False), Wanted("A", "two", True), Wanted("A", "one", False, is_local=True)]
+    wanted = [WantedKey("A", "one", False), WantedKey("A", "two", True), WantedKey("A", "one", False, is_local=True)]
     [found] = check_keys(wanted, {})
     assert (found.status, found.says) == ("problem", "not set; it would be sent to one, two")
 
 
 def test_keys_of_other_providers_are_listed_by_name_and_odd_ones_noted() -> None:
-    found = check_keys([Wanted("GROQ_API_KEY", "x", True)], {"GROQ_API_KEY": SOUND, "OPENAI_API_KEY": f'"{SOUND}"'})
+    found = check_keys([WantedKey("GROQ_API_KEY", "x", True)], {"GROQ_API_KEY": SOUND, "OPENAI_API_KEY": f'"{SOUND}"'})
     assert [(each.name, each.status) for each in found] == [
         ("GROQ_API_KEY", "ok"), ("others", "ok"), ("OPENAI_API_KEY", "note"),
     ]  # fmt: skip
@@ -77,6 +77,6 @@ def test_keys_of_other_providers_are_listed_by_name_and_odd_ones_noted() -> None
 
 
 def test_two_values_of_one_variable_are_noted() -> None:
-    found = check_keys([Wanted("A", "x", True)], {"A": SOUND}, overruled=["A", "B"])
+    found = check_keys([WantedKey("A", "x", True)], {"A": SOUND}, overruled=["A", "B"])
     assert [(each.name, each.status) for each in found] == [("A", "ok"), ("A", "note")]
     assert found[1].says == "the environment and .env hold two values; that of the environment counts"

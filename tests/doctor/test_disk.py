@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.doctor.disk import check_disk, file_system
+from harness.cli.doctor.disk import check_disk, file_system
 
 
 def test_a_folder_that_is_there_or_can_be_made_is_well_and_left_as_it_was(tmp_path: Path) -> None:

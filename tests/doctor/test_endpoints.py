@@ -17,29 +17,29 @@ from curt_server import CurtServer
 from dead_ports import free_port, listening, unvouched
 from tables import for_each_row
 
-from harness.config.endpoints import Endpoint
-from harness.doctor.clock import check_clock
-from harness.doctor.endpoints import Answers, Asked, ask_all, unaskable
-from harness.doctor.findings import Finding
-from harness.doctor.network import check_network
+from harness.cli.doctor.clock import check_clock
+from harness.cli.doctor.endpoints import Answers, EndpointQuery, ask_all, unaskable
+from harness.cli.doctor.findings import Diagnosis
+from harness.cli.doctor.network import check_network
+from harness.core.types import Prompt
 from harness.reference.faults import Fault, ScriptedFaults
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import parse_model
 from harness.reference.server import ReferenceServer
-from harness.types import Prompt
+from harness.settings.endpoints import Endpoint
 
 KEY = "canary-key-0123456789"
 
 
-def asked(url: str, *, model: str = "m", key_var: str | None = "MY_KEY", is_asked: bool = True) -> Asked:
-    return Asked(Endpoint(url, key_var, model), "mine", is_asked)
+def asked(url: str, *, model: str = "m", key_var: str | None = "MY_KEY", is_asked: bool = True) -> EndpointQuery:
+    return EndpointQuery(Endpoint(url, key_var, model), "mine", is_asked)
 
 
-def ask(*each: Asked, seconds: float = 10.0, environ: Mapping[str, str] | None = None) -> Answers:
+def ask(*each: EndpointQuery, seconds: float = 10.0, environ: Mapping[str, str] | None = None) -> Answers:
     return asyncio.run(ask_all(each, {"MY_KEY": KEY} if environ is None else environ, seconds))
 
 
-def only(answers: Answers) -> Finding:
+def only(answers: Answers) -> Diagnosis:
     [finding] = answers.findings
     assert KEY not in f"{finding.says}{finding.fix}"
     return finding
@@ -114,8 +114,8 @@ def test_a_litellm_that_is_only_half_there_is_a_problem_and_the_others_are_asked
     script = (
         "import asyncio, sys\n"
         "sys.path.insert(0, sys.argv[1])\n"
-        "from harness.config.endpoints import Endpoint\n"
-        "from harness.doctor.endpoints import Asked, ask_all\n"
+        "from harness.settings.endpoints import Endpoint\n"
+        "from harness.cli.doctor.endpoints import EndpointQuery, ask_all\n"
         "each = [Asked(Endpoint(url, None, 'm'), 'mine') for url in ('litellm://hosted_vllm', sys.argv[2])]\n"
         "for found in asyncio.run(ask_all(each, {}, 10.0)).findings: print(found.status, found.says[:60])\n"
     )
@@ -151,7 +151,7 @@ def test_a_server_that_says_nothing_is_given_up_after_the_time_it_has() -> None:
 
 @for_each_row("act", ["reset", "close"])
 def test_a_connection_that_always_breaks_is_a_problem_and_one_that_breaks_once_is_not(act: Literal["reset"]) -> None:
-    async def main(*faults: Fault) -> tuple[list[Finding], int]:
+    async def main(*faults: Fault) -> tuple[list[Diagnosis], int]:
         async with ReferenceServer(faults=ScriptedFaults(faults)) as server:
             answers = await ask_all([asked(server.url)], {"MY_KEY": KEY}, 10.0)
             return answers.findings, server.stats.requests
@@ -169,7 +169,7 @@ def test_a_server_of_an_environment_that_knows_no_other_prompts_is_well() -> Non
         def find(self, key: str | None, prompt: Prompt) -> None:
             return None
 
-    async def main() -> list[Finding]:
+    async def main() -> list[Diagnosis]:
         async with ReferenceServer(policy=parse_model("reference/oracle")) as server:
             server.add("mine", cast("EnvironmentPlayer", Player()))
             return (await ask_all([asked(server.url)], {"MY_KEY": KEY}, 10.0)).findings
@@ -184,9 +184,9 @@ def test_a_host_that_takes_no_connection_is_not_said_to_have_taken_the_request()
     """However little time it has: a process of its own, in which nothing is imported yet."""
     code = (
         "import asyncio, sys\n"
-        "from harness.config.endpoints import Endpoint\n"
-        "from harness.doctor.endpoints import Asked, ask_all\n"
-        "each = Asked(Endpoint(sys.argv[1], None, 'm'), 'mine')\n"
+        "from harness.settings.endpoints import Endpoint\n"
+        "from harness.cli.doctor.endpoints import EndpointQuery, ask_all\n"
+        "each = EndpointQuery(Endpoint(sys.argv[1], None, 'm'), 'mine')\n"
         "[found] = asyncio.run(ask_all([each], {}, 0.5)).findings\n"
         "print(found.status, found.says)\n"
     )
@@ -268,7 +268,7 @@ def test_an_address_that_no_library_takes_is_a_problem_and_not_the_end() -> None
     ],
 )
 def test_what_need_not_or_cannot_be_asked_is_not(
-    each: Asked, environ: Mapping[str, str], status: str, says: str
+    each: EndpointQuery, environ: Mapping[str, str], status: str, says: str
 ) -> None:
     found = unaskable(each, environ)
     assert found is not None

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from shelf import Shelf
 
-from harness.config.packages import FoundEnvironment, find_environment
-from harness.doctor.environments import Wanted, check_environments, wanting_sandbox
-from harness.doctor.imports import import_all
-from harness.doctor.packages import install_extra
-from harness.doctor.sandboxes import WAYS, judge_ways
+from harness.cli.doctor.environments import WantedEnvironment, check_environments, wanting_sandbox
+from harness.cli.doctor.imports import import_all
+from harness.cli.doctor.packages import install_extra
+from harness.cli.doctor.sandboxes import WAYS, judge_ways
+from harness.settings.packages import FoundEnvironment, find_environment
 
 SOUND = "def load_environment():\n    raise RuntimeError('must not be called')\n"
 
@@ -40,10 +40,10 @@ def write(plain: Path) -> Path:
     return plain
 
 
-def wanted(name: str) -> Wanted:
+def wanted(name: str) -> WantedEnvironment:
     found = find_environment(f"./{name}.py")
     assert found is not None
-    return Wanted(f"./{name}.py", name, found)
+    return WantedEnvironment(f"./{name}.py", name, found)
 
 
 def test_whatever_one_does_the_others_are_imported(write: Path) -> None:
@@ -67,7 +67,7 @@ def test_nothing_is_left_of_an_import_whose_parent_was_killed(write: Path) -> No
         "os.rename('new', 'pids')\n"
         "time.sleep(120)\n"
     )
-    code = "from harness.doctor.imports import import_all; import_all(['./endless.py'], 100.0)"
+    code = "from harness.cli.doctor.imports import import_all; import_all(['./endless.py'], 100.0)"
     scratch = write / "scratch"  # of a process that is killed, and cannot clear it up
     scratch.mkdir()
     parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(scratch)})
@@ -108,7 +108,9 @@ def test_each_is_told_of_with_what_to_do(write: Path, capfd: pytest.CaptureFixtu
 
 
 def test_what_is_built_in_is_not_imported(write: Path) -> None:
-    found = check_environments([Wanted("agent-eval", "agent-eval", FoundEnvironment("nothing_of_this_name"), True)])
+    found = check_environments(
+        [WantedEnvironment("agent-eval", "agent-eval", FoundEnvironment("nothing_of_this_name"), True)]
+    )
     assert [(each.name, each.status, each.says) for each in found] == [("agent-eval", "ok", "is built in")]
 
 
@@ -117,7 +119,7 @@ def test_what_a_distribution_wants_beside_it_is_looked_for(write: Path, shelf: S
     shelf.put("toy", "1.0", ["bench-harness[mcp]", "verifiers>=0.1", "rich>=13", "wordlist", "tables; extra == 'x'"])
     shelf.put("rich", "12.0")
     path = Path("sound.py").resolve()
-    toy = Wanted("./sound.py", "toy", FoundEnvironment("sound", "toy", "1.0", (path,), path=path))
+    toy = WantedEnvironment("./sound.py", "toy", FoundEnvironment("sound", "toy", "1.0", (path,), path=path))
     found = check_environments([toy], shelf.installed)
     assert [(each.status, each.says) for each in found[1:]] == [
         ("problem", "wants the extra mcp of bench, and fastmcp is not as that asks for"),

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from curt_server import CurtServer
 
-from harness.doctor.examination import (
+from harness.cli.doctor.examination import (
     AREAS,
     Manner,
     _Abandoned,  # pyright: ignore[reportPrivateUsage]
     _guarded,  # pyright: ignore[reportPrivateUsage]
     examine,
 )
-from harness.doctor.findings import Finding, Report, note, ok, problem
-from harness.doctor.subject import find_subject
+from harness.cli.doctor.findings import Diagnosis, DoctorReport, note, ok, problem
+from harness.cli.doctor.subject import find_subject
 
 REGISTRY = """
 [[endpoint]]
@@ -151,7 +151,7 @@ def test_what_is_sent_is_announced_before_and_everything_is_looked_at_in_order()
 
 
 def test_a_check_that_fails_or_hangs_is_a_problem_and_not_the_end() -> None:
-    def fails() -> Sequence[Finding]:
+    def fails() -> Sequence[Diagnosis]:
         raise ZeroDivisionError("oh")
 
     [failed] = asyncio.run(_guarded("disk", fails))
@@ -186,11 +186,11 @@ def test_a_lookup_of_a_name_that_hangs_is_not_waited_for_at_the_end() -> None:
 
 
 def test_a_report_counts_and_tells_no_secret() -> None:
-    report = Report([ok("a", "b", "c"), note("a", "b", "Bearer abcdef0123456789"), problem("a", "b", "c", "do")])
+    report = DoctorReport([ok("a", "b", "c"), note("a", "b", "Bearer abcdef0123456789"), problem("a", "b", "c", "do")])
     assert ok("endpoints", "sk-canary0123456789abcd at host", "").name == "[redacted] at host"  # a key as a model
     assert not report.is_well
     whole = report.to_json()
     assert (whole["ok"], whole["problems"], whole["notes"], whole["requests"]) == (False, 1, 1, [])
     assert whole["findings"][1]["says"] == "Bearer [redacted]"
     assert whole["findings"][2] == {"area": "a", "name": "b", "status": "problem", "says": "c", "fix": "do"}
-    assert Report([note("a", "b", "c")]).is_well
+    assert DoctorReport([note("a", "b", "c")]).is_well

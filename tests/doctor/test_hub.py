@@ -10,12 +10,12 @@ import pytest
 from hub_runs import READER, TOKEN, hub_env
 from hub_server import HubServer
 
-from harness.doctor.hub import judge
-from harness.types import JsonDict
+from harness.cli.doctor.hub import judge
+from harness.core.types import JsonDict
 
 CHECK = """
 import json, os, sys
-from harness.doctor.hub import check_hub, unaskable
+from harness.cli.doctor.hub import check_hub, unaskable
 told = []
 for token, *repos in json.loads(sys.argv[1]):
     os.environ.pop("HF_TOKEN", None)

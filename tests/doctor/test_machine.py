@@ -9,8 +9,8 @@ import sys
 import pytest
 from tables import for_each_row
 
-from harness.doctor.interpreter import check_event_loop, check_python, check_terminal
-from harness.doctor.machine import check_memory, check_open_files, check_processors
+from harness.cli.doctor.interpreter import check_event_loop, check_python, check_terminal
+from harness.cli.doctor.machine import check_memory, check_open_files, check_processors
 
 
 def test_this_machine_will_do() -> None:
@@ -39,7 +39,7 @@ def test_processors_are_those_that_this_process_may_use() -> None:
 )
 def test_open_files_must_do_for_what_is_in_flight(limit: int, in_flight: int, status: str) -> None:
     code = (
-        "import resource, sys; from harness.doctor.machine import check_open_files\n"
+        "import resource, sys; from harness.cli.doctor.machine import check_open_files\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2)\n"
         "[found] = check_open_files(int(sys.argv[2])); print(found.status, found.says, found.fix, sep='|')"
     )
@@ -65,6 +65,6 @@ def test_an_encoding_must_have_what_tables_are_drawn_with(encoding: str, status:
 
 
 def test_assertions_that_are_off_are_noted() -> None:
-    code = "from harness.doctor.interpreter import check_python; print([each.name for each in check_python()])"
+    code = "from harness.cli.doctor.interpreter import check_python; print([each.name for each in check_python()])"
     done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert "'assertions'" in done.stdout

@@ -8,13 +8,13 @@ import sys
 import pytest
 from shelf import Shelf
 
-from harness.doctor.findings import Finding
-from harness.doctor.packages import GIVES, check_packages, extra_that_brings, is_known_bad
+from harness.cli.doctor.findings import Diagnosis
+from harness.cli.doctor.packages import GIVES, check_packages, extra_that_brings, is_known_bad
 
 PIP = f"{sys.executable} -m pip install"
 
 
-def said(findings: list[Finding]) -> list[tuple[str, str, str]]:
+def said(findings: list[Diagnosis]) -> list[tuple[str, str, str]]:
     return [(each.status, each.name, each.says) for each in findings]
 
 

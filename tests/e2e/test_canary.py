@@ -176,7 +176,7 @@ def test_no_key_of_a_run_in_processes_of_its_own_is_anywhere(shop: Workshop, mod
 
 FRAMES = """
 import json
-from harness.results import messages_df, rollouts_df, runs_df
+from harness.report.frames import messages_df, rollouts_df, runs_df
 runs = runs_df(settings=["model.extra_headers", "env.env_args"])
 frames = [runs, rollouts_df(runs), messages_df(runs)]
 print(json.dumps([frame.to_json(default_handler=str) for frame in frames]))

@@ -19,13 +19,13 @@ from curt_server import CurtServer
 from dead_ports import free_port, listening, unvouched
 from fault_server import FaultServer
 
-from harness.cli.execute import Door, execute
+from harness.cli.execute import Execution, execute
 from harness.cli.main import main
 from harness.cli.options import RunOptions
-from harness.clients.health import HealthPolicy
-from harness.clients.pool import ClientPool
-from harness.config.resolver import resolve
-from harness.reference.faults import NOBODY, Asked, Fault
+from harness.models.health import HealthPolicy
+from harness.models.pool import ClientPool
+from harness.reference.faults import NOBODY, Fault, ObservedRequest
+from harness.settings.resolver import resolve
 
 SUMS = """
 from harness import Rubric, SingleTurnEnv
@@ -95,7 +95,7 @@ class Switch:
         self.fault = fault
         self.repaired = False
 
-    def next(self, asked: Asked = NOBODY) -> Fault:
+    def next(self, asked: ObservedRequest = NOBODY) -> Fault:
         return Fault() if self.repaired else self.fault
 
 
@@ -195,7 +195,7 @@ class Mortal:
         self._mourner = threading.Thread(target=self._die)
         self.url = ""
 
-    def next(self, asked: Asked = NOBODY) -> Fault:
+    def next(self, asked: ObservedRequest = NOBODY) -> Fault:
         self._left -= 1
         if self._left >= 0:
             return Fault(latency=0.01)
@@ -231,7 +231,7 @@ class Mortal:
 
 def run_sums(url: str, grace: float) -> int:
     """`bench run`, waiting so many seconds for an endpoint that is gone instead of a minute."""
-    door = Door()
+    door = Execution()
     door.pool = ClientPool(health=HealthPolicy(grace=grace, connect_deadline=0.3, probe_gap=0.05, probe_gap_cap=0.1))
     settings = {
         "env.num_examples": 12, "env.rollouts_per_example": 2, "model.max_concurrent": 4, "model.request_timeout": 1,
@@ -289,7 +289,7 @@ class Storm:
         first %= len(self.seen)
         return [max(number for _, number in self.seen[at : at + 32]) for at in range(first, first + count, 32)]
 
-    def next(self, asked: Asked = NOBODY) -> Fault:
+    def next(self, asked: ObservedRequest = NOBODY) -> Fault:
         stormy = self._calm <= len(self.seen) < self._calm + self._refused
         self.seen.append((not stormy, self.in_flight()))
         if stormy:

@@ -492,7 +492,7 @@ def test_what_misbehaves_in_one_process_is_told_alike_in_several(shop: Workshop)
 
 
 AGENT = """
-from harness.eval import RolloutAgentLoop
+from harness.agents import RolloutAgentLoop
 
 class Asker(RolloutAgentLoop):
     name = "asker"

@@ -97,7 +97,7 @@ def test_each_is_found_out_and_named_and_the_others_finish(play: Callable[[str],
     assert played.done.code == max(TABLE[name].code for name in BATCHES[batch])
     assert "Traceback" not in played.done.err
     assert "Task was destroyed" not in played.done.err and "never retrieved" not in re.sub(
-        r"WARNING harness.loops: .*", "", played.done.err
+        r"WARNING harness.usercode.event_loop: .*", "", played.done.err
     )
     failed: list[AssertionError] = []
     for name in BATCHES[batch]:

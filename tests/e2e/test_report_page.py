@@ -18,7 +18,7 @@ from run_samples import finished, paid
 from store_samples import example, failed, generated, scored
 
 from harness.cli.main import main
-from harness.records import JUDGEMENTS
+from harness.core.records import JUDGEMENTS
 from harness.report.page.content import content_of
 from harness.report.page.document import document
 from harness.report.page.gather import Page, page_of

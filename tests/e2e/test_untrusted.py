@@ -21,9 +21,9 @@ from store_samples import example
 from tables import for_each_row
 from terminals import read_all
 
-from harness.errors import ConfigError
-from harness.export.inspect_sample import SampleIds
-from harness.store.rows import Columns
+from harness.core.errors import ConfigError
+from harness.plugins.exports.inspect_sample import SampleIds
+from harness.store.rows import RowShape
 
 NASTY = (
     "\x1b[2J\x1b]0;pwned\x07\x1b]52;c;cHduZWQ=\x1b\\\x1b]8;;http://evil.example\x1b\\link\x1b]8;;\x1b\\\x9b31m\x90dcs\x9c"
@@ -299,7 +299,7 @@ def test_an_id_is_no_way_out_of_an_archive(own: str, named: str) -> None:
 
 def test_a_metric_that_no_file_can_name_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^metric 'a\\ud800' holds half a character, which no file can; rename it$"):
-        Columns("env", "model", ("a\ud800",))
+        RowShape("env", "model", ("a\ud800",))
 
 
 def test_a_folder_of_runs_from_elsewhere_is_only_looked_at(hostile: Workshop) -> None:

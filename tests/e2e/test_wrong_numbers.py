@@ -21,14 +21,14 @@ from scripted_runs import ANSWERS, FAULTS, MODULE, VALUES, Act, Script, Switch
 from slow_numbers import Asked
 
 from harness.cli.main import main
-from harness.records import JUDGEMENTS, Example, Failed, Record, Scored, Timing
-from harness.results import rollouts_df, runs_df
+from harness.core.records import JUDGEMENTS, Example, Failed, Record, Scored, Timing
+from harness.core.types import Usage
+from harness.report.frames import rollouts_df, runs_df
 from harness.store.dataset import DatasetWriter
 from harness.store.outcomes import read_journal
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 from harness.store.rundir import RunDir
 from harness.store.tally import summary_of
-from harness.types import Usage
 
 Bench = Callable[..., "Done"]
 
@@ -270,7 +270,7 @@ def test_whatever_a_journal_holds_every_number_of_it_is_right(bench: Bench, jour
     )
     samples.write(run.journal_path, journal.lines[: journal.cut])
     manifest = run.read_manifest()
-    writer = DatasetWriter(run.path, Columns.of(manifest))
+    writer = DatasetWriter(run.path, RowShape.of(manifest))
     writer.checkpoint()
     samples.write(run.journal_path, journal.lines[journal.cut :])
     summary = summary_of(manifest, read_journal(run), {"wall_s": 2.5, "resumed": 0}).to_json()

@@ -8,18 +8,18 @@ import pytest
 from engine_parts import fresh, generated, items_of, outline, play, standing
 from tables import for_each_row
 
-from harness.config.budget import Limits
-from harness.config.endpoints import Endpoint
+from harness.core.errors import ConfigError
+from harness.core.records import Failed, Record, Scored
+from harness.core.types import Usage
 from harness.engine.budget import Asking, Budget, price_notices, spent_in
 from harness.engine.derived import Derivation, How
 from harness.engine.prices import Pricing, pricing_of
 from harness.engine.scheduler import Bounds
-from harness.errors import ConfigError
-from harness.records import Failed, Record, Scored
+from harness.settings.budget import BudgetLimits
+from harness.settings.endpoints import Endpoint
 from harness.store.journal import Journal
 from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
-from harness.types import Usage
 
 PAID = Pricing(price={"input": 1.0, "output": 1.0})
 FREE = Pricing(is_free=True)
@@ -50,13 +50,13 @@ def spend(budget: Budget, usage: Usage, times: int = 1, pricing: Pricing = PAID)
 
 def test_ten_replies_at_a_cent_are_ten_cents() -> None:
     assert sum([0.01] * 10) < 0.1, "binary fractions fall short, which is the point"
-    budget = Budget(Limits(max_cost=0.1))
+    budget = Budget(BudgetLimits(max_cost=0.1))
     assert spend(budget, CENT, 10) == [True] * 9 + [False]
     assert budget.reached == "max_cost"
 
 
 def test_tokens_are_those_in_and_out() -> None:
-    budget = Budget(Limits(max_tokens_total=45))
+    budget = Budget(BudgetLimits(max_tokens_total=45))
     assert spend(budget, CENT, 3) == [True, True, False]
     assert (budget.reached, budget.tokens) == ("max_tokens_total", 45)
 
@@ -70,7 +70,7 @@ def test_without_a_bound_everything_is_counted_and_nothing_stops() -> None:
 
 def test_time_is_up_when_the_clock_says_so() -> None:
     clock = Clock()
-    budget = Budget(Limits(max_time=60), clock=clock)
+    budget = Budget(BudgetLimits(max_time=60), clock=clock)
     clock.now += 59
     assert budget.may_start() and budget.seconds_left == 1
     clock.now += 1
@@ -82,7 +82,7 @@ def test_time_is_up_when_the_clock_says_so() -> None:
 
 def test_what_stops_it_is_told_once() -> None:
     told: list[str | None] = []
-    budget = Budget(Limits(max_cost=0.02, max_tokens_total=15))
+    budget = Budget(BudgetLimits(max_cost=0.02, max_tokens_total=15))
     budget.on_reached = lambda: told.append(budget.reached)
     spend(budget, CENT, 5)
     assert told == ["max_tokens_total"]
@@ -91,7 +91,7 @@ def test_what_stops_it_is_told_once() -> None:
 
 def test_a_score_that_asks_nobody_is_made_when_the_money_is_spent_but_not_when_the_time_is_up() -> None:
     clock = Clock()
-    budget = Budget(Limits(max_cost=0.01, max_time=60), clock=clock)
+    budget = Budget(BudgetLimits(max_cost=0.01, max_time=60), clock=clock)
     spend(budget, CENT)
     assert (budget.may_start(), budget.may_score()) == (False, True)
     clock.now += 60
@@ -102,7 +102,7 @@ def test_a_score_that_asks_nobody_is_made_when_the_money_is_spent_but_not_when_t
 
 
 def test_a_reply_of_unknown_cost_ends_a_bound_on_dollars() -> None:
-    budget = Budget(Limits(max_cost=5.0, sources={"max_cost": "--max-cost 5"}))
+    budget = Budget(BudgetLimits(max_cost=5.0, sources={"max_cost": "--max-cost 5"}))
     assert spend(budget, Usage(10, 5, requests=1)) == [False]
     assert budget.note() == (
         "the budget is reached (--max-cost 5): a reply of some/model came without a cost that is known, so it cannot "
@@ -117,21 +117,21 @@ def test_a_reply_of_unknown_cost_ends_a_bound_on_dollars() -> None:
 
 @for_each_row("cost", [float("nan"), float("inf"), -0.5])
 def test_a_cost_that_is_no_amount_is_unknown(cost: float) -> None:
-    budget = Budget(Limits(max_cost=5.0))
+    budget = Budget(BudgetLimits(max_cost=5.0))
     assert spend(budget, Usage(10, 5, requests=1, cost=cost)) == [False]
     assert (budget.cost, budget.unpriced) == (0.0, 1)
 
 
 def test_unreported_tokens_end_a_bound_on_tokens_and_no_other() -> None:
-    tokens = Budget(Limits(max_tokens_total=1000))
+    tokens = Budget(BudgetLimits(max_tokens_total=1000))
     assert spend(tokens, SILENT) == [False]
     assert "did not say its tokens" in tokens.note()
-    dollars = Budget(Limits(max_cost=1.0))
+    dollars = Budget(BudgetLimits(max_cost=1.0))
     assert spend(dollars, Usage(requests=1, unreported=1, cost=0.1)) == [True]
 
 
 def test_part_of_the_truth_is_a_lower_bound() -> None:
-    budget = Budget(Limits(max_tokens_total=1000))
+    budget = Budget(BudgetLimits(max_tokens_total=1000))
     spend(budget, CENT)
     spend(budget, SILENT)
     assert budget.words() == "at least 15 of 1,000 tokens"
@@ -139,7 +139,7 @@ def test_part_of_the_truth_is_a_lower_bound() -> None:
 
 
 def test_the_embedded_server_is_known_to_cost_nothing() -> None:
-    budget = Budget(Limits(max_cost=0.01))
+    budget = Budget(BudgetLimits(max_cost=0.01))
     assert spend(budget, Usage(10, 5, requests=1), 100, FREE) == [True] * 100
     assert budget.to_json()["spent"]["cost"] == 0.0
     priced = pricing_of([Endpoint("", None, "reference/oracle", price={"input": 8000.0, "output": 4000.0})])
@@ -147,14 +147,14 @@ def test_the_embedded_server_is_known_to_cost_nothing() -> None:
 
 
 def test_nothing_asked_is_a_known_zero() -> None:
-    assert Budget(Limits(max_cost=1.0)).to_json()["spent"]["cost"] == 0.0
+    assert Budget(BudgetLimits(max_cost=1.0)).to_json()["spent"]["cost"] == 0.0
 
 
 # Words
 
 
 def test_a_note_says_what_was_reached_and_how_to_go_on() -> None:
-    budget = Budget(Limits(max_cost=0.05, sources={"max_cost": "s.toml: budget.max_cost = 0.05"}))
+    budget = Budget(BudgetLimits(max_cost=0.05, sources={"max_cost": "s.toml: budget.max_cost = 0.05"}))
     spend(budget, CENT, 6)
     assert budget.note() == (
         "the budget is reached (s.toml: budget.max_cost = 0.05): $0.0600 spent; go on with --resume and a larger "
@@ -164,7 +164,7 @@ def test_a_note_says_what_was_reached_and_how_to_go_on() -> None:
 
 def test_time_counts_anew_and_says_so() -> None:
     clock = Clock()
-    budget = Budget(Limits(max_time=90), clock=clock)
+    budget = Budget(BudgetLimits(max_time=90), clock=clock)
     clock.now += 95
     budget.may_start()
     assert budget.note().endswith("1 min 35 s spent; go on with --resume; the time counts anew")
@@ -172,7 +172,7 @@ def test_time_counts_anew_and_says_so() -> None:
 
 
 def test_the_way_on_has_a_larger_bound_where_one_was_met() -> None:
-    budget = Budget(Limits(max_cost=0.02, max_tokens_total=1000, max_time=60))
+    budget = Budget(BudgetLimits(max_cost=0.02, max_tokens_total=1000, max_time=60))
     assert budget.enlarged(["eval", "--max-cost", "0.02"]) == ["eval", "--max-cost", "0.02"], "nothing was met"
     spend(budget, CENT, 5)
     assert budget.flags() == ["--max-cost", "0.08", "--max-tokens-total", "1000", "--max-time", "60"]
@@ -180,14 +180,14 @@ def test_the_way_on_has_a_larger_bound_where_one_was_met() -> None:
     assert budget.enlarged(["eval", "--max-cost=0.02"]) == ["eval", "--max-cost=0.08"]
 
     # The flag is there and has no effect: a larger one would have none either.
-    other = Budget(Limits(max_cost=0.02, sources={"max_cost": "--set budget.max_cost=0.02"}))
+    other = Budget(BudgetLimits(max_cost=0.02, sources={"max_cost": "--set budget.max_cost=0.02"}))
     spend(other, CENT, 2)
     typed = ["eval", "--max-cost", "5", "--set", "budget.max_cost=0.02"]
     assert other.enlarged(typed) == [*typed, "--set", "budget.max_cost=0.04"]
 
 
 def test_the_display_shows_every_bound() -> None:
-    budget = Budget(Limits(max_cost=5.0, max_tokens_total=20_000, max_time=3600), clock=Clock())
+    budget = Budget(BudgetLimits(max_cost=5.0, max_tokens_total=20_000, max_time=3600), clock=Clock())
     spend(budget, CENT, 12)
     assert budget.words() == "$0.120 of $5.00, 180 of 20,000 tokens, 0 s of 1 h 00 min"
 
@@ -225,7 +225,7 @@ def test_a_journal_is_counted_with_every_attempt_and_every_judge(tmp_path: Path)
     write(tmp_path / "j", records)
     found = [usage.cost for usage, _ in spent_in(tmp_path / "j")]
     assert found == [0.01, 0.5, 1.0, 2.0, 0.01, 0.01]
-    budget = Budget(Limits(max_cost=5.0))
+    budget = Budget(BudgetLimits(max_cost=5.0))
     endpoints = [Endpoint("http://localhost/v1", None, "m", price={"input": 1.0, "output": 1.0})]
     budget.begin([Asking("a", endpoints, journal=tmp_path / "j")])
     assert budget.to_json()["before"] == {"cost": pytest.approx(3.53), "tokens": 3 * 15 + 3 * 101}
@@ -236,7 +236,7 @@ def test_what_had_no_cost_then_has_the_price_of_today(tmp_path: Path) -> None:
     item = items_of(0)[0]
     write(tmp_path / "j", [item.example, generated(item, usage=Usage(10, 5, requests=1))])
     endpoints = [Endpoint("http://localhost/v1", None, "m", price={"input": 8000.0, "output": 4000.0})]
-    budget = Budget(Limits(max_cost=0.1))
+    budget = Budget(BudgetLimits(max_cost=0.1))
     budget.begin([Asking("a", endpoints, journal=tmp_path / "j")])
     assert (budget.cost, budget.reached) == (pytest.approx(0.1), "max_cost")
 
@@ -244,7 +244,7 @@ def test_what_had_no_cost_then_has_the_price_of_today(tmp_path: Path) -> None:
 def test_the_replies_of_a_run_that_asks_no_model_were_paid_for_by_another(tmp_path: Path) -> None:
     item = items_of(0)[0]
     write(tmp_path / "j", [item.example, generated(item, usage=CENT)])
-    budget = Budget(Limits(max_cost=5.0))
+    budget = Budget(BudgetLimits(max_cost=5.0))
     budget.begin([Asking("a", None, journal=tmp_path / "j")])
     assert budget.to_json()["before"] == {} and budget.cost == 0.0
 
@@ -284,7 +284,7 @@ def test_an_unknown_price_is_refused_with_every_way_out() -> None:
     half = [Endpoint("http://localhost:8000/v1", None, "half", price={"input": 1.0})]
     known = [Endpoint("http://localhost:8000/v1", None, "known", price={"input": 1.0, "output": 0.0})]
     runs = [Asking("gsm8k", unknown), Asking("wordle", known, [half])]
-    budget = Budget(Limits(max_cost=5.0, sources={"max_cost": "--max-cost 5"}))
+    budget = Budget(BudgetLimits(max_cost=5.0, sources={"max_cost": "--max-cost 5"}))
     with pytest.raises(ConfigError) as refused:
         budget.begin(runs)
     assert str(refused.value).startswith(
@@ -292,14 +292,14 @@ def test_an_unknown_price_is_refused_with_every_way_out() -> None:
     )
     for way in ("price = {", 'price = "reported"', "bench-harness[prices]", "--max-tokens-total"):
         assert way in str(refused.value)
-    Budget(Limits(max_tokens_total=5)).begin(runs)
-    Budget(Limits(max_time=5)).begin(runs)
+    Budget(BudgetLimits(max_tokens_total=5)).begin(runs)
+    Budget(BudgetLimits(max_time=5)).begin(runs)
 
 
 def test_endpoints_that_say_their_cost_are_taken_at_their_word() -> None:
     told = [Endpoint("http://localhost:8000/v1", None, "m", price={})]
     router = [Endpoint("https://openrouter.ai/api/v1", None, "some/unheard-of")]
-    Budget(Limits(max_cost=5.0)).begin([Asking("a", told), Asking("b", router)])
+    Budget(BudgetLimits(max_cost=5.0)).begin([Asking("a", told), Asking("b", router)])
 
 
 def test_replicas_must_agree_on_a_price() -> None:
@@ -308,7 +308,7 @@ def test_replicas_must_agree_on_a_price() -> None:
     assert not pricing_of(replicas).is_known
     assert pricing_of(replicas[:1]).is_known
     with pytest.raises(ConfigError, match=r"of m \(a, whose replicas have different prices: give all .*\) is unknown"):
-        Budget(Limits(max_cost=5.0)).begin([Asking("a", replicas)])
+        Budget(BudgetLimits(max_cost=5.0)).begin([Asking("a", replicas)])
 
 
 def test_a_price_of_a_model_that_no_list_has_is_not_remarked_upon() -> None:
@@ -324,7 +324,7 @@ def bounds(budget: Budget, generation: int = 3) -> Bounds:
 
 def test_a_schedule_begins_nothing_more_and_finishes_what_is_in_flight(tmp_path: Path) -> None:
     async def main() -> None:
-        budget = Budget(Limits(max_cost=0.02))
+        budget = Budget(BudgetLimits(max_cost=0.02))
         async with standing(tmp_path / "j", fresh(10), bounds(budget)) as run:
             await run.settled()
             assert list(run.generation.open) == ["0.0", "1.0", "2.0"]
@@ -349,7 +349,7 @@ def test_a_schedule_begins_nothing_more_and_finishes_what_is_in_flight(tmp_path:
 def test_a_schedule_asks_the_clock_before_every_dispatch(tmp_path: Path) -> None:
     async def main() -> None:
         clock = Clock()
-        budget = Budget(Limits(max_time=10), clock=clock)
+        budget = Budget(BudgetLimits(max_time=10), clock=clock)
         async with standing(tmp_path / "j", fresh(10), bounds(budget, generation=1)) as run:
             for number in range(4):
                 await run.settled()
@@ -364,7 +364,7 @@ def test_a_schedule_asks_the_clock_before_every_dispatch(tmp_path: Path) -> None
 
 def test_a_budget_that_is_spent_before_it_begins_asks_for_nothing(tmp_path: Path) -> None:
     async def main() -> None:
-        budget = Budget(Limits(max_cost=0.01))
+        budget = Budget(BudgetLimits(max_cost=0.01))
         spend(budget, CENT)
         async with standing(tmp_path / "j", fresh(10), bounds(budget)) as run:
             assert await run.finish() is None

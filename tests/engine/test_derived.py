@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from harness.config.resolver import resolve
+from harness.core.errors import ConfigError, UsageError
 from harness.engine.derived import Derivation, How
 from harness.engine.hosted import hosted
 from harness.engine.prepare import StartOptions
 from harness.engine.suite import Suite
-from harness.errors import ConfigError, UsageError
+from harness.settings.resolver import resolve
 from harness.store.outcomes import outcomes, read_journal
 from harness.store.rundir import RunDir
 

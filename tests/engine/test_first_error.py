@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from engine_parts import fresh, outline, play, scored, standing
 
-from harness.config.resolver import resolve
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Failed, Scored
 from harness.engine.hosted import hosted
 from harness.engine.prepare import Prepared, StartOptions
 from harness.engine.scheduler import Bounds
 from harness.engine.suite import Suite
-from harness.errors import EnvironmentFault
-from harness.records import Failed, Scored
+from harness.settings.resolver import resolve
 
 
 def bounds(generation: int) -> Bounds:

@@ -24,19 +24,19 @@ from dying import STRIKES, left_over
 from engine_parts import until
 from scripted_chat import ScriptedChat
 
-from harness.config.resolver import resolve
-from harness.deadline import waiting
+from harness.core.errors import ConfigError, EnvironmentFault, EnvironmentLoadError, ModelError, SystemicError
+from harness.core.keys import ExampleKeys
+from harness.core.records import STATE_LOST, Failed, Generated, Item
+from harness.core.types import Chat, JsonDict, ModelResponse, Usage
 from harness.engine.executors import Finished
-from harness.engine.executors.isolated import MAX_SHARED, IsolatedExecutor, Terms
+from harness.engine.executors.isolated import MAX_SHARED, IsolatedExecutor, IsolatedRunConfig
 from harness.engine.isolation.pool import MAX_FAILURES
+from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.isolation.spawned import Recipe, Spawned
-from harness.engine.isolation.stand_in import IsolatedEnvironment
 from harness.engine.isolation.wire import error_from_json, error_to_json
 from harness.engine.loading import memory_bound
-from harness.errors import ConfigError, EnvironmentFault, EnvironmentLoadError, ModelError, SystemicError
-from harness.keys import ExampleKeys
-from harness.records import STATE_LOST, Failed, Generated, Item
-from harness.types import Chat, JsonDict, ModelResponse, Usage
+from harness.settings.resolver import resolve
+from harness.usercode.deadline import waiting
 
 ODD = (
     STRIKES
@@ -172,7 +172,7 @@ class Case:
 
 @asynccontextmanager
 async def case(
-    made_of: Recipe, *, workers: int = 1, way: Way | None = None, terms: Terms | None = None
+    made_of: Recipe, *, workers: int = 1, way: Way | None = None, terms: IsolatedRunConfig | None = None
 ) -> AsyncGenerator[Case]:
     environment = await asyncio.to_thread(IsolatedEnvironment, made_of, workers)
     way, keys = way or Way(), ExampleKeys()
@@ -180,7 +180,7 @@ async def case(
         count = environment.row_count
         examples = [keys.example(await asyncio.to_thread(environment.row, index), index) for index in range(count)]
         items = [Item(f"key-{example.index}", example, 0) for example in examples]
-        yield Case(environment, IsolatedExecutor(environment, way, terms or Terms()), way, items)
+        yield Case(environment, IsolatedExecutor(environment, way, terms or IsolatedRunConfig()), way, items)
         assert way.open == 0
     finally:
         await environment.teardown()
@@ -315,11 +315,11 @@ async def test_live_states_are_scored_where_they_are_and_lost_with_their_process
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("terms", "bounds", "seconds"), [(None, {"silence": 1.0}, 2), (Terms(timeout=3.0), {"overdue": 0.5}, 4)]
+    ("terms", "bounds", "seconds"), [(None, {"silence": 1.0}, 2), (IsolatedRunConfig(timeout=3.0), {"overdue": 0.5}, 4)]
 )
 @in_loop
 async def test_a_blocked_loop_is_ended_with_and_without_a_timeout(
-    odd: str, terms: Terms | None, bounds: dict[str, Any], seconds: int
+    odd: str, terms: IsolatedRunConfig | None, bounds: dict[str, Any], seconds: int
 ) -> None:
     async with case(recipe(odd, {"setup": "block"}, {}, **bounds), terms=terms) as run:
         blocked, fine = await run.make(0, 1)
@@ -357,7 +357,7 @@ async def test_what_is_waited_for_in_our_own_queue_is_not_the_rollouts_time(odd:
             self.open += 1
             return (Queued if item.example.index == 0 else Slow)(["yes"])
 
-    async with case(recipe(odd, {}, {}), way=OddWay(), terms=Terms(timeout=2.0)) as run:
+    async with case(recipe(odd, {}, {}), way=OddWay(), terms=IsolatedRunConfig(timeout=2.0)) as run:
         queued, slow = await run.make(0, 1)
     assert isinstance(queued, Generated) and queued.timing.waiting > 2.9
     assert isinstance(slow, Failed) and (slow.reason, slow.retryable) == ("timeout", True)

@@ -11,23 +11,23 @@ from typing import Any
 
 import pytest
 
-from harness.clients.pool import CallSettings, ClientPool, EndpointLike
-from harness.config.layers import Origin
-from harness.config.resolver import ResolvedRun, resolve
-from harness.engine.judges import RunPanel, Seat, identity_with, seats_of, stand_in_note
+from harness.core.errors import ConfigError, EnvironmentFault, EnvironmentLoadError
+from harness.core.state import State
+from harness.core.types import ROLLOUT_HEADER, ModelCall, ModelResponse
+from harness.engine.judges import JudgeBinding, RunPanel, identity_with, seats_of, stand_in_note
+from harness.engine.loader import load_environment
 from harness.engine.prepare import Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
 from harness.envs.environment import Environment
-from harness.errors import ConfigError, EnvironmentFault, EnvironmentLoadError
-from harness.loader import load_environment
+from harness.models.pool import CallSettings, ClientPool, EndpointLike
 from harness.reference.faults import Faults
 from harness.reference.header import read_rollout
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.server import ReferenceServer
 from harness.rubrics.judge_port import JudgeSpec
-from harness.state import State
+from harness.settings.layers import Origin
+from harness.settings.resolver import ResolvedRun, resolve
 from harness.store.journal import read
-from harness.types import ROLLOUT_HEADER, ModelCall, ModelResponse
 
 JUDGED = """
 from harness import JudgeRubric, RubricGroup, SingleTurnEnv
@@ -98,7 +98,7 @@ def loaded(run: ResolvedRun) -> Environment:
     return load_environment(run.settings.env.env_id, **run.settings.env.env_args)
 
 
-def seat(run: ResolvedRun, **environ: str) -> Seat:
+def seat(run: ResolvedRun, **environ: str) -> JudgeBinding:
     [only] = seats_of(run, loaded(run), environ)
     return only
 

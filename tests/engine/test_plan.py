@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tables import for_each_row
 
 from harness import Rubric, SingleTurnEnv
-from harness.config.resolver import ResolvedRun, resolve
+from harness.core.errors import EnvironmentFault
 from harness.engine.plan import Plan, identity_of
-from harness.errors import EnvironmentFault
+from harness.settings.resolver import ResolvedRun, resolve
 
 IDENTITY: dict[str, Any] = {"env": {"env_id": "toy"}, "model": {"names": ["m"]}}
 
@@ -149,7 +149,7 @@ def test_the_embedded_servers_address_is_nobodys_identity() -> None:
 _KEYS = """
 import json, sys
 from harness import SingleTurnEnv
-from harness.config.resolver import resolve
+from harness.settings.resolver import resolve
 from harness.engine.plan import Plan, identity_of
 info = {name: {"b": 1, "a": [1, {"z": None, "é": 2.5}]} for name in ("x", "y", "naïve", "😀")}
 rows = [{"question": f"q{n}", "answer": str(n), "info": {**info, "n": n}} for n in range(20)]

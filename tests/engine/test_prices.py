@@ -9,11 +9,11 @@ import sys
 import pytest
 from tables import for_each_row
 
-from harness.config.budget import Limits
-from harness.config.endpoints import Endpoint
+from harness.core.types import Usage
 from harness.engine.budget import Asking, Budget, price_notices
 from harness.engine.prices import Listed, Pricing, priced, pricing_of
-from harness.types import Usage
+from harness.settings.budget import BudgetLimits
+from harness.settings.endpoints import Endpoint
 
 PRICE = {"input": 2.0, "output": 8.0, "cached_input": 0.5}
 SOME = Usage(input_tokens=1000, output_tokens=500, cached_tokens=400, requests=1)
@@ -87,7 +87,7 @@ def test_a_price_that_the_list_overrules_is_told() -> None:
 
 
 def test_a_listed_price_is_enough_for_a_budget() -> None:
-    Budget(Limits(max_cost=1.0)).begin([Asking("a", [Endpoint(OPENAI, None, "gpt-4o-mini")])])
+    Budget(BudgetLimits(max_cost=1.0)).begin([Asking("a", [Endpoint(OPENAI, None, "gpt-4o-mini")])])
 
 
 def test_a_model_on_this_machine_is_not_looked_up_whatever_its_name() -> None:
@@ -103,7 +103,7 @@ def refuse(event, arguments):
 
 sys.addaudithook(refuse)
 from harness.engine.prices import Listed
-from harness.types import Usage
+from harness.core.types import Usage
 import threading
 cost = Listed("gpt-4o-mini", "https://api.openai.com/v1").cost_of(Usage(1000, 1000, requests=1))
 print(cost is not None, [each.name for each in threading.enumerate()])
@@ -121,8 +121,8 @@ sys.meta_path.insert(0, Missing())
 from importlib.util import find_spec
 import harness.engine.prices as prices
 prices.importlib.util.find_spec = lambda name: None
-from harness.config.budget import Limits
-from harness.config.endpoints import Endpoint
+from harness.settings.budget import BudgetLimits
+from harness.settings.endpoints import Endpoint
 found = prices.pricing_of([Endpoint("https://api.openai.com/v1", None, "gpt-4o-mini")])
 print(found.is_known, "genai_prices" in sys.modules)
 """

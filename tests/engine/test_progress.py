@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tables import for_each_row
 
+from harness.core.records import Failed, Generated, Scored
 from harness.engine.progress import ExampleSums, RunProgress
-from harness.records import Failed, Generated, Scored
-from harness.report.lines import Watch
+from harness.report.lines import RunWatch
 from harness.stats.summary import spread
 
 
@@ -44,6 +44,6 @@ def test_the_live_interval_is_that_of_the_summary(last: float, limits: tuple[flo
         for reward in group:
             progress.rewards.add(index, reward)
             progress.scored += 1
-    live = Watch(progress).estimate(1.0)
+    live = RunWatch(progress).estimate(1.0)
     assert live == spread(groups, limits).estimate
     assert live.method == method

@@ -11,13 +11,13 @@ from engine_parts import items_of
 from scripted_chat import ScriptedChat
 
 from harness import MultiTurnEnv, Rubric, State
+from harness.core.errors import ContextLengthError, ModelError
+from harness.core.records import Failed, Generated
+from harness.core.types import Chat, JsonDict, Messages, ModelResponse, Prompt, Usage
 from harness.engine import rollout
 from harness.engine.replay import ReplayChat
 from harness.envs import Environment
-from harness.errors import ContextLengthError, ModelError
-from harness.records import Failed, Generated
 from harness.store.codec import decode, encode
-from harness.types import Chat, JsonDict, Messages, ModelResponse, Prompt, Usage
 
 ROWS = [{"question": "q", "answer": "yes"}]
 ITEM = items_of(0)[0]

@@ -13,14 +13,14 @@ from scripted_chat import ScriptedChat
 from tables import for_each_row
 
 from harness import MultiTurnEnv, Rubric, SingleTurnEnv, State, cleanup
+from harness.core.errors import EnvironmentFault, ModelError, SystemicError, ThreadsHung, ToolServerError
+from harness.core.records import Failed, Generated, Item, Score
+from harness.core.types import Messages, ModelResponse, Prompt, Usage
 from harness.engine import rollout
 from harness.engine.executors import Finished
 from harness.engine.executors.local import LocalExecutor
-from harness.engine.lanes import Lane
+from harness.engine.lanes import RunClient
 from harness.envs import Environment
-from harness.errors import EnvironmentFault, ModelError, SystemicError, ThreadsHung, ToolServerError
-from harness.records import Failed, Generated, Item, Score
-from harness.types import Messages, ModelResponse, Prompt, Usage
 
 ROWS = [{"question": "q", "answer": "yes"}]
 ITEM = items_of(0)[0]
@@ -280,7 +280,7 @@ class OpenLane:
 
 def executor(environment: Environment, *replies: object) -> tuple[LocalExecutor, OpenLane]:
     lane = OpenLane(*replies)
-    return LocalExecutor(environment, cast(Lane, lane)), lane
+    return LocalExecutor(environment, cast(RunClient, lane)), lane
 
 
 def test_the_state_lives_from_the_last_message_to_the_score() -> None:

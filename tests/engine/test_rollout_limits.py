@@ -15,11 +15,11 @@ from tables import for_each_row
 from harness import MultiTurnEnv, SingleTurnEnv, State
 from harness.agents.environment import AgentEnv
 from harness.agents.loop import RolloutContext
+from harness.core.errors import BudgetSpent, LimitReached, ModelError, ProviderError, RolloutLimitError
+from harness.core.records import Failed, Generated, Item
+from harness.core.types import Messages, ModelResponse, Usage
 from harness.engine import rollout
 from harness.engine.rollout_limits import RolloutLimits
-from harness.errors import BudgetSpent, LimitReached, ModelError, ProviderError, RolloutLimitError
-from harness.records import Failed, Generated, Item
-from harness.types import Messages, ModelResponse, Usage
 
 ROWS = [{"question": "q", "answer": "yes"}]
 

@@ -22,12 +22,12 @@ from engine_parts import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.core.records import Failed, Scored
+from harness.core.types import Usage
 from harness.engine.progress import RunProgress
 from harness.engine.scheduler import Bounds, Schedule
-from harness.engine.todos import Group, Todo, Todos
-from harness.records import Failed, Scored
+from harness.engine.todos import RolloutGroup, Todo, Todos
 from harness.store.journal import Journal
-from harness.types import Usage
 
 
 def bounds(generation: int, scoring: int, total: int = 1000, group_size: int = 1) -> Bounds:
@@ -277,7 +277,7 @@ def test_a_group_of_failures_has_nobody_to_tell(tmp_path: Path) -> None:
 
 def test_recorded_members_join_their_group(tmp_path: Path) -> None:
     items = items_of(0, 3)
-    group = Group(3)
+    group = RolloutGroup(3)
     todos = [
         Todo(items[0], recorded=generated(items[0]), group=group),
         Todo(items[1], recorded=generated(items[1]), group=group),

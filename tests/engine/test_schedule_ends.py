@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from engine_parts import fresh, outline, play, standing, until
 
+from harness.core.errors import EnvironmentFault, StoreError, SystemicError, ThreadsHung
 from harness.engine.scheduler import Bounds
 from harness.engine.todos import Todo
-from harness.errors import EnvironmentFault, StoreError, SystemicError, ThreadsHung
 
 DEAD = SystemicError("the endpoint is dead", reason="connection")
 

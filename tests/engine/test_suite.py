@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from engine_parts import until
 
-from harness.config.budget import Limits
-from harness.config.resolver import resolve
+from harness.core.errors import ConfigError
 from harness.engine.budget import Budget
-from harness.engine.prepare import Failed, Prepared, StartOptions, prepare, progress_of
+from harness.engine.prepare import FailedRun, Prepared, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
-from harness.errors import ConfigError
+from harness.settings.budget import BudgetLimits
+from harness.settings.resolver import resolve
 from harness.store.recorded import Recorded
 
 HELD = """
@@ -76,7 +76,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
         flags = {"model": "reference/oracle", "num_examples": -1, "rollouts_per_example": 1, **options}
         resolution = resolve("suite.toml", flags)
         runs = prepare(resolution.runs, [progress_of(run) for run in resolution.runs], StartOptions())
-        assert not [run.error for run in runs if isinstance(run, Failed)]
+        assert not [run.error for run in runs if isinstance(run, FailedRun)]
         return [run for run in runs if isinstance(run, Prepared)]
 
     return make
@@ -259,7 +259,7 @@ def test_when_the_time_is_up_nothing_new_begins_and_what_hangs_is_given_up(
 ) -> None:
     runs = prepared({"answers": ["hold", "hold", "b"]}, {"answers": ["hold", "c"]}, max_concurrent=2)
     told: list[str] = []
-    budget = Budget(Limits(max_time=0.2, sources={"max_time": "--max-time 0.2"}))
+    budget = Budget(BudgetLimits(max_time=0.2, sources={"max_time": "--max-time 0.2"}))
     budget.on_reached = lambda: told.append(str(budget.reached))
     asyncio.run(Suite(runs, drain=0.05, budget=budget).run())
     first, second = [run.progress for run in runs]
@@ -275,14 +275,14 @@ def test_runs_that_wait_for_their_turn_do_not_begin_once_the_budget_is_spent(
     prepared: Callable[..., list[Prepared]],
 ) -> None:
     runs = prepared({}, {}, {}, max_concurrent=1)
-    budget = Budget(Limits(max_tokens_total=1))
+    budget = Budget(BudgetLimits(max_tokens_total=1))
     asyncio.run(Suite(runs, at_once=1, budget=budget).run())
     assert [(run.progress.state, run.progress.done) for run in runs] == [("stopped", 1), ("stopped", 0), ("stopped", 0)]
 
 
 def test_a_timer_of_the_budget_does_not_outlive_its_suite(prepared: Callable[..., list[Prepared]]) -> None:
     runs = prepared({})
-    budget = Budget(Limits(max_time=3600.0))
+    budget = Budget(BudgetLimits(max_time=3600.0))
 
     async def main() -> list[asyncio.TimerHandle]:
         await Suite(runs, budget=budget).run()

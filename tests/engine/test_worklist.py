@@ -14,17 +14,17 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from harness import Rubric, SingleTurnEnv
-from harness.config.resolver import resolve
+from harness.core.errors import ResumeRefused
+from harness.core.records import Example, Failed, Item, Record, Scored
+from harness.core.types import Usage
 from harness.engine.plan import Plan
 from harness.engine.progress import RunProgress
-from harness.engine.todos import Group, Todo, Todos
+from harness.engine.todos import RolloutGroup, Todo, Todos
 from harness.engine.worklist import COUNTED_AT_ONCE, Stage, Worklist, check_growth, outcomes
-from harness.errors import ResumeRefused
-from harness.records import Example, Failed, Item, Record, Scored
-from harness.stats.target import Aim, Target
+from harness.settings.resolver import resolve
+from harness.stats.target import Aim, StoppingRule
 from harness.store.codec import encode
 from harness.store.recorded import Recorded
-from harness.types import Usage
 
 Event = Literal["G", "F", "S", "U"]
 """A line of a rollout: generated, failed, scored, unscored."""
@@ -73,7 +73,7 @@ class Work:
     generate: list[str] = field(default_factory=list[str])
     score: list[str] = field(default_factory=list[str])
     introduced: list[str] = field(default_factory=list[str])
-    groups: dict[int, Group] = field(default_factory=dict[int, Group])
+    groups: dict[int, RolloutGroup] = field(default_factory=dict[int, RolloutGroup])
 
 
 def handed_out(todos: Iterable[Todo]) -> Work:
@@ -375,7 +375,7 @@ def test_what_is_done_is_counted_before_the_next_item_and_not_when_the_run_ends(
 def test_what_decides_whether_more_is_to_begin_is_counted_first(tmp_path: Path) -> None:
     plan = plan_of(4, 1)
     events: list[tuple[int, int, Event]] = [(index, 0, event) for index in range(2) for event in ("G", "S")]
-    progress = RunProgress("t", "t", "m", 4, target=Target(Aim(0.01, 4, 1, (0.0, 1.0))))
+    progress = RunProgress("t", "t", "m", 4, target=StoppingRule(Aim(0.01, 4, 1, (0.0, 1.0))))
     recorded = write(tmp_path / "j", plan, events)
     todos = Worklist(plan, recorded, retry_failed=False, progress=progress).todos("both")
     assert isinstance(todos, Todos)

@@ -12,8 +12,8 @@ import pytest
 from tables import for_each_row
 
 from harness import Rubric, SingleTurnEnv
-from harness.errors import EnvironmentFault
-from harness.records import Row
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Row
 
 
 def env_of(*rows: Any, **options: Any) -> SingleTurnEnv:

@@ -10,10 +10,10 @@ from scripted_chat import ScriptedChat
 from tables import for_each_row
 
 from harness import Environment, MultiTurnEnv, Rubric, SingleTurnEnv, State, XMLParser, cleanup, teardown
+from harness.core.errors import ConfigError, EnvironmentFault
+from harness.core.keys import ExampleKeys
+from harness.core.records import Example, Generated
 from harness.envs.env_group import EnvGroup
-from harness.errors import ConfigError, EnvironmentFault
-from harness.keys import ExampleKeys
-from harness.records import Example, Generated
 
 
 def right(completion: Any, answer: str) -> float:

@@ -11,10 +11,10 @@ from scripted_chat import ScriptedChat, example_of
 from tables import for_each_row
 
 from harness import MultiTurnEnv, Parser, Rubric, RubricGroup, SingleTurnEnv, State, XMLParser, cleanup, stop, teardown
+from harness.core.errors import ConfigError, EnvironmentFault, ModelError
+from harness.core.types import Messages, Prompt
 from harness.envs import Environment
-from harness.errors import ConfigError, EnvironmentFault, ModelError
-from harness.offload import offload
-from harness.types import Messages, Prompt
+from harness.usercode.threads import offload
 
 ROWS = [{"question": "q", "answer": "yes"}]
 

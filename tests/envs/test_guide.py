@@ -14,8 +14,8 @@ from scripted_chat import ScriptedChat
 
 import harness
 from harness import Environment, State, load_environment
-from harness.keys import ExampleKeys
-from harness.types import Message, Messages
+from harness.core.keys import ExampleKeys
+from harness.core.types import Message, Messages
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GUIDE = (DOCS / "guides" / "environments.md").read_text(encoding="utf-8")

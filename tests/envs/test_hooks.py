@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from harness import MultiTurnEnv, SingleTurnEnv, State, cleanup, stop, teardown
+from harness.core.errors import EnvironmentFault
+from harness.core.types import Messages, Prompt
 from harness.envs.hooks import hooks_of
-from harness.errors import EnvironmentFault
-from harness.types import Messages, Prompt
 
 ROWS = [{"question": "q"}]
 

@@ -21,10 +21,10 @@ from scripted_chat import ScriptedChat, example_of
 from tables import for_each_row
 
 from harness import MCPEnv, State, cleanup
+from harness.core.errors import EnvironmentFault, ToolCallError, ToolServerError
+from harness.core.records import Generated, Item
+from harness.core.types import JsonDict, Message
 from harness.engine.rollout import generate
-from harness.errors import EnvironmentFault, ToolCallError, ToolServerError
-from harness.records import Generated, Item
-from harness.types import JsonDict, Message
 
 ROWS = [{"question": "q"}]
 

@@ -14,9 +14,9 @@ from scripted_chat import ScriptedChat, example_of
 from tables import for_each_row
 
 from harness import MultiTurnEnv, Rubric, SingleTurnEnv, State, stop
+from harness.core.errors import ContextLengthError, EnvironmentFault
+from harness.core.types import JsonDict, Messages, ModelResponse, Prompt
 from harness.envs import Environment
-from harness.errors import ContextLengthError, EnvironmentFault
-from harness.types import JsonDict, Messages, ModelResponse, Prompt
 
 ROWS = [{"question": "q"}]
 

@@ -16,8 +16,8 @@ import pytest
 from tables import for_each_row
 
 from harness import RowSource, SourceRow
+from harness.core.errors import ConfigError, EnvironmentLoadError
 from harness.envs.sources import is_file, read_file
-from harness.errors import ConfigError, EnvironmentLoadError
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "environment-api.md"
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")

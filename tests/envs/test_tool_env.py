@@ -12,7 +12,7 @@ from scripted_chat import ScriptedChat, example_of
 from tables import for_each_row
 
 from harness import Rubric, State, ToolEnv
-from harness.errors import (
+from harness.core.errors import (
     EnvironmentFault,
     ModelError,
     SystemicError,
@@ -21,9 +21,9 @@ from harness.errors import (
     ToolError,
     ToolParseError,
 )
-from harness.records import Generated
+from harness.core.records import Generated
+from harness.core.types import JsonDict, Message, Messages, Prompt
 from harness.tools import read_tool
-from harness.types import JsonDict, Message, Messages, Prompt
 
 ROWS = [{"question": "q"}]
 

@@ -10,8 +10,8 @@ import pytest
 from scripted_chat import ScriptedChat
 
 from harness import Environment, State, load_environment
-from harness.keys import ExampleKeys
-from harness.types import Message, Messages
+from harness.core.keys import ExampleKeys
+from harness.core.types import Message, Messages
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "tools.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"[Ss]ave this as `(\w+)\.py`.*?```python\n(.*?)```", GUIDE, re.DOTALL))

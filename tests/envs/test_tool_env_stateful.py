@@ -11,9 +11,9 @@ from scripted_chat import ScriptedChat, example_of
 from tables import for_each_row
 
 from harness import State, StatefulToolEnv
-from harness.errors import EnvironmentFault
+from harness.core.errors import EnvironmentFault
+from harness.core.types import JsonDict, Message, Messages
 from harness.tools import read_tool
-from harness.types import JsonDict, Message, Messages
 
 ROWS = [{"question": "q"}]
 

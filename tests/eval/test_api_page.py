@@ -9,7 +9,7 @@ from pathlib import Path
 
 from documented import ROOT, blocks, steps
 
-import harness.eval
+import harness.agents
 
 PAGE = ROOT / "docs" / "reference" / "agent-api.md"
 
@@ -30,5 +30,5 @@ def test_the_example_prints_what_the_page_shows(tmp_path: Path) -> None:
 def test_every_public_name_is_on_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
     results = (ROOT / "docs" / "reference" / "agent-evals.md").read_text(encoding="utf-8")
-    missing = [name for name in harness.eval.__all__ if not re.search(rf"\b{name}\b", text + results)]
+    missing = [name for name in harness.agents.__all__ if not re.search(rf"\b{name}\b", text + results)]
     assert [name for name in missing if not re.fullmatch(r"Bench(Run|Row)Result|BenchEvalSummary", name)] == []

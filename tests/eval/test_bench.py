@@ -14,7 +14,7 @@ from eval_api import EXACT, Adder, Asker, OwnClient, rows_of
 from eval_samples import blocks
 from sums_model import SumsModel
 
-from harness.eval import (
+from harness.agents import (
     BenchEvalSummary,
     BenchResult,
     BenchRowResult,
@@ -92,7 +92,7 @@ def execute(program: str, names: dict[str, Any]) -> None:
 
 def ours(program: str) -> str:
     """The block with its names taken from here."""
-    changed = re.sub(r"from osmosis_ai[\w.]* import", "from harness.eval import", program)
+    changed = re.sub(r"from osmosis_ai[\w.]* import", "from harness.agents import", program)
     assert "osmosis" not in changed and changed != program
     return changed
 

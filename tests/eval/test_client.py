@@ -12,8 +12,7 @@ from dead_ports import free_port
 from eval_api import CALCULATE
 from sums_model import SumsModel
 
-from harness.errors import ConfigError
-from harness.eval import (
+from harness.agents import (
     CompletionsResult,
     ExternalLLMClient,
     OpenAIFunctionToolSchema,
@@ -22,7 +21,8 @@ from harness.eval import (
     SystemicProviderError,
     ToolValidationError,
 )
-from harness.redact import redactor
+from harness.core.errors import ConfigError
+from harness.core.redact import redactor
 
 
 def ask(client: ExternalLLMClient, text: str = "2 + 3", **arguments: Any) -> CompletionsResult:

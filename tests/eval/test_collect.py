@@ -9,11 +9,11 @@ from pathlib import Path
 import store_samples as samples
 from tables import for_each_row
 
-from harness.eval.collect import collect, to_run
-from harness.eval.results import EvalRunResult
-from harness.records import Record, Timing
+from harness.agents.collect import collect, to_run
+from harness.agents.results import EvalRunResult
+from harness.core.records import Record, Timing
+from harness.core.types import Usage
 from harness.store.recorded import Recorded
-from harness.types import Usage
 
 FN, OTHER = "rewards:correct", "rewards:other"
 

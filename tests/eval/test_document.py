@@ -15,8 +15,7 @@ import pytest
 from eval_samples import EXACT, PARTIAL, blocks, evaluation, failed, rows, run
 from tables import for_each_row
 
-from harness.errors import StoreError, UsageError
-from harness.eval.document import (
+from harness.agents.document import (
     EvalMeta,
     ModelMeta,
     check_output,
@@ -25,9 +24,10 @@ from harness.eval.document import (
     without_credentials,
     write_document,
 )
-from harness.eval.results import EvalResult, ModelRuns
-from harness.eval.summaries import build_result
-from harness.redact import redactor
+from harness.agents.results import EvalResult, ModelOutcomes
+from harness.agents.summaries import build_result
+from harness.core.errors import StoreError, UsageError
+from harness.core.redact import redactor
 
 ADDED = {
     "": {"meta"},
@@ -76,7 +76,7 @@ def differences(documented: Any, ours: Any, at: str = "") -> Iterator[str]:
 
 
 def of_one(*runs: Any, **changes: Any) -> EvalResult:
-    model = ModelRuns("my-model", None, rows(*runs))
+    model = ModelOutcomes("my-model", None, rows(*runs))
     return build_result([model], [EXACT], **{"n_runs": 1, "pass_threshold": 1.0, "wall_ms": 10.0, **changes})
 
 
@@ -229,7 +229,7 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
     said = f"refused: {secret}"
     runs = [(0, failed(error=said)), (1, run(0, None, score_errors={EXACT: said}))]
     result = build_result(
-        [ModelRuns("m", None, runs)], [EXACT], n_runs=1, pass_threshold=1.0, wall_ms=0.0, stop_reason=said
+        [ModelOutcomes("m", None, runs)], [EXACT], n_runs=1, pass_threshold=1.0, wall_ms=0.0, stop_reason=said
     )
     meta = EvalMeta(
         models=(ModelMeta("m", None, f"http://h/{secret}", {"extra_headers": {"Authorization": "Bearer abcdefgh12"}}),),
@@ -255,7 +255,7 @@ def test_addresses_lose_their_credentials(url: str, clean: str) -> None:
 
 
 def test_text_that_is_no_unicode_is_written_all_the_same(tmp_path: Path) -> None:
-    model = ModelRuns("m", None, [(0, failed(error="half \ud83d", tokens=2**70))])
+    model = ModelOutcomes("m", None, [(0, failed(error="half \ud83d", tokens=2**70))])
     document = read_back(build_result([model], [EXACT], n_runs=1, pass_threshold=1.0, wall_ms=0.0), tmp_path)
     assert document["rows"][0]["runs"][0]["error"] == "half \ud83d"
     assert document["summary"]["total_tokens"] == 2**70

@@ -1,4 +1,4 @@
-"""What `harness.eval` offers: a closed list, complete, free to import, and enough for an agent and its files."""
+"""What `harness.agents` offers: a closed list, complete, free to import, and enough for an agent and its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from eval_samples import blocks
 from tables import for_each_row
 
-import harness.eval
+import harness.agents
 
 PUBLIC = [
     "LLM", "AgentFailed", "AgentLike", "AgentLoadError", "BenchEvalSummary", "BenchResult", "BenchRowResult",
@@ -32,25 +32,25 @@ PUBLIC = [
 
 
 def test_the_public_names_are_these() -> None:
-    assert sorted(harness.eval.__all__) == sorted(PUBLIC)
-    assert set(PUBLIC) <= set(dir(harness.eval))
+    assert sorted(harness.agents.__all__) == sorted(PUBLIC)
+    assert set(PUBLIC) <= set(dir(harness.agents))
 
 
 @for_each_row("name", PUBLIC)
 def test_every_public_name_can_be_had(name: str) -> None:
-    assert getattr(harness.eval, name) is getattr(harness.eval, name)
+    assert getattr(harness.agents, name) is getattr(harness.agents, name)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="EvalRuner"):
-        _ = harness.eval.EvalRuner  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
+        _ = harness.agents.EvalRuner  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
 
 
 def test_what_type_checkers_see_is_what_there_is() -> None:
-    source = ast.parse(Path(str(harness.eval.__file__)).read_text(encoding="utf-8"))
+    source = ast.parse(Path(str(harness.agents.__file__)).read_text(encoding="utf-8"))
     [block] = [node for node in source.body if isinstance(node, ast.If)]
     seen = {alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    homes = harness.eval._HOMES  # pyright: ignore[reportPrivateUsage]
+    homes = harness.agents._HOMES  # pyright: ignore[reportPrivateUsage]
     assert seen == {name: home for home, names in homes.items() for name in names}
 
 
@@ -67,17 +67,17 @@ def test_importing_it_does_nothing_and_using_it_answers_for_the_sdk() -> None:
     program = """
 import json, sys
 before = (list(sys.meta_path), list(sys.path), set(sys.modules))
-import harness.eval
+import harness.agents
 new = sorted(name for name in set(sys.modules) - before[2] if name.startswith("harness"))
 untouched = (sys.meta_path, sys.path) == (before[0], before[1])
-from harness.eval import RolloutAgentLoop, DatasetReader, EvalFnWrapper
+from harness.agents import RolloutAgentLoop, DatasetReader, EvalFnWrapper
 heavy = {"aiohttp", "datasets", "openai", "litellm", "fastmcp", "numpy", "pyarrow", "pandas", "scipy", "rich"}
 from osmosis_ai.rollout import RolloutAgentLoop as Theirs
 print(json.dumps([new, untouched, sorted(heavy & set(sys.modules)), Theirs is RolloutAgentLoop]))
-from harness.eval import EvalRunner, ExternalLLMClient, LocalTestRunner
+from harness.agents import EvalRunner, ExternalLLMClient, LocalTestRunner
 print(json.dumps(sorted(heavy & set(sys.modules))))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     first, second = map(json.loads, done.stdout.splitlines())
-    assert first == [["harness", "harness.eval"], True, [], True]
+    assert first == [["harness", "harness.agents"], True, [], True]
     assert second == []

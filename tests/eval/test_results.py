@@ -10,8 +10,8 @@ from typing import Any
 from eval_samples import blocks
 from tables import for_each_row
 
-from harness.eval import results
-from harness.eval.results import EvalEvalSummary, EvalModelSummary, EvalResult, EvalRowResult, EvalRunResult
+from harness.agents import results
+from harness.agents.results import EvalEvalSummary, EvalModelSummary, EvalResult, EvalRowResult, EvalRunResult
 
 
 def documented_types(page: str) -> dict[str, list[str]]:

@@ -20,9 +20,7 @@ import pytest
 from eval_api import EXACT, LENGTH, Adder, Asker, OwnClient, exact, rows_of
 from sums_model import SumsModel
 
-from harness.config.resolver import resolve
-from harness.errors import ConfigError, ResumeRefused
-from harness.eval import (
+from harness.agents import (
     AgentLoadError,
     DatasetValidationError,
     EvalFnError,
@@ -38,6 +36,8 @@ from harness.eval import (
     RolloutResult,
     SystemicProviderError,
 )
+from harness.core.errors import ConfigError, ResumeRefused
+from harness.settings.resolver import resolve
 
 
 def client_of(model: SumsModel, name: str = "adds", **more: Any) -> ExternalLLMClient:
@@ -475,8 +475,8 @@ SCRIPT = """
 import asyncio, json, sys
 sys.path.insert(0, sys.argv[1])
 from eval_api import OwnClient, rows_of
-from harness.errors import ResumeRefused
-from harness.eval import EvalFnWrapper, EvalRunner
+from harness.core.errors import ResumeRefused
+from harness.agents import EvalFnWrapper, EvalRunner
 from own_agent import Agent
 
 def exact(solution_str, ground_truth, extra_info=None):
@@ -929,7 +929,7 @@ def test_a_subclass_that_changes_calls_is_asked_itself() -> None:
 
 
 def test_a_loaded_agent_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.eval import load_agent
+    from harness.agents import load_agent
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sdk_agent.py").write_text(

@@ -12,9 +12,9 @@ from eval_samples import EXACT, PARTIAL, evaluation, failed, rows, run
 from rich.cells import cell_len
 from tables import for_each_row
 
-from harness.eval.results import EvalResult, EvalRunResult, ModelRuns
-from harness.eval.screen import eval_screen, format_duration, run_line, show
-from harness.eval.summaries import build_result
+from harness.agents.results import EvalResult, EvalRunResult, ModelOutcomes
+from harness.agents.screen import eval_screen, format_duration, run_line, show
+from harness.agents.summaries import build_result
 from harness.report.text import make_console
 from harness.stats.intervals import Estimate
 
@@ -24,12 +24,12 @@ def lines_of(result: EvalResult, width: int = 80, **changes: Any) -> list[str]:
 
 
 def one(*scores: Any, n_runs: int = 1, **changes: Any) -> EvalResult:
-    model = ModelRuns("my-model", None, rows(*scores))
+    model = ModelOutcomes("my-model", None, rows(*scores))
     return build_result([model], [EXACT], **{"n_runs": n_runs, "pass_threshold": 1.0, "wall_ms": 562.0, **changes})
 
 
 def two(first: list[tuple[int, EvalRunResult]], second: list[tuple[int, EvalRunResult]], n_runs: int = 1) -> EvalResult:
-    models = [ModelRuns("mine", "primary", first), ModelRuns("theirs", "baseline", second)]
+    models = [ModelOutcomes("mine", "primary", first), ModelOutcomes("theirs", "baseline", second)]
     return build_result(models, [EXACT], n_runs=n_runs, pass_threshold=1.0, wall_ms=562.0)
 
 
@@ -100,7 +100,7 @@ def test_the_method_of_an_interval_is_named(scores: Any, n_runs: int, words: str
 )
 def test_two_methods_in_one_table_are_told_apart(n_runs: int, words: str) -> None:
     runs = [(row, run(n, scores={EXACT: 1.0, PARTIAL: 0.1 * row})) for row in (1, 2) for n in range(n_runs)]
-    model = ModelRuns("m", None, runs)
+    model = ModelOutcomes("m", None, runs)
     made = build_result([model], [EXACT, PARTIAL], n_runs=n_runs, pass_threshold=1.0, wall_ms=1.0)
     assert " ".join(lines_of(made)[-2:]).endswith(f"95 % interval: {words}")
     same = replace(made.eval_summaries[PARTIAL].scored, estimate=Estimate(0.5, examples=2))
@@ -117,7 +117,7 @@ def test_what_left_nothing_is_said() -> None:
 
 
 def test_runs_that_were_there_are_not_in_the_duration() -> None:
-    model = ModelRuns("m", None, rows([1.0], [1.0], [1.0]), 16.0, resumed=2)
+    model = ModelOutcomes("m", None, rows([1.0], [1.0], [1.0]), 16.0, resumed=2)
     made = build_result([model], [EXACT], n_runs=1, pass_threshold=1.0, wall_ms=16.0)
     assert "  Duration: 16ms (of 1 run; 2 were there)" in lines_of(made)
 
@@ -233,7 +233,7 @@ def test_pass_at_k_gets_a_table_of_its_own_where_space_is_short() -> None:
 def test_a_long_name_loses_its_middle_and_no_number() -> None:
     name = "my_package.rewards.numeric:exact_match_of_the_last_number"
     runs = [(0, run(0, scores={name: 1.0})), (1, run(0, scores={name: 0.0}))]
-    result = build_result([ModelRuns("m" * 90, None, runs)], [name], n_runs=1, pass_threshold=1.0, wall_ms=1.0)
+    result = build_result([ModelOutcomes("m" * 90, None, runs)], [name], n_runs=1, pass_threshold=1.0, wall_ms=1.0)
     told = lines_of(result, 60)
     [row] = [line for line in told if "0.500  0.000" in line]
     assert row.startswith("exact_match_of_the_last_number ") and row.endswith("0.500  0.000  1.000  0.500")
@@ -245,7 +245,7 @@ def test_a_long_name_loses_its_middle_and_no_number() -> None:
 def test_functions_lose_their_modules_only_together_and_only_where_they_can_be_told_apart() -> None:
     def firsts(names: list[str], width: int) -> list[str]:
         runs = [(row, run(0, scores=dict.fromkeys(names, row / 2))) for row in (0, 1)]
-        model = ModelRuns("m", None, runs)
+        model = ModelOutcomes("m", None, runs)
         told = lines_of(build_result([model], names, n_runs=1, pass_threshold=1.0, wall_ms=1.0), width)
         start = next(i for i, line in enumerate(told) if line.startswith("Eval Function"))
         return [line.split()[0] for line in told[start + 2 : start + 2 + len(names)]]
@@ -262,7 +262,7 @@ def test_functions_lose_their_modules_only_together_and_only_where_they_can_be_t
 def test_wide_characters_keep_the_columns_aligned() -> None:
     names = ["報酬:正確", "rewards:exact_match"]
     runs = [(0, run(0, scores=dict.fromkeys(names, 1.0)))]
-    told = lines_of(build_result([ModelRuns("m", None, runs)], names, n_runs=1, pass_threshold=1.0, wall_ms=1.0))
+    told = lines_of(build_result([ModelOutcomes("m", None, runs)], names, n_runs=1, pass_threshold=1.0, wall_ms=1.0))
     start = next(i for i, line in enumerate(told) if line.startswith("Eval Function"))
     assert len({cell_len(line) for line in told[start : start + 4]}) == 1
 
@@ -284,10 +284,10 @@ def test_without_runs_there_is_no_table() -> None:
 
 
 def test_tokens_that_were_not_reported_are_not_zero() -> None:
-    unknown = ModelRuns("m", None, [(0, run(tokens=0, unreported=2))])
+    unknown = ModelOutcomes("m", None, [(0, run(tokens=0, unreported=2))])
     told = lines_of(build_result([unknown], [EXACT], n_runs=1, pass_threshold=1.0, wall_ms=1.0))
     assert "  Total tokens: unknown" in told
-    partly = ModelRuns("m", None, [(0, run(tokens=30, unreported=1))])
+    partly = ModelOutcomes("m", None, [(0, run(tokens=30, unreported=1))])
     told = lines_of(build_result([partly], [EXACT], n_runs=1, pass_threshold=1.0, wall_ms=1.0))
     assert "  Total tokens: >= 30" in told
 
@@ -296,7 +296,7 @@ def test_foreign_text_is_harmless() -> None:
     evil = "x\x1b]0;title\x07\x1b[2J\u202e[red]y\r\nz"
     runs = [(0, failed(error=evil, reason=evil)), (1, run(scores={}, score_errors={evil: evil}))]
     result = build_result(
-        [ModelRuns(evil, None, runs)], [evil], n_runs=1, pass_threshold=1.0, wall_ms=1.0, stop_reason=evil
+        [ModelOutcomes(evil, None, runs)], [evil], n_runs=1, pass_threshold=1.0, wall_ms=1.0, stop_reason=evil
     )
     whole = "\n".join(lines_of(result))
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", whole)

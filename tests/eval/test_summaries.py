@@ -13,8 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.eval.results import EvalEvalSummary, EvalResult, EvalRunResult, ModelRuns
-from harness.eval.summaries import build_result, paired_differences, summarize_eval
+from harness.agents.results import EvalEvalSummary, EvalResult, EvalRunResult, ModelOutcomes
+from harness.agents.summaries import build_result, paired_differences, summarize_eval
 from harness.stats.passk import PassRate
 
 SCORES = st.one_of(st.floats(-2, 2).map(lambda x: round(x, 3)), st.none(), st.just("failed"))
@@ -26,7 +26,7 @@ def summary_of(*scores: Any, n_runs: int = 1, threshold: float = 1.0) -> EvalEva
 
 
 def result_of(*models: list[tuple[int, EvalRunResult]], n_runs: int = 1, **changes: Any) -> EvalResult:
-    runs = [ModelRuns(f"model-{i}", None, each, 1000.0) for i, each in enumerate(models)]
+    runs = [ModelOutcomes(f"model-{i}", None, each, 1000.0) for i, each in enumerate(models)]
     return build_result(runs, [EXACT], n_runs=n_runs, pass_threshold=1.0, **{"wall_ms": 500.0, **changes})
 
 
@@ -234,7 +234,7 @@ def test_models_without_a_row_in_common_cannot_be_compared() -> None:
 def test_the_counted_difference_is_the_difference_of_the_means_in_the_table(seed: int) -> None:
     models = [many(None, 6, 3, right=0.6, seed=2 * seed + i, fail=0.3, err=0.3) for i in (0, 1)]
     result = build_result(
-        [ModelRuns("a", "primary", models[0]), ModelRuns("b", "baseline", models[1])],
+        [ModelOutcomes("a", "primary", models[0]), ModelOutcomes("b", "baseline", models[1])],
         [EXACT, PARTIAL],
         n_runs=3,
         pass_threshold=1.0,

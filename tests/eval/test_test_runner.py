@@ -10,7 +10,7 @@ import pytest
 from eval_api import Adder, Asker, OwnClient, rows_of
 from sums_model import SumsModel
 
-from harness.eval import (
+from harness.agents import (
     DatasetValidationError,
     ExternalLLMClient,
     LocalTestBatchResult,

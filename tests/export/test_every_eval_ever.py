@@ -20,8 +20,8 @@ from exported_runs import exported_runs
 from reader_env import reader, reader_python
 from strange_runs import BREAKS, HUGE, strange_run
 
-from harness.export.every_eval_ever import write
-from harness.export.every_eval_ever_rows import sample_hash
+from harness.plugins.exports.every_eval_ever import write
+from harness.plugins.exports.every_eval_ever_rows import sample_hash
 from harness.store.rundir import RunDir
 
 SCHEMAS = """
@@ -408,7 +408,7 @@ def test_memory_does_not_grow_with_the_run(tmp_path: Path) -> None:
 {samples.PEAK}
 import sys
 from pathlib import Path
-from harness.export.every_eval_ever import write
+from harness.plugins.exports.every_eval_ever import write
 from harness.store.rundir import RunDir
 before = peak()
 print(write(RunDir(Path(sys.argv[1])), Path(sys.argv[2])).rows, peak() - before)

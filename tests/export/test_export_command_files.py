@@ -13,9 +13,9 @@ import pytest
 from odd_runs import odd_lines, odd_run
 from store_samples import PEAK, example, generated, make_run, python, rollouts
 
-from harness.errors import JournalDamaged, StoreError, UsageError
-from harness.export.formats import FORMATS, Format, export_run, format_named, format_of, stream_run
-from harness.records import Record
+from harness.core.errors import JournalDamaged, StoreError, UsageError
+from harness.core.records import Record
+from harness.store.export_formats import FORMATS, Format, export_run, format_named, format_of, stream_run
 from harness.store.rundir import RunDir
 
 OURS = ("csv", "jsonl", "parquet", "verifiers")
@@ -205,8 +205,8 @@ def test_a_failure_leaves_nothing_behind_and_what_was_there_alone(name: str, tmp
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from harness.errors import StoreError
-from harness.export.formats import FORMATS, export_run
+from harness.core.errors import StoreError
+from harness.store.export_formats import FORMATS, export_run
 from harness.store.rundir import RunDir
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 try:
@@ -275,7 +275,7 @@ def test_a_line_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 MEASURED = """
 import sys
 from pathlib import Path
-from harness.export.formats import FORMATS, export_run
+from harness.store.export_formats import FORMATS, export_run
 from harness.store.rundir import RunDir
 run, names = RunDir(Path(sys.argv[1])), sys.argv[3:]
 for name in names:

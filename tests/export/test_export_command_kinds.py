@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from exported_runs import exported_runs
 
-from harness.export.formats import FORMATS, export_run
+from harness.store.export_formats import FORMATS, export_run
 from harness.store.rundir import RunDir
 
 pytestmark = pytest.mark.slow

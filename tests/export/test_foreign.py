@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from odd_runs import odd_run
 
-from harness.export.foreign import Source
-from harness.export.formats import FORMATS, export_run
+from harness.plugins.exports.foreign import Source
+from harness.store.export_formats import FORMATS, export_run
 
 HOME = "/home/jane.doe"
 SETTINGS = {

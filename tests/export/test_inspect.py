@@ -25,10 +25,10 @@ from exported_runs import exported_runs
 from reader_env import reader, reader_environ, reader_python
 from strange_runs import BREAKS, HUGE, PIXEL, strange_run
 
-from harness.export.inspect import write
-from harness.export.inspect_sample import SampleIds
+from harness.core.types import Usage
+from harness.plugins.exports.inspect import write
+from harness.plugins.exports.inspect_sample import SampleIds
 from harness.store.rundir import RunDir
-from harness.types import Usage
 
 READ = """
 import json, sys
@@ -501,7 +501,7 @@ def test_memory_does_not_grow_with_the_run(tmp_path: Path, name: str) -> None:
 {samples.PEAK}
 import sys
 from pathlib import Path
-from harness.export.inspect import write
+from harness.plugins.exports.inspect import write
 from harness.store.rundir import RunDir
 before = peak()
 print(write(RunDir(Path(sys.argv[1])), Path(sys.argv[2])).rows, peak() - before)

@@ -9,9 +9,9 @@ from typing import Any
 from odd_runs import odd_run
 from store_samples import make_run
 
-from harness.export.formats import FORMATS, Exported, export_run
 from harness.store.dataset import DatasetWriter
-from harness.store.rows import Columns, arrow_schema
+from harness.store.export_formats import FORMATS, Exported, export_run
+from harness.store.rows import RowShape, arrow_schema
 from harness.store.rundir import RunDir
 
 
@@ -26,11 +26,11 @@ def test_the_file_is_what_the_finished_dataset_is(tmp_path: Path) -> None:
     run = odd_run(tmp_path)
     done = exported(run, tmp_path)
     assert (done.paths, done.rows, done.notes) == ((tmp_path / "rows.parquet",), 6, ())
-    DatasetWriter(run.path, Columns.of(run.read_manifest())).finish()
+    DatasetWriter(run.path, RowShape.of(run.read_manifest())).finish()
     [dataset] = run.data_path.glob("*.parquet")
     ours, theirs = parquet.read_table(done.paths[0]), parquet.read_table(dataset)
     assert ours.to_pylist() == theirs.to_pylist()
-    assert ours.schema.equals(arrow_schema(Columns.of(run.read_manifest())))
+    assert ours.schema.equals(arrow_schema(RowShape.of(run.read_manifest())))
     assert json.loads(ours.schema.metadata[b"bench"]) == {"run": run.id}
 
 
@@ -56,4 +56,4 @@ def test_an_empty_run_is_a_table_without_rows(tmp_path: Path) -> None:
     done = exported(run, tmp_path)
     assert done.rows == 0
     frame = pl.read_parquet(done.paths[0])
-    assert (frame.shape, frame.columns) == ((0, 18), list(Columns.of(run.read_manifest()).names))
+    assert (frame.shape, frame.columns) == ((0, 18), list(RowShape.of(run.read_manifest()).names))

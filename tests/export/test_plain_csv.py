@@ -15,9 +15,9 @@ from odd_runs import odd_run
 from store_samples import example, generated, make_run, scored, write
 from tables import for_each_row
 
-from harness.export.formats import FORMATS, Exported, export_run
-from harness.export.plain import APOSTROPHE, defused, restored, stream_csv
-from harness.records import Record
+from harness.core.records import Record
+from harness.store.export_formats import FORMATS, Exported, export_run
+from harness.store.export_plain import APOSTROPHE, defused, restored, stream_csv
 from harness.store.rundir import RunDir
 
 DANGEROUS = "=+-@＝＋－＠﹦﹢﹣﹫"

@@ -10,8 +10,8 @@ from typing import Any
 from odd_runs import CALL, PICTURE, TOOLS, odd_run
 from store_samples import example, generated, make_run, scored, write
 
-from harness.export.formats import Exported
-from harness.export.plain import stream_jsonl
+from harness.store.export_formats import Exported
+from harness.store.export_plain import stream_jsonl
 from harness.store.rundir import RunDir
 
 

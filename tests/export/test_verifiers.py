@@ -10,8 +10,8 @@ from typing import Any
 from odd_runs import CALL, PICTURE, SETTINGS, odd_lines, odd_run
 from store_samples import example, failed, generated, make_run, rollouts, scored, write
 
-from harness.export.formats import FORMATS, Exported, export_run
-from harness.records import Record
+from harness.core.records import Record
+from harness.store.export_formats import FORMATS, Exported, export_run
 from harness.store.rundir import RunDir
 
 C_KEYS = {

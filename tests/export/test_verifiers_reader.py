@@ -15,8 +15,8 @@ from odd_runs import TOOLS, odd_run
 from reader_env import reader, reader_environ, reader_python
 from store_samples import example, failed, generated, scored
 
-from harness.export.formats import FORMATS, export_run
-from harness.records import Record
+from harness.core.records import Record
+from harness.store.export_formats import FORMATS, export_run
 
 pytestmark = pytest.mark.slow
 

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from tables import for_each_row
 
+from harness.core.records import Example, Failed, Generated, Record, Scored, Timing
+from harness.core.redact import redactor
+from harness.core.types import Usage
 from harness.multi.collect import collect, to_result
 from harness.multi.document import Started, new_run_id, result_document, without_credentials
 from harness.multi.results import ModelResult, TaskResult, TaskUsage
 from harness.multi.summary import RunOutcome, compare, summarize_model
-from harness.records import Example, Failed, Generated, Record, Scored, Timing
-from harness.redact import redactor
 from harness.stats.summary import summarize
 from harness.store.codec import encode
 from harness.store.recorded import Recorded
 from harness.store.tally import tally
-from harness.types import Usage
 
 USAGE = Usage(10, 5, requests=1, cost=0.5)
 TIMING = Timing(0.0, generation=1.5, model=1.0, waiting=0.25)

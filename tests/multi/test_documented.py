@@ -12,10 +12,10 @@ import pytest
 from eval_samples import blocks, document
 from model_server import Asked, ModelServer
 
+from harness.core.types import JsonDict
 from harness.multi import evaluate, list_runs, load_run, replay_run
 from harness.multi.options import Options, Persist
-from harness.tasks.tasks import DOCUMENTED
-from harness.types import JsonDict
+from harness.multi.tasks import DOCUMENTED
 
 PAGE = "multi-model-evaluation.md"
 

@@ -18,13 +18,13 @@ import pytest
 from model_server import Asked, ModelServer, never
 from tables import for_each_row
 
-from harness.config.resolver import resolve
+from harness.core.errors import ConfigError, ValidationError
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
+from harness.engine.loader import load_environment
 from harness.engine.plan import identity_of
-from harness.errors import ConfigError, ValidationError
-from harness.loader import load_environment
 from harness.multi import EvaluationResult, Model, Options, Persist, Task, evaluate
-from harness.redact import redactor
-from harness.types import JsonDict
+from harness.settings.resolver import resolve
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import StoreError
+from harness.core.errors import StoreError
+from harness.core.types import JsonDict
 from harness.multi.document import Started
 from harness.multi.events import EventFile, Events, listening
-from harness.types import JsonDict
 
 
 def test_lines_are_added_and_on_disk_at_once(workplace: Path) -> None:

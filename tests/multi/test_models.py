@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tables import for_each_row
 
-from harness.errors import ConfigError, ValidationError
+from harness.core.errors import ConfigError, ValidationError
 from harness.multi.models import Model, load_models, numbered, read_model, read_models
 
 FULL: dict[str, Any] = {

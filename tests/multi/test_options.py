@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tables import for_each_row
 
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.multi.options import RECORDS, Options, Persist, read_options
 
 

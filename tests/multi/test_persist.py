@@ -16,13 +16,13 @@ import pytest
 from bench_runs import until
 from tables import for_each_row
 
-from harness.errors import ConfigError, StoreError
+from harness.core.errors import ConfigError, StoreError
+from harness.core.types import JsonDict
 from harness.multi import EvaluationResult, evaluate, list_runs, load_run
 from harness.multi.document import Started, result_document
 from harness.multi.options import Persist
 from harness.multi.persist import find_entry, list_records, load_record, save_record
 from harness.multi.results import RunRecord
-from harness.types import JsonDict
 
 RECORDS = Path(".memory") / "multi-model-eval"
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from model_server import Asked, ModelServer
 
-from harness.errors import StateError
+from harness.core.errors import StateError
+from harness.core.types import JsonDict
 from harness.multi import EvaluationResult, Options, evaluate, list_runs, load_run, replay_run
-from harness.types import JsonDict
 
 TASKS: list[JsonDict] = [
     {"prompt": "first", "expected": "echo"},

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tables import for_each_row
 
-from harness.config.endpoints import Registry, load_registry
-from harness.config.resolver import resolve
-from harness.config.runs import ResolvedRun
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.multi.models import read_models
 from harness.multi.settings import Common, ModelRuns, resolve_models, without_rows
+from harness.settings.endpoints import Registry, load_registry
+from harness.settings.resolver import resolve
+from harness.settings.runs import ResolvedRun
 
 KEYS = {f"{name}_API_KEY": f"key-{name.lower()}" for name in ("OPENAI", "ANTHROPIC", "GEMINI", "OPENROUTER", "GROQ")}
 

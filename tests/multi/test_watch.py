@@ -7,7 +7,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from harness.config.endpoints import Registry
+from harness.core.types import JsonDict
 from harness.engine.hosted import hosted
 from harness.engine.prepare import StartOptions
 from harness.engine.suite import Suite
@@ -16,8 +16,8 @@ from harness.multi.events import Events
 from harness.multi.models import read_models
 from harness.multi.results import ModelResult, TaskResult
 from harness.multi.settings import Common, ModelRuns, resolve_models
-from harness.multi.watch import Watch
-from harness.types import JsonDict
+from harness.multi.watch import EvaluationWatch
+from harness.settings.endpoints import Registry
 
 TASKS: list[JsonDict] = [
     {"id": "a", "prompt": "Say yes", "expected": "yes"},
@@ -27,7 +27,7 @@ TASKS: list[JsonDict] = [
 
 def made(found: ModelRuns, heard: list[tuple[int, TaskResult, int]], events: Events) -> list[ModelResult]:
     async def main() -> list[ModelResult]:
-        watch = Watch(found.models, events)
+        watch = EvaluationWatch(found.models, events)
         async with hosted(found.runs, StartOptions("bench multi")) as runs:
             watch.attach(runs, fail_fast=True, heard=lambda *each: heard.append(each))
             await Suite(runs, at_once=1, keys=found.keys).run()

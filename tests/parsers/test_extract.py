@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.parsers.extract import extract_boxed_answer, extract_hash_answer
+from harness.rubrics.extract import extract_boxed_answer, extract_hash_answer
 
 
 @for_each_row(

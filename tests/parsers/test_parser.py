@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tables import for_each_row
 
-from harness.parsers import MaybeThinkParser, Parser, ThinkParser, extract_boxed_answer
-from harness.parsers.parser import text_of
-from harness.types import Messages
+from harness.core.types import Messages, text_of
+from harness.rubrics.extract import extract_boxed_answer
+from harness.rubrics.parser import Parser
+from harness.rubrics.think_parser import MaybeThinkParser, ThinkParser
 
 TALK: Messages = [
     {"role": "system", "content": "s"},

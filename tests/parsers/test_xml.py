@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.parsers.xml import XMLParser
-from harness.types import Messages
+from harness.core.types import Messages
+from harness.rubrics.xml_parser import XMLParser
 
 
 def said(*texts: str) -> Messages:

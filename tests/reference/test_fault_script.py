@@ -14,10 +14,10 @@ from fault_server import FaultServer
 from tables import for_each_row
 
 from harness.cli.serve_faults import catalogue, report
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.reference.catalogue import COMMON, KINDS, STATUS_PARAMETERS, make_faults
-from harness.reference.faults import Asked, FaultScript, Rule
-from harness.reference.header import Rollout
+from harness.reference.faults import FaultRule, FaultScript, ObservedRequest
+from harness.reference.header import RolloutHeader
 from harness.reference.script import SELECTORS, fault_script, read_shorthand
 from harness.reference.spoil import GARBLINGS
 
@@ -52,10 +52,14 @@ def asks(count: int, script: FaultScript, **more: str) -> list[str]:
     return [script.next(asked(number, **more)).name for number in range(1, count + 1)]
 
 
-def asked(number: int = 1, *, model: str = "m", prompt: str = "hi", rollout: str = "", path: str = "chat") -> Asked:
+def asked(
+    number: int = 1, *, model: str = "m", prompt: str = "hi", rollout: str = "", path: str = "chat"
+) -> ObservedRequest:
     raw = json.dumps({"model": model, "messages": [{"role": "user", "content": prompt}]}).encode()
-    who = Rollout("lane", f"example of {rollout}", rollout) if rollout else None
-    return Asked(number, {"chat": "/v1/chat/completions", "text": "/v1/completions"}.get(path, path), raw, who)
+    who = RolloutHeader("lane", f"example of {rollout}", rollout) if rollout else None
+    return ObservedRequest(
+        number, {"chat": "/v1/chat/completions", "text": "/v1/completions"}.get(path, path), raw, who
+    )
 
 
 def hits(*faults: str, count: int = 12, **more: str) -> list[int]:
@@ -166,7 +170,7 @@ def test_a_file_says_the_same_as_a_command_line(tmp_path: Path) -> None:
     assert [tally.rule.label.partition("@")[0] for tally in both.tallies] == ["reset", "429", "503", "bad-tool-call"]
 
 
-def unlabelled(rule: Rule) -> tuple[object, ...]:
+def unlabelled(rule: FaultRule) -> tuple[object, ...]:
     return (rule.faults, rule.at, rule.every, rule.share, rule.times, rule.per, rule.filters)
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from tables import for_each_row
 
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.reference.faults import MALFORMED, Fault, Faults, RandomFaults, ScriptedFaults
 
 

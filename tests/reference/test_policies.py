@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.errors import ConfigError, EnvironmentFault
-from harness.records import Example, Row
-from harness.reference.header import Rollout, read_rollout, write_rollout
+from harness.core.errors import ConfigError, EnvironmentFault
+from harness.core.records import Example, Row
+from harness.core.state import State
+from harness.core.types import Message, Messages
+from harness.reference.header import RolloutHeader, read_rollout, write_rollout
 from harness.reference.panel import ReferencePanel
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import Policy, echo, is_reference, parse_model
-from harness.state import State
-from harness.types import Message, Messages
 
 EXAMPLE = Example("k", 0, [{"role": "user", "content": "1 + 1"}], answer="2")
 
@@ -142,7 +142,7 @@ def test_the_header_holds_any_text(lane: str, example: str, rollout: str) -> Non
     value = write_rollout(lane, example, rollout)
     assert value.isascii()
     assert value.isprintable()
-    assert read_rollout(value) == Rollout(lane, example, rollout)
+    assert read_rollout(value) == RolloutHeader(lane, example, rollout)
 
 
 @for_each_row("value", [None, "", "a;b", "a;b;c;d"])

@@ -12,14 +12,14 @@ import aiohttp
 import pytest
 from tables import for_each_row
 
-from harness.errors import ConfigError
-from harness.records import Example, Row
+from harness.core.errors import ConfigError
+from harness.core.records import Example, Row
+from harness.core.types import ROLLOUT_HEADER, Message, Messages
 from harness.reference.faults import Fault, ScriptedFaults
 from harness.reference.header import write_rollout
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import Policy
 from harness.reference.server import ReferenceServer
-from harness.types import ROLLOUT_HEADER, Message, Messages
 
 Ask = Callable[..., Awaitable[tuple[int, dict[str, Any]]]]
 

@@ -16,22 +16,22 @@ from compared_runs import Scores, scored_run
 from scipy import stats as scipy_stats
 from store_samples import example, generated, key, scored, write
 
-from harness.errors import StoreError, UsageError
+from harness.core.errors import StoreError, UsageError
+from harness.core.types import Usage
 from harness.report.changes import compare as changes_between
 from harness.report.changes import marks_of
 from harness.report.compare.matching import Match, match, match_json
-from harness.report.compare.sides import Side, read_side, rollouts_of, side_json
+from harness.report.compare.sides import ComparedRun, read_side, rollouts_of, side_json
 from harness.stats.difference import adjust, limits_of
 from harness.store.outcomes import read_journal
 from harness.store.tally import summary_of
-from harness.types import Usage
 
 GRADED: Scores = {0: [0.25, 0.75], 1: [1.0, 0.5], 2: [0.0, 0.25], 3: [0.9, 0.8], 4: [0.4, 0.1], 5: [0.6, 0.6]}
 OTHER: Scores = {5: [0.7], 4: [0.5], 3: [0.5], 2: [0.5], 1: [0.8], 0: [1.0]}
 """The same examples in another order, once each."""
 
 
-def side(folder: Path, scores: Scores, minute: int, measure: str = "reward", **changes: Any) -> Side:
+def side(folder: Path, scores: Scores, minute: int, measure: str = "reward", **changes: Any) -> ComparedRun:
     cluster = changes.pop("cluster", None)
     run = scored_run(folder, scores, minute, model=f"lab/m-{minute}", **changes)
     return read_side(run, measure=measure, cluster=cluster)

@@ -12,12 +12,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from tables import for_each_row
 
+from harness.core.types import Usage
 from harness.engine.progress import RunProgress
 from harness.report.frame import Frame, draw
-from harness.report.lines import SHARE, Watch
+from harness.report.lines import SHARE, RunWatch
 from harness.report.live import Display, wants_live
 from harness.report.text import make_console
-from harness.types import Usage
 
 
 class Clock:
@@ -50,7 +50,7 @@ def score(progress: RunProgress, index: int, reward: float) -> None:
 
 def picture(runs: list[RunProgress], width: int, height: int = 30, *, ascii_only: bool = False) -> list[str]:
     """What stands on the terminal."""
-    text = draw([Watch(progress) for progress in runs], Frame(width, height, ascii_only), 100.0, 10.0)
+    text = draw([RunWatch(progress) for progress in runs], Frame(width, height, ascii_only), 100.0, 10.0)
     console = Console(file=io.StringIO(), width=width, height=height, color_system=None, record=True)
     console.print(text)
     return console.export_text().rstrip("\n").split("\n")
@@ -148,7 +148,7 @@ def test_all_right_so_far_is_not_plus_minus_zero() -> None:
 
 def test_the_rate_looks_back_over_a_window_and_the_end_over_everything() -> None:
     progress = run()
-    watch = Watch(progress)
+    watch = RunWatch(progress)
     watch.observe(90.0)
     for second in range(91, 101):
         score(progress, second, 1.0)
@@ -167,12 +167,12 @@ def test_the_rate_looks_back_over_a_window_and_the_end_over_everything() -> None
 def test_what_a_resume_found_is_not_speed() -> None:
     progress = run(done=100)
     progress.resumed = 90
-    assert Watch(progress).rate(100.0) == pytest.approx(1.0)
+    assert RunWatch(progress).rate(100.0) == pytest.approx(1.0)
 
 
 def test_large_runs_are_estimated_less_often() -> None:
     progress = run(done=20_000, total=10**6)
-    watch = Watch(progress)
+    watch = RunWatch(progress)
     first = watch.estimate(100.0)
     score(progress, 10**6, 1.0)
     assert watch.estimate(100.0 + 1e-6) is first
@@ -287,7 +287,7 @@ def test_what_is_spent_of_a_budget_stands_in_the_first_line_in_place_of_the_cost
     progress = run(done=50)
     progress.usage += Usage(cost=0.12)
     frame = Frame(100, 30, budget="$0.12 of $5.00")
-    [first, *_] = draw([Watch(progress)], frame, 100.0, 10.0).plain.split("\n")
+    [first, *_] = draw([RunWatch(progress)], frame, 100.0, 10.0).plain.split("\n")
     assert first.count("$0.12") == 1 and first.endswith("$0.12 of $5.00")
 
 

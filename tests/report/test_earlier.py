@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from run_samples import run_at
 
-from harness.report.compare.earlier import LOOKED_AT, earlier, earlier_suite, have_rivals
+from harness.report.compare.earlier import LOOKED_AT, earlier_suite, have_rivals, previous_run
 from harness.store.rundir import RunDir, write_suite
 
 ENV: dict[str, Any] = {"env_id": "sums", "env_args": {"size": 4}, "extra_env_kwargs": {}, "source": "a"}
@@ -26,7 +26,7 @@ def run(output_dir: Path, minute: int, model: str, **changes: Any) -> RunDir:
 
 
 def found(new: RunDir) -> str | None:
-    other = earlier(new, new.read_manifest())
+    other = previous_run(new, new.read_manifest())
     return None if other is None else other.id
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
+from harness.core.types import Usage
 from harness.report import numerals
 from harness.stats.intervals import Estimate, mean_interval
-from harness.types import Usage
 
 
 @for_each_row(

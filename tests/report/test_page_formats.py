@@ -13,7 +13,7 @@ from run_samples import finished, paid
 from store_samples import example, failed, generated, scored
 from strange_runs import strange_run
 
-from harness.redact import redactor
+from harness.core.redact import redactor
 from harness.report.page.as_json import page_json
 from harness.report.page.content import content_of
 from harness.report.page.document import document

@@ -12,11 +12,12 @@ from report_suites import Shape, suite
 from run_samples import SETTINGS, finished, paid, run_at
 from store_samples import example, failed, generated, scored
 
-from harness.errors import StoreError, UsageError
-from harness.records import Record, Timing
+from harness.core.errors import StoreError, UsageError
+from harness.core.records import Record, Timing
+from harness.core.types import Usage
 from harness.report import numerals
 from harness.report.page import content as content_module
-from harness.report.page.columns import Columns, Filling, asked
+from harness.report.page.columns import Filling, RolloutColumns, asked
 from harness.report.page.content import content_of
 from harness.report.page.gather import Page, page_of
 from harness.report.page.markdown import markdown
@@ -37,7 +38,6 @@ from harness.stats.paired import paired_by_key, paired_difference
 from harness.store.outcomes import in_order, outcomes, read_journal
 from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
-from harness.types import Usage
 
 
 def judged(rewards: Iterable[Iterable[float | None]], **changes: object) -> list[Record]:
@@ -53,7 +53,7 @@ def judged(rewards: Iterable[Iterable[float | None]], **changes: object) -> list
     return records
 
 
-def columns_of(recorded: Recorded) -> Columns:
+def columns_of(recorded: Recorded) -> RolloutColumns:
     filling, numbers = Filling(), in_order(recorded)
     for number, outcome in zip(numbers, outcomes(recorded, numbers), strict=True):
         filling.take(number, outcome)

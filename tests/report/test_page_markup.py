@@ -17,7 +17,7 @@ from run_samples import finished, paid
 from store_samples import example, failed
 from tables import for_each_row
 
-from harness.redact import redactor
+from harness.core.redact import redactor
 from harness.report.page.content import content_of
 from harness.report.page.document import document
 from harness.report.page.gather import page_of

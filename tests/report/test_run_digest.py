@@ -12,8 +12,8 @@ import pytest
 from run_samples import finished, paid
 from store_samples import example, failed, generated, rollouts, scored
 
-from harness.errors import JournalDamaged, UsageError
-from harness.records import Record
+from harness.core.errors import JournalDamaged, UsageError
+from harness.core.records import Record
 from harness.report.run_digest import MOST, Digest, digest, example_outcomes
 from harness.store.rundir import RunDir
 

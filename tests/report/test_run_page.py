@@ -14,7 +14,8 @@ from run_samples import finished, paid, run_at
 from store_samples import example, failed, generated, rollouts, scored
 from tables import for_each_row
 
-from harness.records import Record
+from harness.core.records import Record
+from harness.core.types import Usage
 from harness.report.run_facts import (
     facts_json,
     facts_of,
@@ -31,9 +32,8 @@ from harness.report.run_page import page_lines, settings_lines
 from harness.report.text import PlainConsole
 from harness.store.catalogue import read_entry
 from harness.store.dataset import DatasetWriter
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 from harness.store.rundir import RunDir
-from harness.types import Usage
 
 
 def page(run: RunDir, width: int = 100) -> list[str]:
@@ -153,7 +153,7 @@ def test_only_what_must_be_copied_whole_is_wider_than_the_terminal(tmp_path: Pat
 
 def test_a_run_with_rows_says_how_to_load_and_publish_them(tmp_path: Path) -> None:
     run = finished(tmp_path, rollouts(4))
-    DatasetWriter(run.path, Columns.of(run.read_manifest())).finish()
+    DatasetWriter(run.path, RowShape.of(run.read_manifest())).finish()
     said = steps(run)
     assert said[-2:] == [
         f"load: load_dataset('{run.parent}', '{run.id}', split='train')", f"publish: bench push {run.path}",

@@ -13,16 +13,16 @@ from store_samples import example, failed, rollouts
 from tables import for_each_row
 
 from harness.report.runs import origin_words, recorded_coverage, recorded_estimate, remarks, runs_lines
-from harness.store.catalogue import Catalogue, Entry, read_entry
+from harness.store.catalogue import Catalogue, ListedRun, read_entry
 from harness.store.rundir import RunDir
 
 
-def lines(entries: list[Entry], width: int) -> list[str]:
+def lines(entries: list[ListedRun], width: int) -> list[str]:
     return list(runs_lines(entries, width, name_of=lambda entry: entry.id))
 
 
 @pytest.fixture
-def four(tmp_path: Path) -> list[Entry]:
+def four(tmp_path: Path) -> list[ListedRun]:
     """A finished run, one that lost a rollout, an agent evaluation that was stopped, and one that died."""
     finished(tmp_path, rollouts(4), env_id="gsm8k", model="openai/gpt-4.1-mini")
     lossy = [example(0), example(1), *paid(0, 1.0, cost=0.25), failed(1)]
@@ -32,7 +32,7 @@ def four(tmp_path: Path) -> list[Entry]:
     return list(Catalogue(tmp_path))
 
 
-def test_the_whole_list(four: list[Entry]) -> None:
+def test_the_whole_list(four: list[ListedRun]) -> None:
     assert (
         "\n".join(lines(four, 200))
         == """\
@@ -46,7 +46,7 @@ run                    kind  environment  model                state         mea
     )
 
 
-def test_a_narrow_list_keeps_what_matters(four: list[Entry]) -> None:
+def test_a_narrow_list_keeps_what_matters(four: list[ListedRun]) -> None:
     assert (
         "\n".join(lines(four, 60))
         == """\
@@ -61,7 +61,7 @@ run                    env     model      state         mean
 
 
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 120, 160])
-def test_no_line_is_wider_than_the_terminal_and_no_id_is_cut(four: list[Entry], width: int) -> None:
+def test_no_line_is_wider_than_the_terminal_and_no_id_is_cut(four: list[ListedRun], width: int) -> None:
     shown = lines(four, width)
     assert max(map(cell_len, shown)) <= width
     assert [entry.id in "\n".join(shown) for entry in four] == [True] * 4
@@ -69,7 +69,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_id_is_cut(four: list[Entry], 
     assert shown[-1][mean - 1 : mean + 4] == "0.500"
 
 
-def test_eighty_cells_have_room_for_how_much_was_scored(four: list[Entry]) -> None:
+def test_eighty_cells_have_room_for_how_much_was_scored(four: list[ListedRun]) -> None:
     head = lines(four, 80)[0]
     assert head.split() == ["run", "environment", "model", "state", "mean", "scored"]
 

@@ -12,9 +12,9 @@ from rich.cells import cell_len
 from scipy import stats
 from tables import for_each_row
 
+from harness.core.types import Usage
 from harness.report.side_by_side import Ending, side_by_side
-from harness.stats.standings import Attempt, standings
-from harness.types import Usage
+from harness.stats.standings import TaskOutcome, standings
 
 FAST = (0.3, 0.5, 0.3, 0.7, 0.3, 0.5, 0.3, 0.3)
 DEEP = (0.9, 0.9, 0.7, 0.9, 0.9, 0.5, 0.9, 0.9)
@@ -23,21 +23,21 @@ NONE_SHARED = "no task has a score of both"
 BOTH = "that both have a score for"
 PART = " on the tasks that have a score"
 
-Model = tuple[str, list[Attempt], int]
+Model = tuple[str, list[TaskOutcome], int]
 
 
 def model(name: str, scores: tuple[float | None, ...], *, planned: int = 0, cost: float | None = None) -> Model:
     """Its tasks; None failed, and every second task has a schema, which a score of 0.7 or more satisfies."""
-    attempts: list[Attempt] = []
+    attempts: list[TaskOutcome] = []
     for number, score in enumerate(scores):
         task = f"task-{number}"
         if score is None:
-            attempts.append(Attempt(task, None, reason="timeout", error="MultiModelEvaluator timeout after 50ms"))
+            attempts.append(TaskOutcome(task, None, reason="timeout", error="MultiModelEvaluator timeout after 50ms"))
             continue
         usage = Usage(120, 300, requests=1, cost=cost)
         checked = score >= 0.7 if number % 2 else None
         attempts.append(
-            Attempt(task, score, score >= 0.5, schema_valid=checked, seconds=0.1 * (number + 1), usage=usage)
+            TaskOutcome(task, score, score >= 0.5, schema_valid=checked, seconds=0.1 * (number + 1), usage=usage)
         )
     return name, attempts, planned or len(scores)
 
@@ -271,7 +271,7 @@ def test_one_model_is_not_compared() -> None:
 
 
 def test_a_model_that_came_to_nothing() -> None:
-    dead = ("dead", list[Attempt](), 3)
+    dead = ("dead", list[TaskOutcome](), 3)
     lines = shown(dead, ("gone", [], 3), endings=(Ending("failed", "no such model"), Ending("interrupted")))
     assert lines[2].split() == ["dead", "–", "–", "0", "of", "3", "–", "–", "–", "–"]
     assert lines[-2:] == ["  dead: 3 of 3 tasks: no such model", "  gone: 3 of 3 tasks: interrupted"]
@@ -280,7 +280,7 @@ def test_a_model_that_came_to_nothing() -> None:
 
 def test_a_cost_of_some_replies_is_a_lower_bound() -> None:
     name, attempts, planned = model("m", FAST, cost=1.5)
-    attempts[0] = Attempt("task-0", 0.5, True, seconds=1.0, usage=Usage(1, 1, requests=1))
+    attempts[0] = TaskOutcome("task-0", 0.5, True, seconds=1.0, usage=Usage(1, 1, requests=1))
     assert shown((name, attempts, planned), width=120)[2].split()[-2:] == ["≥", "$10.50"]
     assert shown((name, attempts, planned), width=120, ascii_only=True)[2].split()[-2:] == [">", "$10.50"]
 
@@ -292,7 +292,7 @@ def test_without_a_price_the_cost_is_said_to_be_unknown() -> None:
 
 
 def test_names_and_errors_of_others_cannot_steer_the_terminal() -> None:
-    attempts = [Attempt("t\x1b[2J", None, reason="x\x1b[31m", error="gone\x1b]0;title\x07 \x9b2J" + "y" * 500)]
+    attempts = [TaskOutcome("t\x1b[2J", None, reason="x\x1b[31m", error="gone\x1b]0;title\x07 \x9b2J" + "y" * 500)]
     text = "\n".join(shown(("evil\x1b[31m\nname", attempts, 2), endings=(Ending("stopped", "\x1b[2Jnote"),)))
     assert "\x1b" not in text and "\x9b" not in text and "\x07" not in text
     assert "  evil name: x 1 of 1; e.g. t: gone " in text
@@ -316,7 +316,7 @@ def test_a_model_without_any_task_has_no_row_among_the_differences() -> None:
 
 
 def test_many_reasons_are_cut_short() -> None:
-    attempts = [Attempt(f"t{n}", None, reason=f"reason {n}") for n in range(6)]
+    attempts = [TaskOutcome(f"t{n}", None, reason=f"reason {n}") for n in range(6)]
     lines = shown(("m", attempts, 6))
     assert lines[-1] == "  m: 2 for 2 more reasons"
     assert lines[-5:-1] == [f"  m: reason {n} 1 of 6; e.g. t{n}" for n in range(4)]

@@ -12,13 +12,13 @@ import pytest
 from rich.cells import cell_len
 from tables import for_each_row
 
-from harness.redact import redactor
+from harness.core.redact import redactor
+from harness.core.types import Usage
 from harness.report.advice import GO_ON, Step, next_steps
 from harness.report.result_json import result_json
 from harness.report.table import RunReport, final_table
 from harness.report.text import PlainConsole
 from harness.stats.summary import ScoreTable, Summary, summarize
-from harness.types import Usage
 
 
 def summary(

@@ -18,7 +18,7 @@ CHILD = """
 import os, sys, time
 from harness.engine.progress import RunProgress
 from harness.report.live import open_display
-from harness.types import Usage
+from harness.core.types import Usage
 
 how = sys.argv[1]
 run = RunProgress("gsm8k", "gsm8k", "my-model")

@@ -8,10 +8,10 @@ from typing import Any
 from store_samples import example, failed, generated, scored
 from tables import for_each_row
 
-from harness.records import Failed, Generated, Scored, Timing
+from harness.core.records import Failed, Generated, Scored, Timing
+from harness.core.types import Usage
 from harness.report.transcript import example_json, message_text, transcript, verdict
 from harness.store.outcomes import Outcome
-from harness.types import Usage
 
 
 def shown(base: Generated | Failed, score: Scored | None = None, **asked: Any) -> list[str]:

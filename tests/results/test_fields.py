@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tables import for_each_row
 
-from harness.errors import UsageError
-from harness.results.fields import BATCH_CHARACTERS, BATCH_ROWS, Field, Kind, free_name, selected, table_of
+from harness.core.errors import UsageError
+from harness.report.frames.fields import BATCH_CHARACTERS, BATCH_ROWS, Field, Kind, free_name, selected, table_of
 
 
 def column(kind: Kind, values: list[object]) -> list[Any]:

@@ -17,7 +17,7 @@ from bench_runs import Workshop
 from documented import ROOT, blocks, steps
 from store_samples import make_run, rollouts, write
 
-from harness.results import messages_df, rollouts_df, runs_df
+from harness.report.frames import messages_df, rollouts_df, runs_df
 
 GUIDE = ROOT / "docs" / "guides" / "notebooks.md"
 REFERENCE = ROOT / "docs" / "reference" / "results-api.md"

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from store_samples import example, failed, generated, make_run, scored, write
 
-from harness.errors import UsageError
-from harness.records import Record
-from harness.results import messages_df
+from harness.core.errors import UsageError
+from harness.core.records import Record
+from harness.report.frames import messages_df
 from harness.store.dataset import DatasetWriter
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 from harness.store.rundir import RunDir
 
 COLUMNS = [
@@ -98,7 +98,7 @@ def test_texts_are_those_of_the_dataset(tmp_path: Path) -> None:
         [example(0, prompt=[{"role": "user", "content": IMAGE}]), generated(0, 0, completion=TALK), scored(0, 0),
          generated(0, 1, completion=empty), scored(0, 1), example(1, prompt=""), failed(1, 0)],
     )  # fmt: skip
-    DatasetWriter(run.path, Columns.of(run.read_manifest())).finish()
+    DatasetWriter(run.path, RowShape.of(run.read_manifest())).finish()
     [file] = run.data_path.glob("*.parquet")
     dataset: list[dict[str, Any]] = pq.read_table(file).to_pylist()
     names = {"role": "role", "content": "content", "parts": "parts", "reasoning_content": "reasoning", "name": "name",

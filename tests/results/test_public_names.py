@@ -1,4 +1,4 @@
-"""What `harness.results` offers, what it costs to import, and what a missing library says."""
+"""What `harness.report.frames` offers, what it costs to import, and what a missing library says."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pathlib import Path
 import pytest
 from store_samples import make_run, python, rollouts, write
 
-import harness.results
-from harness.errors import UsageError
+import harness.report.frames
+from harness.core.errors import UsageError
 
 PUBLIC = ["messages_df", "rollouts_df", "runs_df"]
 
 
 def test_the_public_names_are_these() -> None:
-    assert harness.results.__all__ == PUBLIC
-    assert set(PUBLIC) <= set(dir(harness.results))
-    assert [getattr(harness.results, name).__name__ for name in PUBLIC] == PUBLIC
+    assert harness.report.frames.__all__ == PUBLIC
+    assert set(PUBLIC) <= set(dir(harness.report.frames))
+    assert [getattr(harness.report.frames, name).__name__ for name in PUBLIC] == PUBLIC
     with pytest.raises(AttributeError, match="rollout_df"):
-        _ = harness.results.rollout_df  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
+        _ = harness.report.frames.rollout_df  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
 
 
 def test_what_type_checkers_see_is_what_there_is() -> None:
-    source = ast.parse(Path(str(harness.results.__file__)).read_text(encoding="utf-8"))
+    source = ast.parse(Path(str(harness.report.frames.__file__)).read_text(encoding="utf-8"))
     [block] = [node for node in source.body if isinstance(node, ast.If)]
     seen = {alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert seen == harness.results._HOMES  # pyright: ignore[reportPrivateUsage]
+    assert seen == harness.report.frames._HOMES  # pyright: ignore[reportPrivateUsage]
     assert sorted(seen) == PUBLIC
 
 
@@ -38,9 +38,9 @@ def test_it_imports_what_it_needs_when_it_needs_it(tmp_path: Path) -> None:
 import json, sys
 heavy = {"pandas", "polars", "pyarrow", "numpy", "datasets", "aiohttp", "rich", "pydantic"}
 seen = []
-import harness.results
-seen.append([sorted(heavy & set(sys.modules)), [m for m in sys.modules if m.startswith("harness.results.")]])
-from harness.results import messages_df, rollouts_df, runs_df
+import harness.report.frames
+seen.append([sorted(heavy & set(sys.modules)), [m for m in sys.modules if m.startswith("harness.report.frames.")]])
+from harness.report.frames import messages_df, rollouts_df, runs_df
 seen.append(sorted(heavy & set(sys.modules)))
 lengths = [len(made(sys.argv[1], backend="polars")) for made in (runs_df, rollouts_df, messages_df)]
 seen.append([lengths, "pandas" in sys.modules])
@@ -60,8 +60,8 @@ def test_a_missing_library_says_how_to_get_it(tmp_path: Path, backend: str, inst
     program = """
 import sys
 sys.modules[sys.argv[1]] = None  # as if it were not installed
-from harness.errors import UsageError
-from harness.results import messages_df, rollouts_df, runs_df
+from harness.core.errors import UsageError
+from harness.report.frames import messages_df, rollouts_df, runs_df
 for made in (runs_df, rollouts_df, messages_df):
     try:
         made("nowhere", backend=sys.argv[1])
@@ -79,6 +79,6 @@ for made in (runs_df, rollouts_df, messages_df):
 
 
 def test_an_unknown_backend_is_refused(tmp_path: Path) -> None:
-    for made in (harness.results.runs_df, harness.results.rollouts_df, harness.results.messages_df):
+    for made in (harness.report.frames.runs_df, harness.report.frames.rollouts_df, harness.report.frames.messages_df):
         with pytest.raises(UsageError, match="backend: 'polar' is not known; did you mean \"polars\""):
             made(tmp_path, backend="polar")  # pyright: ignore[reportCallIssue, reportArgumentType]

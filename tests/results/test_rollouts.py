@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import PEAK, example, failed, generated, key, make_run, python, rollouts, scored, write
 
-from harness.errors import JournalDamaged, UsageError
-from harness.records import Record, Timing
-from harness.results import rollouts_df
+from harness.core.errors import JournalDamaged, UsageError
+from harness.core.records import Record, Timing
+from harness.core.types import Usage
+from harness.report.frames import rollouts_df
 from harness.stats.scores import LARGEST_SCORE, UNUSABLE
 from harness.store.codec import encode
 from harness.store.dataset import DatasetWriter
 from harness.store.outcomes import read_journal
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 from harness.store.rundir import RunDir
 from harness.store.tally import summary_of
-from harness.types import Usage
 
 FIXED = [
     ("run_id", "text"), ("env_id", "text"), ("model", "text"), ("name", "text"), ("example_id", "text"),
@@ -171,7 +171,7 @@ def test_values_that_the_dataset_has_are_those_of_the_dataset(tmp_path: Path) ->
     import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
 
     run = journal(tmp_path, [*OUTCOMES, *rollouts(3, 2)], state_columns=("turn", "absent"))
-    DatasetWriter(run.path, Columns.of(run.read_manifest())).finish()
+    DatasetWriter(run.path, RowShape.of(run.read_manifest())).finish()
     [file] = run.data_path.glob("*.parquet")
     dataset: list[dict[str, Any]] = pq.read_table(file).to_pylist()
     rows = table(run)
@@ -187,7 +187,7 @@ def test_values_that_the_dataset_has_are_those_of_the_dataset(tmp_path: Path) ->
 
 def test_the_journal_is_the_truth_and_not_the_dataset(tmp_path: Path) -> None:
     run = journal(tmp_path, list(rollouts(2)))
-    DatasetWriter(run.path, Columns.of(run.read_manifest())).finish()
+    DatasetWriter(run.path, RowShape.of(run.read_manifest())).finish()
     write(run.journal_path, [example(2), generated(2), scored(2, reward=0.5)])
     with run.journal_path.open("ab") as file:
         file.write(b'{"type":"generated","key":"torn')
@@ -302,7 +302,7 @@ GROW = (
     + """
 import sys
 import pandas
-from harness.results import rollouts_df
+from harness.report.frames import rollouts_df
 columns = ["example_id", "reward"] if sys.argv[2] == "few" else None
 rollouts_df([])
 before = peak()

@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 from store_samples import example, failed, generated, make_run, scored, write
 
-from harness.errors import UsageError
-from harness.results import runs_df
+from harness.core.errors import UsageError
+from harness.core.types import Usage
+from harness.report.frames import runs_df
 from harness.stats.summary import summarize
 from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
 from harness.store.tally import tally
-from harness.types import Usage
 
 TEXT = str(pd.Series(["a"]).dtype)
 COLUMNS = {

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from store_samples import make_run, rollouts, write
 
-from harness.errors import UsageError
-from harness.results import messages_df, rollouts_df, runs_df
+from harness.core.errors import UsageError
+from harness.report.frames import messages_df, rollouts_df, runs_df
 from harness.store.rundir import RunDir
 
 IDS = ["20260101T000000Z-aaaa", "20260102T000000Z-bbbb", "20260103T000000Z-cccc"]

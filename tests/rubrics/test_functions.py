@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tables import for_each_row
 
-from harness.errors import EnvironmentFault
-from harness.records import FIXED_COLUMNS
+from harness.core.errors import EnvironmentFault
+from harness.core.records import FIXED_COLUMNS
 from harness.rubrics.functions import plan, read, read_group
 
 

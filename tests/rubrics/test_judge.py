@@ -13,14 +13,14 @@ from scripted_chat import ScriptedChat, state_of
 from tables import for_each_row
 
 from harness import JudgeRubric, Parser, RubricGroup
-from harness.errors import ConfigError, EnvironmentFault, JudgeError, ModelError, SystemicError
-from harness.parsers import ThinkParser
-from harness.records import JUDGEMENTS, Score
+from harness.core.errors import ConfigError, EnvironmentFault, JudgeError, ModelError, SystemicError
+from harness.core.records import JUDGEMENTS, Score
+from harness.core.state import State
+from harness.core.types import ModelResponse, Usage
 from harness.rubrics.judge import DEFAULT_JUDGE, Judge
 from harness.rubrics.judge_port import JudgeSpec, ask, judge_chat, judged_by, seated
 from harness.rubrics.rubric import Rubric
-from harness.state import State
-from harness.types import ModelResponse, Usage
+from harness.rubrics.think_parser import ThinkParser
 
 
 @dataclass
@@ -222,7 +222,7 @@ def _functions() -> list[Any]:
 def test_a_literal_key_is_never_shown() -> None:
     spec = JudgeSpec("m", "http://x/v1", key="very-secret-key-of-mine")
     assert "very-secret" not in repr(spec)
-    from harness.redact import redactor
+    from harness.core.redact import redactor
 
     assert redactor.text("it was very-secret-key-of-mine") == "it was [redacted]"
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.errors import EnvironmentFault, JudgeError
+from harness.core.errors import EnvironmentFault, JudgeError
+from harness.core.types import ModelResponse
 from harness.rubrics.judge_prompt import (
     DEFAULT_PROMPT,
     check_template,
@@ -20,7 +21,6 @@ from harness.rubrics.judge_prompt import (
     render,
     reply_text,
 )
-from harness.types import ModelResponse
 
 BINARY = {"CORRECT": 1.0, "INCORRECT": 0.0}
 GRADES = {"A": 1.0, "partly right": 0.5, "F": 0.0}

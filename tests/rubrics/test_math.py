@@ -12,12 +12,15 @@ from scripted_chat import state_of
 from tables import for_each_row
 
 import harness
-from harness.errors import EnvironmentFault, VerificationError
-from harness.parsers import MaybeThinkParser, Parser, ThinkParser, XMLParser, extract_boxed_answer
-from harness.records import Score
+from harness.core.errors import EnvironmentFault, VerificationError
+from harness.core.records import Score
+from harness.core.state import State
 from harness.rubrics import Rubric
+from harness.rubrics.extract import extract_boxed_answer
 from harness.rubrics.math import REASON, MathRubric, boxed_answer, verify_math
-from harness.state import State
+from harness.rubrics.parser import Parser
+from harness.rubrics.think_parser import MaybeThinkParser, ThinkParser
+from harness.rubrics.xml_parser import XMLParser
 
 
 def reply(text: str, answer: Any = "18") -> State:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import VerificationError
+from harness.core.errors import VerificationError
 from harness.rubrics.math_pool import PROGRAM, MathPool
 
 BINOMIAL = r"\binom{10^9}{5\cdot 10^8}"

@@ -14,16 +14,16 @@ from scripted_chat import ScriptedChat, state_of
 from harness import JudgeRubric, Parser, RubricGroup
 from harness.agents.eval_functions import load_eval_fns
 from harness.agents.scoring import EvalRubric
-from harness.compat.verifiers.rubric import Rubric as ClassicRubric
+from harness.core.errors import UsageError
+from harness.core.records import JUDGEMENTS, Score, Scored
+from harness.core.state import State
 from harness.envs.env_group import GroupedRubric
 from harness.envs.single_turn import SingleTurnEnv
-from harness.errors import UsageError
-from harness.records import JUDGEMENTS, Score, Scored
+from harness.plugins.classic.rubric import Rubric as ClassicRubric
 from harness.rubrics.functions import Value
 from harness.rubrics.judge_port import judged_by
 from harness.rubrics.one import NOT_RECORDED, OneFunction, require_recorded
 from harness.rubrics.rubric import Rubric
-from harness.state import State
 
 
 def gives(name: str, value: object, calls: list[str] | None = None) -> Callable[..., Any]:

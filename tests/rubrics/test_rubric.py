@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_chat import state_of
 
-from harness.errors import EnvironmentFault
-from harness.offload import offload
-from harness.parsers import Parser, XMLParser
-from harness.records import Generated, Score
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Generated, Score
+from harness.core.state import State
+from harness.core.types import Messages
 from harness.rubrics import Rubric, RubricGroup
-from harness.state import State
-from harness.types import Messages
+from harness.rubrics.parser import Parser
+from harness.rubrics.xml_parser import XMLParser
+from harness.usercode.threads import offload
 
 
 def score(rubric: Rubric, *states: State) -> list[Score]:
@@ -81,7 +82,7 @@ def raises() -> float:
 @pytest.mark.parametrize(
     ("give", "reason"),
     [
-        (raises, "raised ValueError: could not read '12a' (in raises, test_rubric.py:78)"),
+        (raises, "raised ValueError: could not read '12a' (in raises, test_rubric.py:79)"),
         (lambda: math.nan, "returned nan"),
         (lambda: math.inf, "returned inf"),
         (lambda: None, "returned None"),
@@ -147,7 +148,7 @@ def test_an_awaitable_from_a_sync_function_is_awaited() -> None:
         raise OSError("gone")
 
     (result,) = score(Rubric([named("later", later), named("broken", broken)], [1, 0]))
-    assert (result.reward, result.reasons) == (0.5, {"broken": "raised OSError: gone (in broken, test_rubric.py:147)"})
+    assert (result.reward, result.reasons) == (0.5, {"broken": "raised OSError: gone (in broken, test_rubric.py:148)"})
 
 
 def test_async_functions_run_for_all_rollouts_at_once() -> None:
@@ -166,7 +167,7 @@ def test_async_functions_run_for_all_rollouts_at_once() -> None:
 
         scores = await Rubric([together, half]).score([state_of(answer=str(i)) for i in range(3)])
         assert [s.reward for s in scores] == [2.0, None, 2.0]
-        assert scores[1].reasons == {"half": "raised RuntimeError: just this one (in half, test_rubric.py:164)"}
+        assert scores[1].reasons == {"half": "raised RuntimeError: just this one (in half, test_rubric.py:165)"}
 
     asyncio.run(main())
 
@@ -217,7 +218,7 @@ def test_a_group_function_that_raises_leaves_all_unscored() -> None:
     def broken(states: list[State]) -> list[float]:
         raise KeyError("x")
 
-    reason = "raised KeyError: 'x' (in broken, test_rubric.py:218)"
+    reason = "raised KeyError: 'x' (in broken, test_rubric.py:219)"
     assert [s.reasons["broken"] for s in score(Rubric([broken]), *replies("a", "b"))] == [reason] * 2
 
 

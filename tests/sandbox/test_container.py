@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from sandboxes import eventually, marked, sandbox
 
-from harness.errors import SandboxError, SandboxMissing
+from harness.core.errors import SandboxError, SandboxMissing
 from harness.sandbox import Limits, Sandbox, find_sandbox
 from harness.sandbox.find import _container  # pyright: ignore[reportPrivateUsage]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from sandboxes import sandbox
 
-from harness.errors import ConfigError, EnvironmentFault
+from harness.core.errors import ConfigError, EnvironmentFault
 from harness.sandbox import Sandbox, find_sandbox
 
 FIND = """
 import sys
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 from harness.sandbox import find_sandbox
 try:
     print(find_sandbox(*sys.argv[1:]).name)

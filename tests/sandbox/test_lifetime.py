@@ -17,7 +17,7 @@ import pytest
 import uvloop
 from sandboxes import eventually, marked, sandbox
 
-from harness.errors import ConfigError, SandboxError
+from harness.core.errors import ConfigError, SandboxError
 from harness.sandbox import Limits, Result
 
 EVERY = ["bubblewrap", "unsafe-local"]
@@ -248,7 +248,7 @@ def test_what_is_no_command_is_refused(argv: list[str]) -> None:
 
 
 def test_no_more_runs_at_once_than_the_machine_has_room_for(mark: str) -> None:
-    from harness.sandbox.ways import RUNS_AT_ONCE
+    from harness.sandbox.backend import RUNS_AT_ONCE
 
     most = 0
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sandboxes import eventually, marked, sandbox
 
-from harness.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.sandbox import Limits, Result
 
 CONTAINED = ["bubblewrap"]

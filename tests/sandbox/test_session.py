@@ -11,7 +11,7 @@ import pytest
 import uvloop
 from sandboxes import eventually, marked, sandbox
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
 from harness.sandbox import Limits, Result, Session
 
 EVERY = ["bubblewrap", "unsafe-local"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.sandbox.seccomp import filter_program
 from harness.sandbox.tree import exact_memory, usage
-from harness.sandbox.wire import Kept, Reports
+from harness.sandbox.wire import Kept, WardenReports
 
 NONCE = "0f" * 16
 REPORT = f'\n\x1e{NONCE} {{"code": 3}}\n'.encode()
@@ -21,7 +21,7 @@ REPORT = f'\n\x1e{NONCE} {{"code": 3}}\n'.encode()
 @given(st.lists(st.binary(max_size=40) | st.just(REPORT) | st.just(REPORT[:20]), max_size=8), st.integers(1, 60))
 def test_reports_are_parted_from_output_however_it_is_cut(parts: list[bytes], size: int) -> None:
     stream = b"".join(parts)
-    reports, own = Reports(NONCE), b""
+    reports, own = WardenReports(NONCE), b""
     for at in range(0, len(stream), size):
         own += reports.add(stream[at : at + size])
     own += reports.rest()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sandboxes import eventually, marked, sandbox
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
 from harness.sandbox import Limits
-from harness.sandbox.workbench import NEW_INTERPRETER, NEW_PLACE, Cell, Lost, Ran, Workbench
+from harness.sandbox.workbench import NEW_INTERPRETER, NEW_PLACE, CodeResult, Lost, Ran, Workbench
 
 LIMITS = Limits(wall_seconds=300, cpu_seconds=60, memory_mb=512, output_bytes=4_000_000)
 
@@ -91,14 +91,14 @@ def test_code_over_its_own_replies_is_told_and_does_no_harm() -> None:
     for forged in ('{"output": 1}', "no json", "[]", '{"lost": 1}', right, right.replace("{", '{"mark": "0", ')):
         assert cells("x = 1", write % forged + "import time\ntime.sleep(0.3)", "'x' in globals()")[1:] == [
             over,
-            Cell("", "", "False", None),
+            CodeResult("", "", "False", None),
         ], forged
 
 
 def test_parts_of_a_piece_of_code() -> None:
     code = "import os, sys\nprint('a')\nprint('b', file=sys.stderr)\nn = os.system('echo c; echo d >&2')\n'e'"
-    assert cells(code)[0] == Cell("a\nc\n", "b\nd\n", "'e'", None)
-    assert cells(code, apart=False)[0] == Cell("a\nb\nc\nd\n'e'\n")
+    assert cells(code)[0] == CodeResult("a\nc\n", "b\nd\n", "'e'", None)
+    assert cells(code, apart=False)[0] == CodeResult("a\nb\nc\nd\n'e'\n")
     [cell] = cells("print('a')\n1 / 0")
     assert (cell.output, cell.errors, cell.value) == ("a\n", "", None)
     assert cell.error.splitlines()[0] == "Traceback (most recent call last):"

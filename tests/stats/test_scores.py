@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.types import Usage
 from harness.stats.scores import EMPTY, LARGEST, NO_REASON, REFUSED, TRUNCATED, UNUSABLE, ScoreTable
-from harness.types import Usage
 
 NOTHING = Usage()
 

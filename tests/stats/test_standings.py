@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.types import Usage
 from harness.stats.intervals import mean_interval
 from harness.stats.paired import paired_difference
-from harness.stats.standings import ALPHA, Attempt, standings
-from harness.types import Usage
+from harness.stats.standings import ALPHA, TaskOutcome, standings
 
 
-def scored(task: str, score: float, *, valid: bool = True, seconds: float = 1.0, **more: object) -> Attempt:
-    return Attempt(task, score, valid, seconds=seconds, **more)  # type: ignore[arg-type]
+def scored(task: str, score: float, *, valid: bool = True, seconds: float = 1.0, **more: object) -> TaskOutcome:
+    return TaskOutcome(task, score, valid, seconds=seconds, **more)  # type: ignore[arg-type]
 
 
-def failed(task: str, reason: str = "timeout", error: str = "too slow") -> Attempt:
-    return Attempt(task, None, reason=reason, error=error)
+def failed(task: str, reason: str = "timeout", error: str = "too slow") -> TaskOutcome:
+    return TaskOutcome(task, None, reason=reason, error=error)
 
 
-def made(*scores: float) -> list[Attempt]:
+def made(*scores: float) -> list[TaskOutcome]:
     return [scored(f"t{index}", score) for index, score in enumerate(scores)]
 
 
@@ -144,7 +144,7 @@ def test_the_best_is_found_on_shared_tasks_or_on_each_models_own() -> None:
 
 
 def test_scattered_failures_do_not_leave_the_choice_of_the_best_to_the_few_tasks_that_all_have() -> None:
-    def model(name: str, score: float, missing: int) -> tuple[str, list[Attempt], int]:
+    def model(name: str, score: float, missing: int) -> tuple[str, list[TaskOutcome], int]:
         attempts = [failed(f"t{n}") if n % 3 == missing else scored(f"t{n}", score) for n in range(9)]
         return name, [*attempts, scored("last", 1 - score)], 10
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.types import JsonDict, Usage
 from harness.stats.intervals import share_interval
 from harness.stats.summary import ScoreTable, Summary, summarize
-from harness.types import JsonDict, Usage
 
 ISSUE_KEYS = {
     "num_examples", "num_rollouts", "scored", "unscored", "reward", "metrics",

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.stats.target import Aim, Target
+from harness.stats.target import Aim, StoppingRule
 
 
-def run(values: list[float], aim: Aim) -> Target:
+def run(values: list[float], aim: Aim) -> StoppingRule:
     """Count one rollout of each example, in order, until it is enough."""
-    target = Target(aim)
+    target = StoppingRule(aim)
     for index, value in enumerate(values):
         if target.is_reached:
             break
@@ -39,7 +39,7 @@ def test_the_interval_holds_the_mean_of_the_whole_run_however_one_stops() -> Non
 
 
 def test_examples_count_in_the_order_of_the_plan() -> None:
-    in_order, shuffled = Target(Aim(0.2, 50, 1, (0.0, 1.0))), Target(Aim(0.2, 50, 1, (0.0, 1.0)))
+    in_order, shuffled = StoppingRule(Aim(0.2, 50, 1, (0.0, 1.0))), StoppingRule(Aim(0.2, 50, 1, (0.0, 1.0)))
     values = [float(index % 3 == 0) for index in range(30)]
     for index, value in enumerate(values):
         in_order.count(index, value)
@@ -51,7 +51,7 @@ def test_examples_count_in_the_order_of_the_plan() -> None:
 
 
 def test_the_value_of_an_example_is_the_mean_of_its_scored_rollouts() -> None:
-    target = Target(Aim(0.2, 50, 3, (0.0, 1.0)))
+    target = StoppingRule(Aim(0.2, 50, 3, (0.0, 1.0)))
     for reward in (1.0, None, 0.5):
         target.count(0, reward)
     assert target.estimate.mean == 0.75
@@ -65,7 +65,7 @@ def test_the_value_of_an_example_is_the_mean_of_its_scored_rollouts() -> None:
 
 
 def test_a_reward_outside_its_range_makes_no_interval() -> None:
-    target = Target(Aim(0.4, 50, 1, (0.0, 1.0)))
+    target = StoppingRule(Aim(0.4, 50, 1, (0.0, 1.0)))
     target.count(0, 1.0)
     target.count(1, 7.0)
     for index in range(2, 50):
@@ -77,7 +77,7 @@ def test_a_reward_outside_its_range_makes_no_interval() -> None:
 
 
 def test_one_reward_outside_is_seen_though_the_mean_of_its_example_is_inside() -> None:
-    target = Target(Aim(0.4, 50, 2, (0.0, 1.0)))
+    target = StoppingRule(Aim(0.4, 50, 2, (0.0, 1.0)))
     for reward in (1.5, 0.1):
         target.count(0, reward)
     assert target.outside == 1.5
@@ -93,7 +93,7 @@ def test_a_reward_that_rounding_moved_past_its_range_is_at_its_end() -> None:
 
 
 def test_what_was_begun_and_not_ended_is_known() -> None:
-    target = Target(Aim(0.5, 50, 2, (0.0, 1.0)))
+    target = StoppingRule(Aim(0.5, 50, 2, (0.0, 1.0)))
     for index in range(10):
         for _ in range(2):
             target.count(index, 1.0)
@@ -104,25 +104,25 @@ def test_what_was_begun_and_not_ended_is_known() -> None:
 
 
 def test_all_examples_or_no_aim_that_was_reached_is_no_early_end() -> None:
-    whole = Target(Aim(0.9, 3, 1, (0.0, 1.0)))
+    whole = StoppingRule(Aim(0.9, 3, 1, (0.0, 1.0)))
     for index in range(3):
         whole.count(index, 1.0)
     assert whole.is_reached and not whole.ended_early
-    far = Target(Aim(0.001, 50, 1, (0.0, 1.0)))
+    far = StoppingRule(Aim(0.001, 50, 1, (0.0, 1.0)))
     far.count(0, 1.0)
     assert not far.is_reached and not far.ended_early
 
 
 def test_what_is_made_of_a_run_that_ended_early_is_never_enough_and_ended_early_all_the_same() -> None:
-    target = Target(Aim(0.5, 50, 1, (0.0, 1.0), has_stopped=True))
+    target = StoppingRule(Aim(0.5, 50, 1, (0.0, 1.0), has_stopped=True))
     for index in range(20):
         target.count(index, 1.0)
     assert target.is_reached and not target.is_enough and target.ended_early
-    assert Target(Aim(0.001, 50, 1, (0.0, 1.0), has_stopped=True)).ended_early
+    assert StoppingRule(Aim(0.001, 50, 1, (0.0, 1.0), has_stopped=True)).ended_early
 
 
 def test_without_a_range_nothing_is_said_before_fifty_examples() -> None:
-    target = Target(Aim(10.0, 1000, 1, None))
+    target = StoppingRule(Aim(10.0, 1000, 1, None))
     for index in range(49):
         target.count(index, float(index % 2))
     assert not target.is_reached
@@ -144,7 +144,7 @@ def test_it_says_what_it_used() -> None:
 
 @given(st.permutations(range(12)), st.lists(st.sampled_from([0.0, 0.5, 1.0, None]), min_size=12, max_size=12))
 def test_the_order_in_which_rollouts_end_changes_nothing(order: list[int], rewards: list[float | None]) -> None:
-    first, second = Target(Aim(0.3, 6, 2, (0.0, 1.0))), Target(Aim(0.3, 6, 2, (0.0, 1.0)))
+    first, second = StoppingRule(Aim(0.3, 6, 2, (0.0, 1.0))), StoppingRule(Aim(0.3, 6, 2, (0.0, 1.0)))
     for place in range(12):
         first.count(place // 2, rewards[place])
     for place in order:

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from store_samples import make_run, rollouts, write
 from tables import for_each_row
 
-from harness.errors import StoreError
-from harness.records import Record
-from harness.redact import redactor
+from harness.core.errors import StoreError
+from harness.core.records import Record
+from harness.core.redact import redactor
 from harness.store.card import merge_remote, rebuild_card, refresh_card, run_card_section
 from harness.store.card_head import config_entry, configs_yaml, join_card, merge_config, read_configs, split_card
 from harness.store.card_text import escape, fenced
 from harness.store.dataset import DatasetWriter
 from harness.store.manifest import Manifest
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 from harness.store.rundir import RunDir
 
 SUMMARY = {
@@ -38,7 +38,7 @@ def run_with_rows(tmp_path: Path, rows: int = 2, day: int = 1, **changes: Any) -
     run = RunDir(made.path.rename(made.parent / f"202601{day:02}T000000Z-abcd"))
     lines: list[Record] = list(rollouts(rows))
     write(run.journal_path, lines)
-    DatasetWriter(run.path, Columns.of(run.read_manifest())).finish()
+    DatasetWriter(run.path, RowShape.of(run.read_manifest())).finish()
     return run
 
 

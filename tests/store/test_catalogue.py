@@ -14,8 +14,8 @@ import pytest
 from run_samples import finished, run_at
 from tables import for_each_row
 
-from harness.errors import ConfigError, StoreError, UsageError
-from harness.store.catalogue import Catalogue, Entry, Filter, moment, read_entry
+from harness.core.errors import ConfigError, StoreError, UsageError
+from harness.store.catalogue import Catalogue, Filter, ListedRun, moment, read_entry
 from harness.store.finding import all_runs, find_run, find_runs, runs_in
 from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir, RunLock
@@ -237,7 +237,7 @@ def test_an_output_folder_that_is_none_has_no_runs(tmp_path: Path) -> None:
     assert list(Catalogue(tmp_path)) == []
 
 
-def entry_of(tmp_path: Path, **changes: Any) -> Entry:
+def entry_of(tmp_path: Path, **changes: Any) -> ListedRun:
     return read_entry(run_at(tmp_path, **changes).path)
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from store_samples import example, failed, generated, key, scored
 from tables import for_each_row
 
-from harness.errors import EnvironmentFault
-from harness.records import Record
-from harness.redact import redactor
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Record
+from harness.core.redact import redactor
+from harness.core.types import Usage
 from harness.store.codec import decode, encode, from_text, to_text
-from harness.types import Usage
 
 # Whatever JSON allows, lone surrogates and endless integers included. A pair of them comes back as its character.
 text = st.text(max_size=20) | st.sampled_from(["\ud800", "a\udfffb", "\udc00\ud800", "\x00", "\u2028\x85", '"\\'])

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from store_samples import make_run, rollouts, write
 
-from harness.errors import RunLocked
+from harness.core.errors import RunLocked
 from harness.store.completeness import final_name, is_complete, sweep, tidy
 from harness.store.dataset import DatasetWriter
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 from harness.store.rundir import RunDir
 
 
@@ -19,7 +19,7 @@ def run(tmp_path: Path) -> RunDir:
     run = make_run(tmp_path)
     write(run.journal_path, rollouts(3))
     run.write_summary({})
-    DatasetWriter(run.path, Columns.of(run.read_manifest())).finish()
+    DatasetWriter(run.path, RowShape.of(run.read_manifest())).finish()
     return run
 
 

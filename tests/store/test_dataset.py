@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from store_samples import PEAK, example, failed, generated, key, make_run, python, rollouts, scored, write
 from tables import for_each_row
 
-from harness.errors import ConfigError, StoreError
-from harness.records import FIXED_COLUMNS, Example, Record
+from harness.core.errors import ConfigError, StoreError
+from harness.core.records import FIXED_COLUMNS, Example, Record
+from harness.core.types import Messages
 from harness.store import dataset as dataset_module
 from harness.store.atomic import swap_folder
 from harness.store.card import rebuild_card
 from harness.store.dataset import DatasetWriter
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 from harness.store.rundir import RunDir
-from harness.types import Messages
 
 
 def load(run: RunDir, tmp_path: Path, *config: str) -> Any:
@@ -50,7 +50,7 @@ def places(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
 
 
 def writer(run: RunDir) -> DatasetWriter:
-    return DatasetWriter(run.path, Columns.of(run.read_manifest()))
+    return DatasetWriter(run.path, RowShape.of(run.read_manifest()))
 
 
 def finished(tmp_path: Path, lines: list[Record], **manifest: Any) -> RunDir:
@@ -86,9 +86,9 @@ def test_columns_stand_in_the_order_of_the_contract(tmp_path: Path) -> None:
 @for_each_row("name", [*FIXED_COLUMNS, "twice"])
 def test_columns_with_one_name_are_refused_at_construction(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}.*is named like another column"):
-        Columns("sums", "m", metric_names=("twice", name) if name == "twice" else (name,))
+        RowShape("sums", "m", metric_names=("twice", name) if name == "twice" else (name,))
     with pytest.raises(ConfigError, match=f"state column '{name}'"):
-        Columns("sums", "m", metric_names=("twice",), state_columns=(name,))
+        RowShape("sums", "m", metric_names=("twice",), state_columns=(name,))
 
 
 def test_messages_survive_whole(tmp_path: Path) -> None:
@@ -432,14 +432,14 @@ def test_a_dataset_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> 
     code = """
 import resource, sys
 from pathlib import Path
-from harness.errors import StoreError
+from harness.core.errors import StoreError
 from harness.store.dataset import DatasetWriter
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 from harness.store.rundir import RunDir
 run = RunDir(Path(sys.argv[1]))
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 try:
-    DatasetWriter(run.path, Columns.of(run.read_manifest())).finish()
+    DatasetWriter(run.path, RowShape.of(run.read_manifest())).finish()
 except StoreError as error:
     print(error)
 """
@@ -497,9 +497,9 @@ def test_pandas_is_not_imported_for_it(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from harness.store.dataset import DatasetWriter
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 assert not {"pyarrow", "pandas", "datasets", "numpy"} & set(sys.modules)
-writer = DatasetWriter(Path(sys.argv[1]), Columns("sums", "m", ("correct",), ("turn",)))
+writer = DatasetWriter(Path(sys.argv[1]), RowShape("sums", "m", ("correct",), ("turn",)))
 assert writer.checkpoint() == 4 and writer.finish() == 4
 assert not {"pandas", "datasets"} & set(sys.modules)
 """
@@ -514,12 +514,12 @@ import sys
 from pathlib import Path
 from harness.store.dataset import DatasetWriter
 from harness.store.recorded import Recorded
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 from harness.store.tally import tally
 run = Path(sys.argv[1])
 table = tally(Recorded.load(run / "journal.jsonl"))
 assert len(table) == int(sys.argv[2])
-writer = DatasetWriter(run, Columns("sums", "m", ("correct",), ("turn",)))
+writer = DatasetWriter(run, RowShape("sums", "m", ("correct",), ("turn",)))
 writer.checkpoint()
 writer.finish()
 print(peak())

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.errors import StoreError, UsageError
-from harness.redact import redactor
+from harness.core.errors import StoreError, UsageError
+from harness.core.redact import redactor
 from harness.store.eval_results import (
     Claim,
     Source,

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.errors import ConfigError, PublishError
+from harness.core.errors import ConfigError, PublishError
 from harness.store.hub import PushResult, check_ready, push_run
 from harness.store.hub_failures import Patience
 from harness.store.hub_names import check_repo, default_name
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 
 FIRST, SECOND = "20260101T000000Z-aaaa", "20260102T000000Z-bbbb"
 REPO = "alice/gsm8k_my-model"
@@ -93,7 +93,7 @@ def test_runs_of_one_repository_load_back_by_default_and_by_id(server: HubServer
 
     default, by_id, newest = load_back(server, tmp_path / "home", REPO, "", FIRST, SECOND)
     assert (default["rows"], by_id["rows"], newest["rows"]) == (local(second), local(first), local(second))
-    assert tuple(default["columns"]) == Columns("gsm8k", "my-model", ("correct",)).names
+    assert tuple(default["columns"]) == RowShape("gsm8k", "my-model", ("correct",)).names
 
 
 def test_pushing_again_changes_nothing(server: HubServer, tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from hub_repos import Entry
 from hub_runs import READER, STRANGER, TOKEN, contents, hub_env, make_run
 from hub_server import HubServer
 
-from harness.errors import PublishError, StoreError
+from harness.core.errors import PublishError, StoreError
 from harness.store.hub import PushResult, push_run
-from harness.store.hub_failures import Kind, Patience, retry_after
+from harness.store.hub_failures import HubFailureKind, Patience, retry_after
 from harness.store.hub_session import fetch
 
 RUN, OTHER = "20260101T000000Z-aaaa", "20260102T000000Z-bbbb"
@@ -89,7 +89,7 @@ def test_a_head_that_never_rests_ends_the_push(server: HubServer, run: Path) -> 
     server.meddle("commit", server.interloper(REPO), times=None)
     message = refusal(server, run)
     assert "HTTP 412" in message
-    assert server.count("commit", 412) == Kind.MOVED.value
+    assert server.count("commit", 412) == HubFailureKind.MOVED.value
 
 
 @pytest.mark.parametrize("header", [{"Retry-After": "0"}, {"Retry-After": "86400"}, {"RateLimit": '"api";r=0;t=900'}])
@@ -114,7 +114,7 @@ def test_rate_limit_without_end_ends_the_push(server: HubServer, run: Path) -> N
     message = refusal(server, run)
     assert "HTTP 429" in message
     assert "rate limit" in message
-    assert server.count("commit", 429) == Kind.BUSY.value
+    assert server.count("commit", 429) == HubFailureKind.BUSY.value
 
 
 @pytest.mark.parametrize("route", ["whoami", "info", "create", "resolve", "validate", "commit"])
@@ -130,7 +130,7 @@ def test_a_hub_that_stays_unwell_ends_the_push(server: HubServer, run: Path) -> 
     server.fail("commit", 503, times=None, message="down for maintenance")
     message = refusal(server, run)
     assert "HTTP 503: down for maintenance" in message
-    assert server.count("commit", 503) == Kind.UNWELL.value
+    assert server.count("commit", 503) == HubFailureKind.UNWELL.value
     assert len(server.hub.repos[REPO].commits) == 1
 
 
@@ -239,7 +239,7 @@ def test_the_library_is_left_as_it_was(server: HubServer, run: Path) -> None:
 _PUSH = """
 import sys
 from pathlib import Path
-from harness.errors import PublishError
+from harness.core.errors import PublishError
 from harness.store.hub import push_run
 try:
     push_run(Path(sys.argv[1]))

@@ -11,9 +11,9 @@ from hub_repos import Entry
 from hub_runs import BENCHMARK, MODEL, READER, TOKEN, make_result, stock_benchmark
 from hub_server import HubServer
 
-from harness.errors import PublishError, UsageError
+from harness.core.errors import PublishError, UsageError
 from harness.store.eval_results import Claim
-from harness.store.hub_failures import Kind, Patience
+from harness.store.hub_failures import HubFailureKind, Patience
 from harness.store.hub_results import Opened, Proposal, check_readable, open_request, propose
 from harness.store.rundir import RunDir
 
@@ -142,7 +142,7 @@ def test_a_rate_limit_without_end_ends_it(server: HubServer, run: RunDir) -> Non
     server.fail("commit", 429, times=None, headers={"Retry-After": "0"})
     with pytest.raises(PublishError, match=r"could not open a pull request in labs/my-model: HTTP 429.*rate limit"):
         propose_and_open(server, run)
-    assert server.count("commit", 429) == Kind.BUSY.value
+    assert server.count("commit", 429) == HubFailureKind.BUSY.value
 
 
 def test_the_task_is_the_only_one_or_the_one_that_is_named(server: HubServer, run: RunDir) -> None:

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import example, failed, generated, key, python, records, scored, write
 
-from harness.errors import EnvironmentFault, JournalDamaged, StoreError
-from harness.records import Record, Scored
+from harness.core.errors import EnvironmentFault, JournalDamaged, StoreError
+from harness.core.records import Record, Scored
 from harness.store.atomic import durable_sync
 from harness.store.codec import encode
 from harness.store.journal import Journal, JournalReader, read, read_at
@@ -162,7 +162,7 @@ LIMITED = """
 import asyncio, resource, sys
 from pathlib import Path
 from store_samples import example, generated, scored
-from harness.errors import StoreError
+from harness.core.errors import StoreError
 from harness.store.journal import Journal
 
 async def main():
@@ -225,7 +225,7 @@ def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
     code = """
 import os, sys
 from pathlib import Path
-from harness.errors import StoreError
+from harness.core.errors import StoreError
 from harness.store.journal import Journal
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)

@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import example, failed, generated, make_run, rollouts, scored, write
 
-from harness.errors import JournalDamaged, StoreError
-from harness.records import Example, Failed, Generated, Record
+from harness.core.errors import JournalDamaged, StoreError
+from harness.core.records import Example, Failed, Generated, Record
+from harness.core.types import Messages
 from harness.stats.scores import UNUSABLE
 from harness.store.dataset import DatasetWriter
 from harness.store.outcomes import Outcome, in_order, outcomes, read_journal
-from harness.store.rows import BATCH_ROWS, Columns, arrow_schema, as_messages, plain_row, said, table_of
+from harness.store.rows import BATCH_ROWS, RowShape, arrow_schema, as_messages, plain_row, said, table_of
 from harness.store.rundir import RunDir
 from harness.store.tally import tally
-from harness.types import Messages
 
-COLUMNS = Columns("sums", "lab/m-1", ("correct",), ("turn",))
+COLUMNS = RowShape("sums", "lab/m-1", ("correct",), ("turn",))
 
 
 def journal(tmp_path: Path, records: list[Record]) -> RunDir:
@@ -211,7 +211,7 @@ def test_outcomes_statistics_and_dataset_say_the_same(
 
 
 def test_a_plain_row_is_the_row_of_the_dataset_without_its_messages(tmp_path: Path) -> None:
-    columns = Columns("sums", "lab/m-1", ("correct", "style"), ("turn", "verdict", "absent"))
+    columns = RowShape("sums", "lab/m-1", ("correct", "style"), ("turn", "verdict", "absent"))
     asked: Example = example(3, answer=[1, None], info={"n": {"deep": 2**70}})
     made = generated(3, 1, state={"turn": 2, "verdict": "of the rollout"}, is_truncated=True)
     judged = scored(3, 1, 0.5, metrics={"correct": 1}, reasons={"style": "timeout: 3 s"}, extra={"verdict": ["good"]})

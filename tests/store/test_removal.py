@@ -9,19 +9,19 @@ import pytest
 from run_samples import finished, run_at
 from store_samples import python
 
-from harness.errors import RunLocked, StoreError, UsageError
+from harness.core.errors import RunLocked, StoreError, UsageError
 from harness.store.card import rebuild_card
 from harness.store.dataset import DatasetWriter
 from harness.store.finding import all_runs
 from harness.store.removal import remove_runs
-from harness.store.rows import Columns
+from harness.store.rows import RowShape
 from harness.store.rundir import RunDir
 
 
 def with_rows(tmp_path: Path, letters: str) -> RunDir:
     """A run as the engine leaves it: with a dataset and in the card."""
     run = finished(tmp_path, letters=letters)
-    DatasetWriter(run.path, Columns.of(run.read_manifest())).finish()
+    DatasetWriter(run.path, RowShape.of(run.read_manifest())).finish()
     return run
 
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_samples import PEAK, example, failed, generated, key, make_run, python, scored, write
 
-from harness.errors import JournalDamaged, StoreError
-from harness.keyindex import KeyIndex
-from harness.records import Example
+from harness.core.errors import JournalDamaged, StoreError
+from harness.core.keyindex import KeyIndex
+from harness.core.records import Example
 from harness.store.codec import encode
 from harness.store.manifest import Manifest
 from harness.store.recorded import Recorded
-from harness.store.resume import differences, find_resumable, missing_examples, read_at, why_not
+from harness.store.resume import differences, find_resumable, missing_examples, read_at, resume_obstacle
 
 
 def test_the_newest_line_of_a_rollout_wins(tmp_path: Path) -> None:
@@ -165,13 +165,13 @@ def test_a_changed_setting_is_named(tmp_path: Path, path: str, value: object, li
     asked = Manifest("", "sums", "lab/m-1", "sums", identity=changed(path, value))
     assert differences(run.read_manifest().identity, asked.identity) == [line]
     assert find_resumable(run.parent, asked) is None
-    assert why_not(run.parent, asked) == f"{run.id} in {run.parent} cannot be resumed: {line}"
+    assert resume_obstacle(run.parent, asked) == f"{run.id} in {run.parent} cannot be resumed: {line}"
 
 
 def test_the_newest_run_with_an_equal_identity_goes_on(tmp_path: Path) -> None:
     asked = Manifest("", "sums", "lab/m-1", "sums", identity=IDENTITY, planned={"num_examples": 9})
     parent = tmp_path / "evals" / "sums--lab--m-1"
-    assert find_resumable(parent, asked) is None and why_not(parent, asked) is None
+    assert find_resumable(parent, asked) is None and resume_obstacle(parent, asked) is None
     runs = [
         make_run(
             tmp_path, identity=identity, created=f"2026-01-01T00:00:00.{n:06d}Z", planned={"num_examples": 5}, **more
@@ -230,7 +230,7 @@ def test_a_run_that_may_be_the_one_is_not_passed_over_in_silence(tmp_path: Path)
     manifest = run.read_manifest()
     run.manifest_path.write_text('{"schema_version": 1, "id"')
     assert find_resumable(run.parent, manifest) is None
-    obstacle = why_not(run.parent, manifest)
+    obstacle = resume_obstacle(run.parent, manifest)
     assert obstacle is not None and obstacle.startswith(f"{run.id} in {run.parent} cannot be resumed: cannot read ")
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from store_samples import make_run, python
 from tables import for_each_row
 
-from harness.errors import RunLocked, StoreError, UsageError
+from harness.core.errors import RunLocked, StoreError, UsageError
 from harness.store.atomic import atomic_write, store_error
 from harness.store.finding import all_runs, find_run, runs_in
 from harness.store.manifest import Manifest
@@ -224,7 +224,7 @@ def test_an_atomic_write_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> N
     code = """
 import os, resource, sys
 from pathlib import Path
-from harness.errors import StoreError
+from harness.core.errors import StoreError
 from harness.store.atomic import atomic_write
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from run_samples import finished
 
-from harness.errors import StoreError, UsageError
+from harness.core.errors import StoreError, UsageError
 from harness.store.finding import find_run
 from harness.store.rundir import RunDir, write_suite
 from harness.store.suites import choose

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from store_samples import example, failed, generated, rollouts, scored, write
 
-from harness.records import Example, Record
+from harness.core.records import Example, Record
+from harness.core.types import Usage
 from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
 from harness.store.recorded import Recorded
 from harness.store.tally import tally
-from harness.types import Usage
 
 
 def rewards(table: ScoreTable) -> list[list[float]]:

@@ -12,10 +12,10 @@ from harness.agents.environment import AgentEnv
 from harness.agents.loop import RolloutContext
 from harness.agents.options import AgentOptions
 from harness.agents.schemas import RolloutRequest
+from harness.core.keys import ExampleKeys
+from harness.core.records import Item
+from harness.core.types import Chat, JsonDict
 from harness.engine.rollout import Attempt, generate
-from harness.keys import ExampleKeys
-from harness.records import Item
-from harness.types import Chat, JsonDict
 
 ROW: JsonDict = {"system_prompt": "Add.", "user_prompt": "2 + 2?", "ground_truth": "4", "topic": "sums"}
 

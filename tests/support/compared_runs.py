@@ -10,9 +10,9 @@ from typing import Any
 from run_samples import run_at
 from store_samples import example, failed, generated, key, scored, write
 
-from harness.records import Record, Timing
+from harness.core.records import Record, Timing
+from harness.core.types import Usage
 from harness.store.rundir import RunDir, write_suite
-from harness.types import Usage
 
 Scores = Mapping[int, Sequence[float | None]]
 """Of each example, by its number, those of its rollouts; None failed."""

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Mapping
 
-from harness.loader import load_environment
+from harness.engine.loader import load_environment
 from harness.reference.faults import Faults
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.server import ReferenceServer

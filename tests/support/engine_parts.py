@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.core.errors import SystemicError
+from harness.core.records import Example, Failed, Generated, Item, Record, Scored
 from harness.engine.executors import Finished
 from harness.engine.progress import RunProgress
 from harness.engine.scheduler import Bounds, Schedule
-from harness.engine.todos import Group, Todo
-from harness.errors import SystemicError
-from harness.records import Example, Failed, Generated, Item, Record, Scored
+from harness.engine.todos import RolloutGroup, Todo
 from harness.store.atomic import durable_sync
 from harness.store.journal import Journal, read
 
@@ -73,7 +73,7 @@ def items_of(index: int, rollouts: int = 1) -> list[Item]:
 def fresh(examples: int, rollouts: int = 1, *, grouped: bool = False) -> Iterator[Todo]:
     """The todos of a new run."""
     for index in range(examples):
-        group = Group(rollouts) if grouped else None
+        group = RolloutGroup(rollouts) if grouped else None
         for number, item in enumerate(items_of(index, rollouts)):
             yield Todo(item, introduce=number == 0, group=group)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from harness.eval import (
+from harness.agents import (
     CompletionsResult,
     EvalFnWrapper,
     RolloutAgentLoop,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.eval.results import BASELINE, PRIMARY, EvalResult, EvalRunResult, ModelRuns
-from harness.eval.summaries import build_result
-from harness.types import JsonDict
+from harness.agents.results import BASELINE, PRIMARY, EvalResult, EvalRunResult, ModelOutcomes
+from harness.agents.summaries import build_result
+from harness.core.types import JsonDict
 
 EXACT, PARTIAL = "rewards:exact_match", "rewards:partial_match"
 
@@ -86,7 +86,7 @@ def evaluation(
     """An evaluation of one model, or of two."""
     tags = (PRIMARY, BASELINE) if baseline else (None,)
     models = [
-        ModelRuns(
+        ModelOutcomes(
             ("my-finetuned-model", "openai/gpt-5-mini")[seed], tag,
             many(tag, n_rows, n_runs, right=0.7 - 0.2 * seed, seed=seed, fail=fail, err=err), 1000.0,
         )

@@ -11,9 +11,9 @@ import nursery
 from hub_repos import Entry, Repo
 from hub_server import HubServer
 
+from harness.core.types import Messages
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir
-from harness.types import Messages
 
 TOKEN = "hf_write0123456789abcdef"
 READER = "hf_read0123456789abcdef"
@@ -81,12 +81,12 @@ def make_run(output_dir: Path, run_id: str, rows: int = 3, *, model: str = "my-m
 
 def write_data(folder: Path, rows: int, *, model: str = "my-model", files: int = 1) -> None:
     """`rows` rollouts, the third of them unscored, spread over `files` files that replace what was there."""
-    from harness.records import Example, Generated, Scored
-    from harness.store.rows import Columns, RowFile
+    from harness.core.records import Example, Generated, Scored
+    from harness.store.rows import RowFile, RowShape
 
     for old in folder.glob("*.parquet"):
         old.unlink()
-    columns = Columns("gsm8k", model, ("correct",))
+    columns = RowShape("gsm8k", model, ("correct",))
     parts = [RowFile(folder / f"train-{n:05d}-of-{files:05d}.parquet", columns, {}) for n in range(files)]
     for index in range(rows):
         question: Messages = [{"role": "user", "content": f"What is {index} + 1?"}]

@@ -8,9 +8,9 @@ from typing import Any
 
 from store_samples import example, failed, generated, make_run, scored, write
 
-from harness.records import Record
+from harness.core.records import Record
+from harness.core.types import JsonDict, Usage
 from harness.store.rundir import RunDir
-from harness.types import JsonDict, Usage
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 

@@ -13,12 +13,12 @@ from typing import Any
 from run_samples import ORIGINS, SETTINGS, START, named
 from store_samples import example, failed, generated, key, make_run, scored
 
-from harness.records import Record, Timing
+from harness.core.records import Record, Timing
+from harness.core.types import Messages, Usage
 from harness.store.codec import encode
 from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir, write_suite
 from harness.store.tally import summary_of
-from harness.types import Messages, Usage
 
 SKILLS = {"lab/large-2": 1.3, "lab/small-2": 0.4, "other/tiny": -0.9}
 """Models, and how good each is."""

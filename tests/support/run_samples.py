@@ -10,12 +10,12 @@ from typing import Any, Protocol
 from store_samples import generated, make_run, scored, write
 from store_samples import rollouts as sums
 
-from harness.records import Record
+from harness.core.records import Record
+from harness.core.types import Usage
 from harness.stats.summary import summarize
 from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir
 from harness.store.tally import tally
-from harness.types import Usage
 
 
 class Done(Protocol):

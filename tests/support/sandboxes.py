@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import SandboxMissing
+from harness.core.errors import SandboxMissing
 from harness.sandbox import Sandbox, find_sandbox
 
 REQUIRED = "BENCH_REQUIRE_SANDBOX"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.records import Example
-from harness.state import State
-from harness.types import JsonDict, ModelResponse, Prompt
+from harness.core.records import Example
+from harness.core.state import State
+from harness.core.types import JsonDict, ModelResponse, Prompt
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.reference.faults import NOBODY, Asked, Fault
+from harness.reference.faults import NOBODY, Fault, ObservedRequest
 from harness.reference.script import fault_script
 
 MODULE = '''
@@ -108,7 +108,7 @@ class Switch:
         self.left = left
         self._script = fault_script(*(f"{name}@prompt=[[{name}]]" for name in (*FAULTS, *ANSWERS[1:])))
 
-    def next(self, asked: Asked = NOBODY) -> Fault:
+    def next(self, asked: ObservedRequest = NOBODY) -> Fault:
         if self.left == 0:
             return Fault("status", status=401, name="401")
         self.left -= 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.doctor.packages import Installed
+from harness.cli.doctor.packages import Installed
 
 
 @dataclass(frozen=True)

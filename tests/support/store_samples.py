@@ -11,15 +11,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from harness.records import Example, Failed, Generated, Record, Scored, Timing
+from harness.core.records import Example, Failed, Generated, Record, Scored, Timing
+from harness.core.types import JsonDict, Messages, Usage
 from harness.store.journal import Journal, read
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir
-from harness.types import JsonDict, Messages, Usage
 
 
 def key(*parts: object) -> str:
-    """A key as `harness.keys` makes them."""
+    """A key as `harness.core.keys` makes them."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

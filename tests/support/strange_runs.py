@@ -10,9 +10,9 @@ from typing import Any
 
 import store_samples as samples
 
-from harness.records import JUDGEMENTS, Record, Timing
+from harness.core.records import JUDGEMENTS, Record, Timing
+from harness.core.types import JsonDict, Messages, Usage
 from harness.store.rundir import RunDir
-from harness.types import JsonDict, Messages, Usage
 
 HUGE = 2**80
 SURROGATE = "a\ud800b"

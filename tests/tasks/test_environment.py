@@ -18,9 +18,7 @@ from scripted_chat import ScriptedChat
 from tables import for_each_row
 from workplace import here
 
-from harness.deadline import waiting
-from harness.engine import rollout
-from harness.errors import (
+from harness.core.errors import (
     ConfigError,
     ContextLengthError,
     EnvironmentFault,
@@ -29,17 +27,20 @@ from harness.errors import (
     TaskTimeout,
     ValidationError,
 )
-from harness.keys import ExampleKeys, RolloutKeys
-from harness.loader import load_environment
-from harness.records import Example, Failed, Generated, Item, Row, Score
+from harness.core.keys import ExampleKeys, RolloutKeys
+from harness.core.records import Example, Failed, Generated, Item, Row, Score
+from harness.core.state import State
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.engine import rollout
+from harness.engine.loader import load_environment
+from harness.multi.environment import TaskEnv
+from harness.multi.hook import HookCall, ScoringHook
+from harness.multi.scoring import TaskScore
+from harness.multi.task_options import TaskOptions
+from harness.multi.tasks import Task
 from harness.rubrics.rubric import Rubric
-from harness.state import State
 from harness.store.codec import decode, encode
-from harness.tasks import Task, TaskOptions
-from harness.tasks.environment import TaskEnv
-from harness.tasks.hook import Hook, HookCall
-from harness.tasks.scoring import TaskScore
-from harness.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.usercode.deadline import waiting
 
 __all__ = ["here"]
 
@@ -300,7 +301,7 @@ def test_a_restored_rollout_has_the_same_score(expected: object) -> None:
 
 
 def hooked(function: Callable[..., Any], **options: Any) -> TaskEnv:
-    return TaskEnv(TASKS, options=TaskOptions(score_output=Hook(function, "hooks:score"), **options))
+    return TaskEnv(TASKS, options=TaskOptions(score_output=ScoringHook(function, "hooks:score"), **options))
 
 
 def test_a_hook_scores_in_place_of_the_formula() -> None:
@@ -492,13 +493,13 @@ def test_a_fingerprint_knows_the_code_of_a_hook_that_was_typed_in() -> None:
     )
     program = (
         "import json, sys\n"
-        "from harness.tasks.environment import TaskEnv\n"
-        "from harness.tasks.hook import Hook\n"
-        "from harness.tasks.options import TaskOptions\n"
+        "from harness.multi.environment import TaskEnv\n"
+        "from harness.multi.hook import ScoringHook\n"
+        "from harness.multi.task_options import TaskOptions\n"
         "for body in json.loads(sys.argv[1]):\n"
         "    names = {}\n"
         "    exec(f'def score(output):\\n    {body}', names)\n"
-        "    options = TaskOptions(score_output=Hook(names['score'], 'typed'))\n"
+        "    options = TaskOptions(score_output=ScoringHook(names['score'], 'typed'))\n"
         "    print(TaskEnv([{'prompt': 'p'}], options=options).fingerprint['score_output_source'])\n"
     )
 

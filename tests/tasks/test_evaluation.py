@@ -15,7 +15,7 @@ from loopback_model import LoopbackModel
 from workplace import here
 
 from harness.cli.main import main
-from harness.config.built_in import MULTI_EVAL
+from harness.settings.built_in import MULTI_EVAL
 
 __all__ = ["here"]
 

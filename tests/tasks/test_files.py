@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ConfigError, ValidationError
-from harness.tasks import Task, load_tasks
+from harness.core.errors import ConfigError, ValidationError
+from harness.multi.files import load_tasks
+from harness.multi.tasks import Task
 
 TASKS = [Task(id="a", prompt="one", expected="1"), Task(id="task-1", prompt="two\u2028", match_mode="exact")]
 

@@ -16,11 +16,11 @@ import pytest
 from tables import for_each_row
 from workplace import here
 
-from harness.errors import EvalFnError
-from harness.tasks import Task
-from harness.tasks.hook import Hook, HookCall, hook_of, load_hook, read_score
-from harness.tasks.schemas import SchemaRegistry
-from harness.tasks.scoring import TaskScore
+from harness.core.errors import EvalFnError
+from harness.multi.hook import HookCall, ScoringHook, hook_of, load_hook, read_score
+from harness.multi.schemas import SchemaRegistry
+from harness.multi.scoring import TaskScore
+from harness.multi.tasks import Task
 
 __all__ = ["here"]
 
@@ -30,7 +30,7 @@ REGISTRY = SchemaRegistry()
 
 
 def call(function: Callable[..., Any]) -> TaskScore:
-    return asyncio.run(Hook(function)(HookCall(TASK, "hello", "m", REGISTRY)))
+    return asyncio.run(ScoringHook(function)(HookCall(TASK, "hello", "m", REGISTRY)))
 
 
 def test_what_a_hook_gets() -> None:
@@ -157,7 +157,7 @@ def test_a_plain_hook_runs_in_a_thread_and_an_async_one_on_the_loop() -> None:
 )
 def test_a_hook_that_cannot_be_called_is_refused_before_the_run(function: Any, words: str) -> None:
     with pytest.raises(EvalFnError) as refused:
-        Hook(function)
+        ScoringHook(function)
     assert words in str(refused.value)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.tasks import javascript
+from harness.multi import javascript
 
 
 @for_each_row(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tables import for_each_row
 
-from harness.errors import ConfigError
-from harness.tasks.json_schema import TOO_DEEP, checker
+from harness.core.errors import ConfigError
+from harness.multi.json_schema import TOO_DEEP, checker
 
 NESTED: dict[str, Any] = {
     "$defs": {"point": {"type": "array", "prefixItems": [{"type": "integer"}], "minItems": 1}},
@@ -103,7 +103,7 @@ def test_an_output_that_is_nested_too_deeply_does_not_fit() -> None:
 
 def test_the_library_is_imported_when_it_is_needed() -> None:
     program = (
-        "import sys, harness.tasks.environment as e\n"
+        "import sys, harness.multi.environment as e\n"
         "assert 'jsonschema' not in sys.modules and 'referencing' not in sys.modules\n"
         "e.TaskEnv([{'prompt': 'p', 'schema': {}}])\n"
         "assert 'jsonschema' not in sys.modules\n"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tables import for_each_row
 
-from harness.errors import ConfigError
-from harness.tasks import TaskOptions
-from harness.tasks.chat import sampling_args_of
-from harness.tasks.scoring import ScoringOptions
+from harness.core.errors import ConfigError
+from harness.multi.chat import sampling_args_of
+from harness.multi.scoring import ScoringOptions
+from harness.multi.task_options import TaskOptions
 
 
 def test_what_is_built_in() -> None:

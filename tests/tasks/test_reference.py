@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tables import for_each_row
 
-from harness.tasks import read_task
-from harness.tasks.reference import empty_output, ideal_output
-from harness.tasks.scoring import ScoringOptions, score_output
+from harness.multi.reference import empty_output, ideal_output
+from harness.multi.scoring import ScoringOptions, score_output
+from harness.multi.tasks import read_task
 
 DEEP: dict[str, Any] = {
     "$defs": {

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tables import for_each_row
 
-from harness.errors import ConfigError
-from harness.tasks import Task
-from harness.tasks.json_text import NotJsonError, read_fenced_json, read_json
-from harness.tasks.schemas import SchemaMode, SchemaRegistry, check_schema, registry_of, schema_of, tools_of
+from harness.core.errors import ConfigError
+from harness.multi.json_text import NotJsonError, read_fenced_json, read_json
+from harness.multi.schemas import SchemaMode, SchemaRegistry, check_schema, registry_of, schema_of, tools_of
+from harness.multi.tasks import Task
 
 OK = {"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}
 

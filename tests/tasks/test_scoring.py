@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.tasks import Task, read_task
-from harness.tasks.scoring import MISMATCH, ScoringOptions, TaskScore, score_output
+from harness.multi.scoring import MISMATCH, ScoringOptions, TaskScore, score_output
+from harness.multi.tasks import Task, read_task
 
 OK = {"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.tasks.subset import check
+from harness.multi.subset import check
 
 OK = {"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.errors import ConfigError, UsageError, ValidationError
-from harness.tasks import UNSET, Task, read_task, read_tasks
+from harness.core.errors import ConfigError, UsageError, ValidationError
+from harness.multi.tasks import UNSET, Task, read_task, read_tasks
 
 SCHEMA = {"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pace import is_linear
 from tables import for_each_row
 
-from harness.tasks.text import estimated_tokens, output_of, without_thoughts
-from harness.types import Message
+from harness.core.types import Message
+from harness.multi.text import estimated_tokens, output_of, without_thoughts
 
 
 @for_each_row(

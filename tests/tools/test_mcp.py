@@ -9,7 +9,7 @@ import pytest
 from fastmcp import FastMCP
 from tables import for_each_row
 
-from harness.errors import EnvironmentFault, ToolCallError, ToolServerError
+from harness.core.errors import EnvironmentFault, ToolCallError, ToolServerError
 from harness.tools.mcp import MCPServer, ServerTool, read_result, read_servers, read_tools, tool_name, translated
 
 

@@ -13,16 +13,18 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 
-from harness.deadline import Deadline
-from harness.errors import ToolServerError
+from harness.core.errors import ToolServerError
 from harness.tools.mcp import MCPServer, ServerTool
-from harness.tools.mcp_host import Limits, MCPHost, MCPSession
+from harness.tools.mcp_host import MCPHost, MCPSession, ServerLimits
+from harness.usercode.deadline import Deadline
 
 OPEN = "now it is open"
 
 
 @contextmanager
-def host_of(limits: Limits, opening: Callable[[], Awaitable[object]], *tools: Callable[..., Any]) -> Generator[MCPHost]:
+def host_of(
+    limits: ServerLimits, opening: Callable[[], Awaitable[object]], *tools: Callable[..., Any]
+) -> Generator[MCPHost]:
     """A host whose one server awaits `opening` before it is open."""
 
     @asynccontextmanager
@@ -67,7 +69,7 @@ def test_no_more_sessions_are_opened_at_once_than_may_be() -> None:
             await session.ready()
         await end(*sessions)
 
-    with host_of(Limits(starts_at_once=3), opening) as host:
+    with host_of(ServerLimits(starts_at_once=3), opening) as host:
         asyncio.run(main(host))
     assert (busy, most) == (0, 3)
 
@@ -89,7 +91,7 @@ def test_by_default_there_is_a_turn_for_every_core_and_one_to_spare_on_a_single_
             await session.ready()
         await end(*sessions)
 
-    with host_of(Limits(), opening) as host:
+    with host_of(ServerLimits(), opening) as host:
         asyncio.run(main(host))
     assert most == min(40, max(2, len(os.sched_getaffinity(0))))
 
@@ -111,7 +113,7 @@ def test_the_time_to_start_begins_with_ones_turn() -> None:
         await end(*sessions)
         return took, broken
 
-    limits = Limits(1.2, starts_at_once=1)
+    limits = ServerLimits(1.2, starts_at_once=1)
     with host_of(limits, opening) as host:
         took, broken = asyncio.run(main(host))
     assert (opened, broken) == (8, [False] * 8)
@@ -141,7 +143,7 @@ def test_waiting_for_a_turn_is_not_the_rollouts_time() -> None:
         await end(first, second)
         return in_turn.waited, out_of_turn.waited
 
-    with host_of(Limits(starts_at_once=1), opening) as host:
+    with host_of(ServerLimits(starts_at_once=1), opening) as host:
         in_turn, out_of_turn = asyncio.run(main(host))
     assert in_turn < 0.3 <= out_of_turn
 
@@ -166,7 +168,7 @@ def test_a_session_that_is_left_while_it_waits_takes_no_turn() -> None:
         await third.ready()
         await end(first, third)
 
-    with host_of(Limits(starts_at_once=1), opening) as host:
+    with host_of(ServerLimits(starts_at_once=1), opening) as host:
         asyncio.run(main(host))
     assert opened == 2
 
@@ -187,7 +189,7 @@ def test_a_start_that_failed_breaks_its_session() -> None:
             await session.ready()
         return session.is_broken
 
-    with host_of(Limits(), opening) as host:
+    with host_of(ServerLimits(), opening) as host:
         assert asyncio.run(main(host))
 
 
@@ -222,7 +224,7 @@ def test_a_server_that_blocks_for_good_is_left_to_itself() -> None:
         return said
 
     try:
-        with host_of(Limits(call_seconds=1.0), at_once, block, say) as host:
+        with host_of(ServerLimits(call_seconds=1.0), at_once, block, say) as host:
             assert asyncio.run(main(host)) == OPEN
     finally:
         release.set()
@@ -242,7 +244,7 @@ def test_sessions_that_wait_for_a_turn_behind_a_server_that_blocks_are_told() ->
                 await session.ready()
 
     try:
-        with host_of(Limits(1.0, starts_at_once=1), opening) as host:
+        with host_of(ServerLimits(1.0, starts_at_once=1), opening) as host:
             asyncio.run(main(host))
     finally:
         release.set()

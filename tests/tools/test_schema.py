@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from tables import for_each_row
 from typing_extensions import TypedDict
 
-from harness.errors import EnvironmentFault, ToolCallError
+from harness.core.errors import EnvironmentFault, ToolCallError
 from harness.tools import Tool, read_tool
 from harness.tools.schema import plain
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tables import for_each_row
 
-from harness.errors import EnvironmentFault, ThreadsHung, ToolCallError, ToolParseError
-from harness.offload import offload
+from harness.core.errors import EnvironmentFault, ThreadsHung, ToolCallError, ToolParseError
 from harness.tools import call_tool, parse_arguments, read_tool
+from harness.usercode.threads import offload
 
 
 def add(a: int, b: int = 1) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.errors import EnvironmentFault
-from harness.records import Example, Failed, Generated, Item, Scored
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Example, Failed, Generated, Item, Scored
 
 
 @dataclass(frozen=True, slots=True)

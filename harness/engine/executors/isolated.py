@@ -10,30 +10,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
-from harness.deadline import relayed
+from harness.core.errors import EnvironmentFault, WorkerDied
+from harness.core.records import Example, Failed, Generated, Item, Scored, Timing
+from harness.core.redact import redactor
+from harness.core.replies import ReplyRecorder, to_record
+from harness.core.state import State
+from harness.core.types import Chat, JsonDict
 from harness.engine.executors import Finished
 from harness.engine.isolation.asking import SeatedJudge
 from harness.engine.isolation.process import Worker
-from harness.engine.isolation.stand_in import IsolatedEnvironment
+from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.isolation.wire import error_from_json, error_to_json, response_to_json
-from harness.engine.lanes import Way
+from harness.engine.lanes import ModelSource
 from harness.engine.rollout import MeteredChat
 from harness.engine.rollout_limits import CallGate, RolloutLimits
-from harness.errors import EnvironmentFault, WorkerDied
-from harness.records import Example, Failed, Generated, Item, Scored, Timing
-from harness.redact import redactor
-from harness.replies import Dictation, to_record
 from harness.rubrics.judge_port import panel
-from harness.state import State
 from harness.store.codec import document_of, record_of
-from harness.types import Chat, JsonDict
+from harness.usercode.deadline import relayed
 
 MAX_SHARED = 3
 """Processes that may die around a rollout which was waiting for its model each time, before it gets one for itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class IsolatedRunConfig:
     """What a run's rollouts are carried out under; see `executors.local`."""
 
     timeout: float | None = None
@@ -83,8 +83,8 @@ class IsolatedExecutor:
     def __init__(
         self,
         environment: IsolatedEnvironment,
-        lane: Way,
-        terms: Terms,
+        lane: ModelSource,
+        terms: IsolatedRunConfig,
         recorded: Callable[[State], Scored | None] | None = None,
     ) -> None:
         self._environment = environment
@@ -119,7 +119,7 @@ class IsolatedExecutor:
             work.gate = self._gate(work, worker)
             if work.deaths:  # from the first word on, also for a recording
                 self._lane.close(item)
-                meter.inner, meter.dictation = self._lane.chat(item), Dictation()
+                meter.inner, meter.dictation = self._lane.chat(item), ReplyRecorder()
             return order
 
         try:

@@ -7,16 +7,16 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from harness.core.records import JUDGEMENTS, STATE_LOST, Failed, Generated, Item, Scored
+from harness.core.state import State
+from harness.core.types import JsonDict
 from harness.engine import rollout
 from harness.engine.executors import Finished
 from harness.engine.rollout_limits import RolloutLimits
 from harness.envs.environment import Environment
-from harness.records import JUDGEMENTS, STATE_LOST, Failed, Generated, Item, Scored
-from harness.state import State
-from harness.types import JsonDict
 
 if TYPE_CHECKING:
-    from harness.engine.lanes import Way  # which leads to all settings: an isolated process needs none of them
+    from harness.engine.lanes import ModelSource  # which leads to all settings: an isolated process needs none of them
 
 
 class LocalExecutor:
@@ -34,7 +34,7 @@ class LocalExecutor:
     def __init__(
         self,
         environment: Environment,
-        lane: Way,
+        lane: ModelSource,
         *,
         timeout: float | None = None,
         max_retries: int = 0,

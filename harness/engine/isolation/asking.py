@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, cast
 
-from harness.deadline import Deadline, current
+from harness.core.errors import EnvironmentFault
+from harness.core.keys import digest
+from harness.core.records import Example
+from harness.core.state import State
+from harness.core.types import Chat, JsonDict, Messages, ModelResponse, Prompt
 from harness.engine.isolation.wire import error_from_json, error_to_json, response_from_json
 from harness.envs.environment import Environment
-from harness.errors import EnvironmentFault
-from harness.keys import digest
-from harness.records import Example
 from harness.rubrics.judge_port import JudgeSpec
-from harness.state import State
-from harness.types import Chat, JsonDict, Messages, ModelResponse, Prompt
+from harness.usercode.deadline import Deadline, current
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Question:
 
 
 @dataclass(slots=True)
-class Desk:
+class PendingRequests:
     """The questions that wait for the parent's answer."""
 
     send: Callable[[JsonDict], None]
@@ -88,7 +88,7 @@ class SeatedJudge:
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class ReferencePlayers:
     """Who is asked in one run, and what the embedded server plays of it: methods of the environment."""
 
     environment: Environment
@@ -112,13 +112,13 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class ChildChat:
-    """The model of one rollout; implements `harness.types.Chat`."""
+    """The model of one rollout; implements `harness.core.types.Chat`."""
 
-    desk: Desk
+    desk: PendingRequests
     order: int
     model: str
     example: Example
-    part: Cast
+    part: ReferencePlayers
 
     async def __call__(
         self,
@@ -140,11 +140,11 @@ class ChildChat:
 class ChildPanel:
     """The judges of one run's rubric, as the child knows them; implements `rubrics.judge_port.Panel`."""
 
-    desk: Desk
+    desk: PendingRequests
     order: int
     """What is being carried out: a rollout that asks while it is generated, or the scoring of some."""
     specs: tuple[JudgeSpec, ...]
-    part: Cast
+    part: ReferencePlayers
 
     def chat(self, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
         """The judge of `spec`, to be asked about the rollout of `state`."""

@@ -16,19 +16,19 @@ import threading
 from io import TextIOWrapper
 from typing import BinaryIO, cast
 
-from harness import loops
-from harness.boundary import describe
+from harness.core.errors import EnvironmentLoadError
+from harness.core.types import JsonDict
 from harness.engine.isolation.keeper import ignore
 from harness.engine.isolation.service import Service
 from harness.engine.isolation.wire import OUT_OF_MEMORY, error_to_json, pack
+from harness.engine.loader import load_environment
 from harness.envs.environment import Environment
 from harness.envs.hooks import hooks_of
-from harness.errors import EnvironmentLoadError
-from harness.guarded import end_copy, guarded, leave
-from harness.loader import load_environment
 from harness.rubrics.judge_port import JudgeSpec
 from harness.store.codec import parse
-from harness.types import JsonDict
+from harness.usercode import event_loop
+from harness.usercode.exceptions import describe
+from harness.usercode.guarded import end_copy, guarded, leave
 
 ROWS = 64
 """Rows that are sent at once."""
@@ -47,7 +47,7 @@ def main(orders: int, reports: int) -> None:
     signal.signal(signal.SIGINT, ignore)  # Ctrl-C is the parent's; a KeyboardInterrupt is the environment's own
     faulthandler.enable(all_threads=False)
     cast(TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)  # it is a pipe to the parent
-    out = Reports(reports)
+    out = ParentChannel(reports)
     ours = logging.getLogger("harness")  # others print what they have to say
     ours.addHandler(_ToParent(out))
     ours.propagate = False
@@ -73,7 +73,7 @@ def main(orders: int, reports: int) -> None:
     leave(code)  # whatever threads the environment has left
 
 
-def _live(orders: int, out: Reports) -> None:
+def _live(orders: int, out: ParentChannel) -> None:
     with open(orders, "rb", buffering=0, closefd=False) as pipe:
         environment = _before(pipe, out)
     if environment is None:
@@ -81,10 +81,10 @@ def _live(orders: int, out: Reports) -> None:
     import uvloop
 
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    loops.run(runner, Service(environment, orders, out.send, out.send_packed).run())
+    event_loop.run(runner, Service(environment, orders, out.send, out.send_packed).run())
 
 
-class Reports:
+class ParentChannel:
     """The way to the parent; any thread may use it.
 
     Args:
@@ -111,7 +111,7 @@ class Reports:
 class _ToParent(logging.Handler):
     """What is logged here, the parent logs."""
 
-    def __init__(self, out: Reports) -> None:
+    def __init__(self, out: ParentChannel) -> None:
         super().__init__()
         self._out = out
 
@@ -129,7 +129,7 @@ class _ToParent(logging.Handler):
 # Before the event loop: constructors of environments may install signal handlers, or run loops of their own.
 
 
-def _before(pipe: BinaryIO, out: Reports) -> Environment | None:
+def _before(pipe: BinaryIO, out: ParentChannel) -> Environment | None:
     """Load the environment and answer what must be known before a run begins; None if there is nothing to begin."""
     environment: Environment | None = None
     while True:

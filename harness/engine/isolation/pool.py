@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from harness.core.errors import EnvironmentFault, WorkerDied
+from harness.core.types import JsonDict
 from harness.engine.isolation.process import Worker
 from harness.engine.isolation.spawned import Recipe
-from harness.errors import EnvironmentFault, WorkerDied
-from harness.types import JsonDict
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import cast
 
+from harness.core.errors import EnvironmentLoadError, WorkerDied
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
 from harness.engine.isolation.spawned import PATIENCE, Recipe, Spawned
-from harness.engine.isolation.wire import Lines, error_from_json, pack
-from harness.errors import EnvironmentLoadError, WorkerDied
-from harness.redact import redactor
-from harness.types import JsonDict
+from harness.engine.isolation.wire import FrameReader, error_from_json, pack
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Worker:
         self._silent = 0
         self._ended: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] | None = None
-        self._lines = Lines()
+        self._lines = FrameReader()
         self._spawned = Spawned(recipe)
         self._send_blocking(
             {
@@ -158,7 +158,9 @@ class Worker:
         self._ended = loop.create_future()
         self._ready = None if is_loaded else loop.create_future()
         reports, orders = self._spawned.files()
-        self._reading, _ = await loop.connect_read_pipe(lambda: _Reader(self._on_data, self._on_end_of_pipe), reports)
+        self._reading, _ = await loop.connect_read_pipe(
+            lambda: _PipeReader(self._on_data, self._on_end_of_pipe), reports
+        )
         self._transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, orders)
         self._spawned.tell(lambda: _later(loop, self._on_exit))
         loop.call_later(_TICK, self._look, loop)
@@ -317,7 +319,7 @@ class Worker:
         )
 
 
-class _Reader(asyncio.Protocol):
+class _PipeReader(asyncio.Protocol):
     def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._on_data = on_data
         self._on_end = on_end

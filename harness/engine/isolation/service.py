@@ -11,24 +11,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from harness import loops
-from harness.boundary import describe
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Example, Failed, Generated, Item, Scored
+from harness.core.redact import redactor
+from harness.core.state import State
+from harness.core.types import Chat, JsonDict
 from harness.engine.executors import Finished, unwritable
 from harness.engine.executors.local import LocalExecutor
-from harness.engine.isolation.asking import Cast, ChildChat, ChildPanel, Desk, SeatedJudge
-from harness.engine.isolation.wire import Lines, error_to_json, pack
+from harness.engine.isolation.asking import ChildChat, ChildPanel, PendingRequests, ReferencePlayers, SeatedJudge
+from harness.engine.isolation.wire import FrameReader, error_to_json, pack
 from harness.engine.rollout_limits import RolloutLimits
 from harness.engine.watchdog import Watchdog
 from harness.envs.environment import Environment
-from harness.errors import EnvironmentFault
-from harness.offload import owner
-from harness.records import Example, Failed, Generated, Item, Scored
-from harness.redact import redactor
 from harness.rubrics.judge_port import judged_by
 from harness.rubrics.one import OneFunction
-from harness.state import State
 from harness.store.codec import document_of, record_of
-from harness.types import Chat, JsonDict
+from harness.usercode import event_loop
+from harness.usercode.exceptions import describe
+from harness.usercode.threads import owner
 
 _CANCELS = "code of the environment cancels the task that runs it; give it a task or a timeout of its own"
 
@@ -41,7 +41,7 @@ class _Run:
     """One run of the parent's that plays this environment."""
 
     executor: LocalExecutor
-    part: Cast
+    part: ReferencePlayers
     lane: _ChildLane
     known: dict[tuple[str, int], Scored | None] = field(default_factory=dict[tuple[str, int], Scored | None])
     """Of a run that scores with one function: the scores on record, by example and rollout index."""
@@ -53,10 +53,10 @@ class _Run:
 class _ChildLane:
     """The way of a run's rollouts to its model; implements `engine.lanes.Way`."""
 
-    desk: Desk
+    desk: PendingRequests
     model: str
     sampling_args: JsonDict
-    part: Cast
+    part: ReferencePlayers
     orders: dict[str, int] = field(default_factory=dict[str, int])
     """The order that each rollout is generated for, by key."""
 
@@ -94,7 +94,7 @@ class Service:
         self._orders = orders
         self._send = send
         self._send_packed = send_packed
-        self._desk = Desk(send)
+        self._desk = PendingRequests(send)
         self._specs = environment.rubric.judges
         self._runs: dict[int, _Run] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -104,12 +104,12 @@ class Service:
     async def run(self) -> None:
         """Until the parent says that it is enough; then the environment's teardown."""
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(loops.tell_lost_error)
+        loop.set_exception_handler(event_loop.tell_lost_error)
         reader = asyncio.StreamReader()
         pipe = os.fdopen(self._orders, "rb", buffering=0)  # the transport closes it
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
         self._beat(loop)
-        lines = Lines()
+        lines = FrameReader()
         sources = dict.fromkeys(map(Path, self._environment.source_files), self._environment.env_id or "")
         with Watchdog(sources, on_stubborn=lambda where: self._send({"type": "stubborn", "where": where})):
             async with asyncio.TaskGroup() as tasks:
@@ -162,7 +162,7 @@ class Service:
             environment = copy.copy(environment)
             environment.rubric = OneFunction(environment.rubric, frame["function"], recorded)
         judges = {int(place): SeatedJudge(**judge) for place, judge in frame["judges"].items()}
-        part = Cast(environment, tuple(frame["plays"]), judges)
+        part = ReferencePlayers(environment, tuple(frame["plays"]), judges)
         lane = _ChildLane(self._desk, frame["model"], frame["sampling_args"], part)
         executor = LocalExecutor(
             environment, lane, timeout=frame["timeout"], max_retries=frame["max_retries"],

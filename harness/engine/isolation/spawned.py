@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
+from harness.core.errors import EnvironmentLoadError
+from harness.core.redact import names_secret, redactor
+from harness.core.safe_text import clean_block
+from harness.core.types import JsonDict
 from harness.engine.isolation.wire import OUT_OF_MEMORY
-from harness.errors import EnvironmentLoadError
-from harness.harmless import clean_block
-from harness.redact import names_secret, redactor
-from harness.types import JsonDict
 
 SILENCE = 120.0
 """Seconds without a sign of life of its event loop after which a process is ended. Blocking functions run in threads

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import cast
 
-from harness import errors
-from harness.boundary import describe
-from harness.errors import EnvironmentFault, EnvironmentLoadError, HarnessError, ModelError
+from harness.core import errors
+from harness.core.errors import EnvironmentFault, EnvironmentLoadError, HarnessError, ModelError
+from harness.core.types import JsonDict, ModelResponse, Usage
 from harness.store.codec import parse, to_line
-from harness.types import JsonDict, ModelResponse, Usage
+from harness.usercode.exceptions import describe
 
 MAX_FRAME = 1 << 30
 """Bytes. No record is as long; what is longer is not from us."""
@@ -19,7 +19,7 @@ OUT_OF_MEMORY = 86
 """The exit code of a child that could not go on without more memory."""
 
 
-class Lines:
+class FrameReader:
     """Cuts what a pipe gives into frames."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.errors import StoreError
+from harness.core.errors import StoreError
 from harness.stats.difference import ALPHA
 from harness.stats.paired import fewest_pairs
 from harness.store.finding import newest, runs_in
@@ -21,7 +21,7 @@ LOOKED_AT = 20
 """Earlier runs of an environment that are read, the newest first: who has thousands waits no longer."""
 
 
-def earlier(folder: RunDir, manifest: Manifest) -> RunDir | None:
+def previous_run(folder: RunDir, manifest: Manifest) -> RunDir | None:
     """The newest earlier run of the same examples that another model made, or other sampling; None without one.
 
     Args:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.errors import UsageError
-from harness.report.compare.sides import Cell, Side
+from harness.core.errors import UsageError
+from harness.core.types import JsonDict
+from harness.report.compare.sides import ComparedRun, ExampleScores
 from harness.stats.difference import Difference, difference_of
 from harness.stats.intervals import same
-from harness.types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,8 @@ class Flip:
     """An example on which two runs differ."""
 
     key: str
-    first: Cell
-    second: Cell
+    first: ExampleScores
+    second: ExampleScores
     difference: float
     """First minus second."""
 
@@ -29,8 +29,8 @@ class Match(Difference):
 
     name: str
     """Of the environment's run."""
-    candidate: Side
-    baseline: Side
+    candidate: ComparedRun
+    baseline: ComparedRun
     flips: tuple[Flip, ...]
     """The largest difference first."""
     only_candidate: int
@@ -42,7 +42,7 @@ class Match(Difference):
     """What the candidate has in common with those of other environments."""
 
 
-def match(name: str, candidate: Side, baseline: Side, column: str = "") -> Match:
+def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str = "") -> Match:
     """Compare two runs.
 
     Args:

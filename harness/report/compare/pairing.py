@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.report.text import clean
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.core.types import JsonDict
 from harness.report import numerals
-from harness.report.compare.sides import Side
+from harness.report.compare.sides import ComparedRun
 from harness.report.grid import Column, grid, head, prose
 from harness.report.text import clean
 from harness.stats.paired import fewest_pairs
 from harness.stats.power import Components, Split, components, components_of_one, detectable, splits
 from harness.stats.summary import number
-from harness.types import JsonDict
 
 SHOWN = 5
 """Ways that the table shows: the cheapest, and these numbers of rollouts."""
@@ -39,11 +39,11 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class SampleSizePlan:
     """What comes of it."""
 
     question: Question
-    pilot: Side
+    pilot: ComparedRun
     parts: Components
     examples: int
     """Of the pilot."""
@@ -57,7 +57,7 @@ class Planned:
     """US dollars that one rollout of both models takes; None if unknown: then a rollout counts 1 for each model."""
 
 
-def plan(question: Question, pilot: Side, other: Side | None) -> Planned:
+def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> SampleSizePlan:
     """Answer it from a run, or from two of the same examples.
 
     Raises:
@@ -96,17 +96,17 @@ def plan(question: Question, pilot: Side, other: Side | None) -> Planned:
     # More rollouts of no fewer examples are no way at all.
     fewest = {way.rollouts: way.examples for way in ways}
     worth = [way for way in ways if all(way.examples < n for k, n in fewest.items() if k < way.rollouts)]
-    return Planned(question, pilot, parts, examples, rollouts, found, tuple(worth), cost)
+    return SampleSizePlan(question, pilot, parts, examples, rollouts, found, tuple(worth), cost)
 
 
-def _cost(pilot: Side, other: Side | None) -> float | None:
+def _cost(pilot: ComparedRun, other: ComparedRun | None) -> float | None:
     sides = [pilot, pilot if other is None else other]
     if any(side.usage.cost is None or not side.rollouts for side in sides):
         return None
     return sum((side.usage.cost or 0.0) / side.rollouts for side in sides)
 
 
-def lines(planned: Planned, width: int) -> Iterator[Text]:
+def lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:
     """For the terminal."""
     question = planned.question
     yield from prose(_found(planned), width)
@@ -120,7 +120,7 @@ def lines(planned: Planned, width: int) -> Iterator[Text]:
     yield from prose(words, width)
 
 
-def _found(planned: Planned) -> str:
+def _found(planned: SampleSizePlan) -> str:
     """What examples like those of the pilot find."""
     question = planned.question
     these = f"{planned.examples:,} examples like those of {clean(planned.pilot.run.id)}, {_each(planned.rollouts)},"
@@ -137,7 +137,7 @@ def _each(rollouts: int) -> str:
     return "one rollout each" if rollouts == 1 else f"{rollouts} rollouts each"
 
 
-def _ways(planned: Planned, difference: float, width: int) -> Iterator[Text]:
+def _ways(planned: SampleSizePlan, difference: float, width: int) -> Iterator[Text]:
     if not planned.ways:
         most = planned.question.most_examples or 0
         if most < fewest_pairs(planned.question.alpha):
@@ -164,7 +164,7 @@ def _ways(planned: Planned, difference: float, width: int) -> Iterator[Text]:
     yield from grid([numerals.count(way.examples) for way in shown], "examples", [columns], width)
 
 
-def plan_json(planned: Planned) -> JsonDict:
+def plan_json(planned: SampleSizePlan) -> JsonDict:
     """As `--json` prints it."""
     question, parts = planned.question, planned.parts
     return {

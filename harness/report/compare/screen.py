@@ -10,7 +10,7 @@ from rich.text import Text
 
 from harness.report import numerals
 from harness.report.compare.matching import Match
-from harness.report.compare.sides import Side
+from harness.report.compare.sides import ComparedRun
 from harness.report.grid import LEAST_NAME, Column, Group, grid, head, prose
 from harness.report.text import clean, fit
 from harness.stats.averages import macro_mean
@@ -97,7 +97,7 @@ def _by_baseline(matches: Sequence[Match]) -> list[list[Match]]:
     return list(groups.values())
 
 
-def labels(sides: Sequence[Side]) -> list[str]:
+def labels(sides: Sequence[ComparedRun]) -> list[str]:
     """What tells runs apart: their models, else their names, else their ids; with numbers where a table would cut them
     to the same."""
     ways = [side.label for side in sides], [_swept(side.manifest) for side in sides], [side.run.id for side in sides]
@@ -137,7 +137,7 @@ def _group(group: Sequence[Match], named: Sequence[str], width: int) -> Iterator
             yield from prose(words, width)
 
 
-def _missing(label: str, side: Side) -> Iterator[str]:
+def _missing(label: str, side: ComparedRun) -> Iterator[str]:
     if side.unscored:
         yield f"{label}: without a score: {numerals.reasons(side.unscored)}."
     if side.ended_early is not None:
@@ -151,7 +151,7 @@ def _missing(label: str, side: Side) -> Iterator[str]:
         yield f"{label}: {left} of {numerals.count(side.planned)} rollouts not made ({clean(state)})."
 
 
-def _columns(sides: Sequence[Side]) -> Iterator[Group]:
+def _columns(sides: Sequence[ComparedRun]) -> Iterator[Group]:
     estimates = [side.spread.estimate for side in sides]
     yield [
         Column("mean", [numerals.score(estimate.mean) for estimate in estimates]),

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from harness.config.wording import nearest
-from harness.errors import UsageError
-from harness.records import Example, Generated
+from harness.core.errors import UsageError
+from harness.core.records import Example, Generated
+from harness.core.types import JsonDict, Usage
+from harness.settings.wording import nearest
 from harness.stats.difference import Difference, Range, Scores, difference_of, limits_of, scores_of
 from harness.stats.intervals import Estimate
 from harness.stats.quantiles import nearest_rank
@@ -23,13 +24,12 @@ from harness.store.outcomes import Outcome, outcomes, read_journal
 from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
 from harness.store.tally import aim_of, summary_of
-from harness.types import JsonDict, Usage
 
 REWARD = "reward"
 
 
 @dataclass(slots=True)
-class Cell:
+class ExampleScores:
     """One example of a run."""
 
     example_id: int | str
@@ -47,7 +47,7 @@ class Cell:
 
 
 @dataclass(slots=True)
-class Side:
+class ComparedRun:
     """One run."""
 
     run: RunDir
@@ -56,7 +56,7 @@ class Side:
     """Its journal."""
     measure: str
     """`reward`, or the name of a metric."""
-    cells: dict[str, Cell] = field(default_factory=dict[str, Cell])
+    cells: dict[str, ExampleScores] = field(default_factory=dict[str, ExampleScores])
     """By example key, which is a hash of the example's content."""
     unscored: Counter[str] = field(default_factory=Counter[str])
     """Reason → rollouts."""
@@ -171,7 +171,7 @@ class Side:
         return value if isinstance(value, int) and value > 0 else 0
 
 
-def worst_case(candidate: Side, baseline: Side) -> Difference:
+def worst_case(candidate: ComparedRun, baseline: ComparedRun) -> Difference:
     """The difference if every planned rollout without a score had the worst reward for the candidate, and the best for
     the baseline: the rewards' range decides, or what was seen where it is unknown."""
     ours, theirs = candidate.scores, baseline.scores
@@ -189,7 +189,7 @@ def worst_case(candidate: Side, baseline: Side) -> Difference:
     return difference_of(worst, best)
 
 
-def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None) -> Side:
+def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None) -> ComparedRun:
     """Read a run's journal.
 
     Args:
@@ -209,7 +209,7 @@ def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None)
             f"{run.path} has no metric {measure!r}; {hint}it has {', '.join(manifest.metric_names) or 'none'}"
         )
     recorded = read_journal(run)
-    side = Side(run, manifest, recorded, measure)
+    side = ComparedRun(run, manifest, recorded, measure)
     for outcome in outcomes(recorded):
         _take(side, outcome, cluster)
     if aim_of(manifest) is not None:
@@ -219,7 +219,7 @@ def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None)
     return side
 
 
-def rollouts_of(side: Side, key: str) -> list[Outcome]:
+def rollouts_of(side: ComparedRun, key: str) -> list[Outcome]:
     """What a run has of one example, in the order of tables."""
     recorded = side.recorded
     place = recorded.example_index(key)
@@ -227,13 +227,13 @@ def rollouts_of(side: Side, key: str) -> list[Outcome]:
     return list(outcomes(recorded, sorted(numbers, key=recorded.place)))
 
 
-def _take(side: Side, outcome: Outcome, cluster: str | None) -> None:
+def _take(side: ComparedRun, outcome: Outcome, cluster: str | None) -> None:
     example, base = outcome.example, outcome.base
     cell = side.cells.get(example.key)
     if cell is None:
         named = None if cluster is None else _cluster_of(example, cluster, side)
         place = side.recorded.example_index(example.key)
-        cell = side.cells[example.key] = Cell(example.example_id, place or 0, named)
+        cell = side.cells[example.key] = ExampleScores(example.example_id, place or 0, named)
     side.usage += base.usage
     side.seconds.append(max(0.0, base.timing.generation - base.timing.waiting))
     value = outcome.reward if side.measure == REWARD else _metric(outcome, side.measure)
@@ -252,7 +252,7 @@ def _metric(outcome: Outcome, name: str) -> float | None:
     return value if value is not None and abs(value) <= LARGEST_SCORE else None
 
 
-def _cluster_of(example: Example, name: str, side: Side) -> str:
+def _cluster_of(example: Example, name: str, side: ComparedRun) -> str:
     if name == "task":
         return example.task
     info = cast("Mapping[str, object]", example.info)
@@ -267,7 +267,7 @@ def _cluster_of(example: Example, name: str, side: Side) -> str:
     return str(info[name])
 
 
-def side_json(side: Side) -> JsonDict:
+def side_json(side: ComparedRun) -> JsonDict:
     """As `--json` prints it."""
     p50, p95 = side.latency(0.5), side.latency(0.95)
     return {

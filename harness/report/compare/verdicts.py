@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 from rich.text import Text
 
+from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.compare.matching import Match, match_json
 from harness.report.compare.sides import worst_case
@@ -22,7 +23,6 @@ from harness.stats.hypotheses import is_above, non_inferiority
 from harness.stats.intervals import Estimate
 from harness.stats.power import passing_examples
 from harness.store.card_text import escape
-from harness.types import JsonDict
 
 Verdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
@@ -32,7 +32,7 @@ EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "inconclusive": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class GateRule:
     """What a candidate must keep."""
 
     margin: float
@@ -51,7 +51,7 @@ class Ruling:
     """One sentence."""
 
 
-def rulings_on(matches: Sequence[Match], rule: Rule) -> list[Ruling]:
+def rulings_on(matches: Sequence[Match], rule: GateRule) -> list[Ruling]:
     """Apply the rule to every environment.
 
     Raises:
@@ -62,7 +62,7 @@ def rulings_on(matches: Sequence[Match], rule: Rule) -> list[Ruling]:
     return [rule_on(match, rule) for match in matches]
 
 
-def rule_on(match: Match, rule: Rule) -> Ruling:
+def rule_on(match: Match, rule: GateRule) -> Ruling:
     """Apply the rule to one environment: first whether enough was measured, then what that says."""
     unfit = _too_little(match, rule)
     if unfit is not None:
@@ -82,7 +82,7 @@ def rule_on(match: Match, rule: Rule) -> Ruling:
     return Ruling(match, verdict, f"the interval {interval} holds {_edge(rule)}{_outlook(match, rule)}")
 
 
-def _unsafe(match: Match, rule: Rule, interval: str) -> str | None:
+def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
     """Why a candidate whose interval passes may not: losses too rare to be seen, or missing scores. None if it may."""
     if not is_above(match.paired.cautious_low, rule.margin):
         return (
@@ -108,7 +108,7 @@ def _unsafe(match: Match, rule: Rule, interval: str) -> str | None:
     )
 
 
-def _outlook(match: Match, rule: Rule) -> str:
+def _outlook(match: Match, rule: GateRule) -> str:
     """What it would take to settle it."""
     if not rule.margin:
         return "; with a margin of 0 only what is better can pass"
@@ -123,7 +123,7 @@ def _outlook(match: Match, rule: Rule) -> str:
     return "; a few more examples would settle it if the true difference is 0"
 
 
-def _too_little(match: Match, rule: Rule) -> tuple[Verdict, str] | None:
+def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
     """What was not measured, or not on both sides: it must never pass. None if enough was."""
     candidate, baseline = match.candidate, match.baseline
     wanted = numerals.percent(rule.min_coverage)
@@ -153,7 +153,7 @@ def _too_little(match: Match, rule: Rule) -> tuple[Verdict, str] | None:
     return None
 
 
-def _edge(rule: Rule) -> str:
+def _edge(rule: GateRule) -> str:
     return f"-{rule.margin:g}" if rule.margin else "0"
 
 
@@ -179,7 +179,7 @@ def overall(rulings: Sequence[Ruling]) -> Verdict:
     return "inconclusive" if "inconclusive" in verdicts or not verdicts else "pass"
 
 
-def lines(rulings: Sequence[Ruling], rule: Rule, width: int) -> Iterator[Text]:
+def lines(rulings: Sequence[Ruling], rule: GateRule, width: int) -> Iterator[Text]:
     """For the terminal."""
     estimates = [ruling.match.paired.estimate for ruling in rulings]
     columns = [
@@ -224,7 +224,7 @@ def _sides(rulings: Sequence[Ruling]) -> str:
     return f"{', '.join(candidates)} against {', '.join(baselines)}, {len(rulings)} comparisons"
 
 
-def markdown(rulings: Sequence[Ruling], rule: Rule) -> str:
+def markdown(rulings: Sequence[Ruling], rule: GateRule) -> str:
     """As a comment on a pull request."""
     rows = [
         f"**Gate: {overall(rulings)}** · {escape(clean(_sides(rulings), 1000))} · margin {rule.margin:g}",
@@ -246,7 +246,7 @@ def markdown(rulings: Sequence[Ruling], rule: Rule) -> str:
     return "\n".join([*rows, "", f"Runs: {runs}", ""])
 
 
-def junit(rulings: Sequence[Ruling], rule: Rule) -> str:
+def junit(rulings: Sequence[Ruling], rule: GateRule) -> str:
     """As a test report that CI systems show: a test case an environment."""
     verdicts = [ruling.verdict for ruling in rulings]
     suite = ElementTree.Element(
@@ -272,7 +272,7 @@ def _xml(words: str) -> str:
     return _NO_XML.sub("\ufffd", clean(words, 500))
 
 
-def gate_json(rulings: Sequence[Ruling], rule: Rule) -> JsonDict:
+def gate_json(rulings: Sequence[Ruling], rule: GateRule) -> JsonDict:
     """As `--json` prints it."""
     return {
         "schema_version": 1,

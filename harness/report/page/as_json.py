@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from typing import cast
 
-from harness.redact import redactor
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
 from harness.report.page.columns import MEASURES
-from harness.report.page.content import Content
+from harness.report.page.content import PageData
 from harness.report.page.gather import EnvPart, Page, RunPart
 from harness.report.page.methods import methods_of
 from harness.report.run_facts import settings_json
 from harness.report.text import clean, clean_block
 from harness.stats.summary import number
-from harness.types import JsonDict
 
 
-def page_json(page: Page, content: Content) -> JsonDict:
+def page_json(page: Page, content: PageData) -> JsonDict:
     """All that the page shows.
 
     Args:

@@ -8,12 +8,12 @@ from array import array
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
-from harness.records import Example
+from harness.core.records import Example
+from harness.core.types import Message, Prompt
 from harness.report.text import clean
 from harness.report.transcript import message_text
 from harness.stats.difference import Range, Scores
 from harness.store.outcomes import Outcome
-from harness.types import Message, Prompt
 
 SNIPPET = 110
 """Characters of a question that the table shows: it is to be recognised, not read."""
@@ -52,7 +52,7 @@ class ExampleRow(NamedTuple):
 
 
 @dataclass(slots=True)
-class Columns:
+class RolloutColumns:
     """A run's rollouts, by example and rollout index. What is unknown is NaN."""
 
     reward: array[float] = field(default_factory=lambda: array("d"))
@@ -83,7 +83,7 @@ class Filling:
     """Columns that are filled rollout by rollout, those of an example one after the other."""
 
     def __init__(self) -> None:
-        self._columns = Columns()
+        self._columns = RolloutColumns()
         self._example: Example | None = None
         """Of the last rollout."""
         self._begin, self._reason = 0, ""
@@ -106,7 +106,7 @@ class Filling:
         if reward is None and not self._reason:
             self._reason = clean(outcome.reason, 120)
 
-    def columns(self) -> Columns:
+    def columns(self) -> RolloutColumns:
         """What they are, when all rollouts have been taken."""
         self._end_example()
         self._example = None
@@ -118,7 +118,7 @@ class Filling:
         self._begin, self._reason = len(self._columns.reward), ""
 
 
-def _row(columns: Columns, example: Example, begin: int, reason: str) -> ExampleRow:
+def _row(columns: RolloutColumns, example: Example, begin: int, reason: str) -> ExampleRow:
     rewards = [value for value in columns.reward[begin:] if value == value]
     mean = math.fsum(rewards) / len(rewards) if rewards else math.nan
     return ExampleRow(

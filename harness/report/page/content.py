@@ -7,16 +7,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from harness.redact import redactor
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
 from harness.report import numerals
-from harness.report.page.columns import MEASURES, Columns
+from harness.report.page.columns import MEASURES, RolloutColumns
 from harness.report.page.gather import Page, RunPart
 from harness.report.page.markup import script_json
 from harness.report.page.plots import symbol
 from harness.report.page.sample import KINDS, Sample, samples_of
 from harness.report.page.transcripts import transcript_data
 from harness.store.outcomes import outcomes
-from harness.types import JsonDict
 
 ROWS = 60_000
 """Examples in the table, all runs together."""
@@ -28,7 +28,7 @@ _DIGITS = 5
 
 
 @dataclass(slots=True)
-class Content:
+class PageData:
     """What the script shows."""
 
     rows: list[JsonDict] = field(default_factory=list[JsonDict])
@@ -38,7 +38,7 @@ class Content:
     """What is there, and what was left out."""
 
 
-def content_of(page: Page, most: int) -> Content:
+def content_of(page: Page, most: int) -> PageData:
     """Choose and read what is shown.
 
     Args:
@@ -49,7 +49,7 @@ def content_of(page: Page, most: int) -> Content:
         JournalDamaged: a line cannot be read.
         StoreError: a journal cannot be read.
     """
-    content = Content()
+    content = PageData()
     samples = [sample for environment in page.environments for sample in samples_of(environment, most)]
     shares = _shares(page.runs)
     left, kinds = 0, dict.fromkeys(KINDS, 0)
@@ -76,7 +76,7 @@ def _shares(runs: Sequence[RunPart]) -> list[int]:
     return [max(1, count * ROWS // sum(counts)) for count in counts]
 
 
-def _add_transcripts(content: Content, run: RunPart, sample: Sample, budget: int) -> dict[int, int]:
+def _add_transcripts(content: PageData, run: RunPart, sample: Sample, budget: int) -> dict[int, int]:
     """Read the chosen examples as long as they fit; returns where each one's transcript is."""
     places: dict[int, int] = {}
     for position in sample.kinds:
@@ -93,7 +93,7 @@ def _add_transcripts(content: Content, run: RunPart, sample: Sample, budget: int
     return places
 
 
-def _rows(columns: Columns, places: dict[int, int], share: int) -> list[int]:
+def _rows(columns: RolloutColumns, places: dict[int, int], share: int) -> list[int]:
     """The examples that have a row: those with a transcript, those without a score, and the first of the others."""
     every = range(len(columns.examples))
     if share >= len(every):

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.stats.difference import Difference, Scores, adjust, difference_of
-from harness.types import JsonDict
 
 ALL_PAIRS = 5
 """Runs of which every pair is looked at: ten pairs. Of more, each beside the best one."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from harness.report import numerals
 from harness.report.page import sections
-from harness.report.page.content import Content
+from harness.report.page.content import PageData
 from harness.report.page.gather import Page
 from harness.report.page.markup import Child, Html, join, script_json, table, tag
 from harness.report.page.methods import methods_of, passing
@@ -19,7 +19,7 @@ from harness.report.page.plots import Plots
 from harness.report.page.runs_part import runs_section
 
 
-def document(page: Page, content: Content, *, plots: Plots | None, now: datetime | None = None) -> str:
+def document(page: Page, content: PageData, *, plots: Plots | None, now: datetime | None = None) -> str:
     """The file.
 
     Args:
@@ -119,14 +119,14 @@ def _contents(page: Page) -> Html:
     return tag("nav", *(tag("a", words, href=target) for target, words in links), aria_label="Contents")
 
 
-def _body(page: Page, content: Content, plots: Plots | None) -> Html:
+def _body(page: Page, content: PageData, plots: Plots | None) -> Html:
     parts: list[Child] = [sections.leaderboards(page), sections.differences(page)]
     parts += [sections.environment_section(each, n, plots) for n, each in enumerate(page.environments)]
     parts += [_examples(content), runs_section(page), _methods(page)]
     return join(parts)
 
 
-def _examples(content: Content) -> Html:
+def _examples(content: PageData) -> Html:
     """Where the script puts the table of examples."""
     return tag(
         "section",

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.errors import StoreError, UsageError
-from harness.report.page.columns import Columns, Filling
+from harness.core.errors import StoreError, UsageError
+from harness.report.page.columns import Filling, RolloutColumns
 from harness.report.page.differences import Beside, differences_of
-from harness.report.page.relations import Group, relations_of
+from harness.report.page.relations import CostBin, relations_of
 from harness.report.run_digest import Digest, digest_of
 from harness.report.table import RunReport, remarks_of
 from harness.report.text import clean
@@ -20,7 +20,7 @@ from harness.stats.averages import macro_mean
 from harness.stats.intervals import Estimate
 from harness.stats.summary import Summary
 from harness.stats.target import finite_limits
-from harness.store.catalogue import Entry, read_entry
+from harness.store.catalogue import ListedRun, read_entry
 from harness.store.manifest import Manifest
 from harness.store.outcomes import read_journal
 from harness.store.recorded import Recorded
@@ -33,7 +33,7 @@ LABEL = 80
 class RunPart:
     """One run."""
 
-    entry: Entry
+    entry: ListedRun
     manifest: Manifest
     label: str
     """What tells it from the other runs of its environment."""
@@ -43,8 +43,8 @@ class RunPart:
     found: Digest
     summary: Summary
     recorded: Recorded
-    columns: Columns
-    relations: dict[str, list[Group]]
+    columns: RolloutColumns
+    relations: dict[str, list[CostBin]]
     remarks: list[str]
     """What the figures alone would hide."""
     measure: str = ""
@@ -136,7 +136,7 @@ def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = 
     return Page(title or _title(environments), environments, _overall(environments), said)
 
 
-def _run_parts(entry: Entry) -> list[RunPart]:
+def _run_parts(entry: ListedRun) -> list[RunPart]:
     """Read one run; of an agent evaluation with several functions, once for each.
 
     Raises:
@@ -149,7 +149,7 @@ def _run_parts(entry: Entry) -> list[RunPart]:
     return [_run_part(entry, entry.manifest, recorded, measure) for measure in entry.manifest.functions or [""]]
 
 
-def _run_part(entry: Entry, manifest: Manifest, recorded: Recorded, measure: str) -> RunPart:
+def _run_part(entry: ListedRun, manifest: Manifest, recorded: Recorded, measure: str) -> RunPart:
     filling = Filling()
     found = digest_of(recorded, manifest, entry.final, filling.take, measure=measure)
     if found.summary is None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from harness.redact import redactor
+from harness.core.redact import redactor
 from harness.report import numerals
 from harness.report.page.board import Line, board_of
 from harness.report.page.gather import EnvPart, Page

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from harness.redact import redactor
+from harness.core.redact import redactor
 from harness.report.text import clean_block
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.report import numerals
 from harness.report.page.columns import COST, SECONDS, TOKENS, TURNS
 from harness.report.page.markup import Html
-from harness.report.page.relations import Group
+from harness.report.page.relations import CostBin
 from harness.report.page.svg import COLOURS, fitted
 from harness.stats.passk import PassRate
 
@@ -135,7 +135,7 @@ class Plots:
 
         return self._drawn(draw, title)
 
-    def relation(self, measure: str, runs: Sequence[tuple[int, Sequence[Group]]], title: str) -> Html:
+    def relation(self, measure: str, runs: Sequence[tuple[int, Sequence[CostBin]]], title: str) -> Html:
         """Mean reward of rollouts that took about as much, with intervals; a bar shows from what to what they took.
         Nothing is drawn between groups, where there may be no rollout.
 

@@ -7,11 +7,11 @@ import math
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from harness.report.page.columns import MEASURES, TURNS, Columns
+from harness.core.types import JsonDict
+from harness.report.page.columns import MEASURES, TURNS, RolloutColumns
 from harness.stats.intervals import Estimate, mean_interval, same
 from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import number
-from harness.types import JsonDict
 
 GROUPS = 6
 """Groups of a run at most, where it has more than MOST_VALUES different values."""
@@ -24,7 +24,7 @@ LEAST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CostBin:
     """Rollouts that took about as much."""
 
     low: float
@@ -51,8 +51,8 @@ class Group:
 
 
 def relations_of(
-    columns: Columns, *, limits: tuple[float, float] | None = None, is_watched: bool = False
-) -> dict[str, list[Group]]:
+    columns: RolloutColumns, *, limits: tuple[float, float] | None = None, is_watched: bool = False
+) -> dict[str, list[CostBin]]:
     """The groups by measure; nothing for a measure that is unknown, or the same for all rollouts.
 
     Args:
@@ -69,11 +69,11 @@ def relations_of(
     }
 
 
-def _without_interval(group: Group) -> Group:
+def _without_interval(group: CostBin) -> CostBin:
     return replace(group, reward=Estimate(mean=group.reward.mean, examples=group.reward.examples))
 
 
-def _groups(columns: Columns, measure: str, limits: tuple[float, float] | None) -> list[Group]:
+def _groups(columns: RolloutColumns, measure: str, limits: tuple[float, float] | None) -> list[CostBin]:
     """Scored rollouts by the measure: each value a group, or, of many values, groups of about equal size."""
     values, examples = columns.measures[measure], _example_of(columns)
     rows = [row for row, reward in enumerate(columns.reward) if reward == reward and values[row] == values[row]]
@@ -96,14 +96,14 @@ def _groups(columns: Columns, measure: str, limits: tuple[float, float] | None) 
     return [_group(columns, measure, part, examples, limits) for part in parts]
 
 
-def _example_of(columns: Columns) -> list[int]:
+def _example_of(columns: RolloutColumns) -> list[int]:
     """The example of each rollout."""
     return [number for number, row in enumerate(columns.examples) for _ in range(row.made)]
 
 
 def _group(
-    columns: Columns, measure: str, rows: list[int], examples: list[int], limits: tuple[float, float] | None
-) -> Group:
+    columns: RolloutColumns, measure: str, rows: list[int], examples: list[int], limits: tuple[float, float] | None
+) -> CostBin:
     rewards: dict[int, list[float]] = {}
     for row in rows:
         rewards.setdefault(examples[row], []).append(columns.reward[row])
@@ -112,4 +112,4 @@ def _group(
     single = all(len(each) == 1 for each in rewards.values())
     binary = all(value in (0.0, 1.0) for each in rewards.values() for value in each)
     reward = mean_interval(means, single_rollout=single, binary=binary, limits=limits)
-    return Group(values[0], nearest_rank(values, 0.5), values[-1], len(rows), reward)
+    return CostBin(values[0], nearest_rank(values, 0.5), values[-1], len(rows), reward)

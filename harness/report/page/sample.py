@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from harness.report.page.columns import TOKENS, Columns
+from harness.report.page.columns import TOKENS, RolloutColumns
 from harness.report.page.gather import EnvPart
 
 EXAMPLES = 60
@@ -56,7 +56,7 @@ def samples_of(environment: EnvPart, most: int) -> list[Sample]:
     return [_sample(run.columns, differing, most) for run in environment.runs]
 
 
-def _sample(columns: Columns, differing: Mapping[str, float], most: int) -> Sample:
+def _sample(columns: RolloutColumns, differing: Mapping[str, float], most: int) -> Sample:
     sample = Sample(total=len(columns.examples))
     queues = _orders(columns, differing)
     while queues:
@@ -71,7 +71,7 @@ def _sample(columns: Columns, differing: Mapping[str, float], most: int) -> Samp
     return sample
 
 
-def _orders(columns: Columns, differing: Mapping[str, float]) -> dict[str, Iterator[int]]:
+def _orders(columns: RolloutColumns, differing: Mapping[str, float]) -> dict[str, Iterator[int]]:
     """The examples by kind, those first that are most of it."""
     rows = columns.examples
     scored = [n for n, row in enumerate(rows) if row.scored]
@@ -92,7 +92,7 @@ def _orders(columns: Columns, differing: Mapping[str, float]) -> dict[str, Itera
     }
 
 
-def _by_reason(columns: Columns) -> list[int]:
+def _by_reason(columns: RolloutColumns) -> list[int]:
     """A few of every reason, then the rest."""
     reasons: dict[str, list[int]] = {}
     for number, row in enumerate(columns.examples):
@@ -116,7 +116,7 @@ def _evenly(count: int) -> Iterator[int]:
         step //= 2
 
 
-def _spreads(runs: Sequence[Columns]) -> dict[str, float]:
+def _spreads(runs: Sequence[RolloutColumns]) -> dict[str, float]:
     """Example key → how far the runs' means of it lie apart; those of one run alone are left out."""
     means: dict[str, list[float]] = {}
     for columns in runs:

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from harness.records import JUDGEMENTS, Example, Failed, Generated
-from harness.redact import redactor
+from harness.core.records import JUDGEMENTS, Example, Failed, Generated
+from harness.core.redact import redactor
+from harness.core.types import JsonDict, Message, Prompt
 from harness.report import numerals
 from harness.report.text import clean, clean_block
 from harness.report.transcript import call_lines, content_parts, figures, verdict
 from harness.store.codec import to_text
 from harness.store.outcomes import Outcome
-from harness.types import JsonDict, Message, Prompt
 
 TEXT = 16_000
 """Characters of one text. Of a longer one its beginning and its end are shown."""

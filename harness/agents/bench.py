@@ -1,0 +1,47 @@
+"""`BenchRunner`: the older front of `EvalRunner`, for one model. Owns its documented names; everything behind them is
+`runner`'s, and its results are those of `results` under their older names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import ClassVar
+
+from harness.agents.clients import ClientFactory
+from harness.agents.eval_functions import EvalFnWrapper
+from harness.agents.loading import LoadedAgent
+from harness.agents.loop import LLM, AgentLike
+from harness.agents.options import Mode
+from harness.agents.results import BenchEvalSummary, BenchResult, BenchRowResult, BenchRunResult
+from harness.agents.runner import EvalRunner
+
+__all__ = ["BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunResult", "BenchRunner"]
+
+
+class BenchRunner(EvalRunner):
+    """Evaluates an agent with one model. Requests say `bench` where those of an `EvalRunner` say `eval`.
+
+    Args:
+        agent_loop: As of `EvalRunner`, like all of these.
+        llm_client: The model.
+        eval_fns: Score each run.
+        debug: Write a trace of each run.
+        debug_dir: Where to.
+        llm_client_factory: Makes the clients of concurrent runs.
+    """
+
+    _mode: ClassVar[Mode] = "bench"
+
+    def __init__(
+        self,
+        agent_loop: AgentLike | LoadedAgent,
+        llm_client: LLM,
+        eval_fns: Sequence[EvalFnWrapper],
+        debug: bool = False,
+        debug_dir: str | os.PathLike[str] | None = None,
+        llm_client_factory: ClientFactory | None = None,
+    ) -> None:
+        super().__init__(agent_loop, llm_client, eval_fns, debug, debug_dir, llm_client_factory)
+
+    run_bench = EvalRunner.run_eval
+    """`run_eval` by its older name."""

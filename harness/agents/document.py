@@ -1,0 +1,291 @@
+"""The JSON that `bench eval -o FILE` writes. Owns its keys: the documented ones, with the documented names, nesting and
+order, and behind them, under names of their own, what else a reader needs; computes nothing.
+
+No key, password or token is in it: addresses lose their credentials, and every text goes through the redactor."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit, urlunsplit
+
+import orjson
+
+from harness.agents.results import EvalEvalSummary, EvalModelSummary, EvalResult, EvalRunResult
+from harness.core.errors import UsageError
+from harness.core.redact import hidden, redactor
+from harness.core.types import JsonDict
+from harness.stats import paired, summary
+from harness.stats.summary import number
+from harness.store.atomic import atomic_write, make_folder, translated
+from harness.store.manifest import without_secrets
+
+DOCUMENT_VERSION = 1
+"""Raised when a reader of the former version would misread a file; new keys alone do not raise it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMeta:
+    """How one model was reached and asked."""
+
+    model: str
+    model_tag: str | None = None
+    base_url: str | None = None
+    sampling_args: Mapping[str, object] = field(default_factory=dict[str, object])
+    run: str | None = None
+    """The run folder; None if nothing was kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalMeta:
+    """What it takes to repeat an evaluation or to find its transcripts. What is unknown is None and left out."""
+
+    models: tuple[ModelMeta, ...] = ()
+    agent: str | None = None
+    """`module:attribute`, or the agent's name."""
+    mcp: str | None = None
+    """The folder of MCP tools."""
+    dataset: str | None = None
+    """The dataset file."""
+    dataset_sha256: str | None = None
+    offset: int | None = None
+    limit: int | None = None
+    """None: all rows."""
+    max_turns: int | None = None
+    batch_size: int | None = None
+    command: str | None = None
+    versions: Mapping[str, object] = field(default_factory=dict[str, object])
+    budget: JsonDict | None = None
+    """What might be spent and was; None if there was no bound."""
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def to_json(self) -> JsonDict:
+        """The value of `meta`, without secrets."""
+        dataset = {"path": self.dataset, "sha256": self.dataset_sha256, "offset": self.offset, "limit": self.limit}
+        values: JsonDict = {
+            "document_version": DOCUMENT_VERSION,
+            "created": self.created,
+            "versions": dict(self.versions),
+            "command": self.command,
+            "agent": self.agent,
+            "mcp": self.mcp,
+            "dataset": _known(dataset),
+            "max_turns": self.max_turns,
+            "batch_size": self.batch_size,
+            "budget": self.budget,
+            "models": [_model_meta(model) for model in self.models],
+        }
+        return cast(JsonDict, without_secrets(hidden(_known(values))))
+
+
+def eval_document(result: EvalResult, meta: EvalMeta | None = None) -> JsonDict:
+    """The whole document.
+
+    Args:
+        result: The evaluation.
+        meta: Where it came from; without it there is no key `meta`.
+    """
+    baseline = result.model_summaries is not None
+    config: JsonDict = {
+        "model": result.models[0].model,
+        "n_runs": result.n_runs,
+        "pass_threshold": result.pass_threshold,
+        "eval_fns": list(result.eval_summaries),
+    }
+    if baseline:
+        config["baseline_model"] = result.models[1].model
+    document: JsonDict = {
+        "config": config,
+        "summary": _summary(result),
+        "rows": [
+            {"row_index": row.row_index, "runs": [_run(run, tagged=baseline) for run in row.runs]}
+            for row in result.rows
+        ],
+    }
+    if result.model_summaries is not None:
+        document["model_summaries"] = [_model(model) for model in result.model_summaries]
+    if meta is not None:
+        document["meta"] = meta.to_json()
+    return document
+
+
+def check_output(path: Path) -> None:
+    """Refuse, before anything is spent, a place that no file can be written to.
+
+    Raises:
+        UsageError: it is a folder, or stands below a file.
+    """
+    if path.is_dir():
+        raise UsageError(f"--output {path}: is a folder; name a file, such as {path / 'results.json'}")
+    above = next((parent for parent in path.parents if parent.exists()), None)
+    if above is not None and not above.is_dir():
+        raise UsageError(f"--output {path}: {above} is a file, not a folder; choose another place")
+
+
+def write_document(path: Path, document: JsonDict, *, private: bool = False) -> None:
+    """Write it, indented, replacing an older file in one step; folders above are made.
+
+    Args:
+        path: The file.
+        document: What it holds.
+        private: For its owner only, and so the folders that are made.
+
+    Raises:
+        StoreError: it cannot be written; an older file is as it was.
+    """
+    try:
+        data = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        # Half characters in somebody's error text, or integers beyond 64 bits.
+        data = json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+    with translated("write", path):
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)  # /dev/stdout or a pipe: there is nothing to replace
+            return
+        make_folder(path.resolve().parent, private=private)
+    atomic_write(path.resolve(), data, private=private)
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 (hex) of a file's bytes.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    with translated("read", path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def without_credentials(url: str) -> str:
+    """An endpoint's address without user, password, query and fragment."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _summary(result: EvalResult) -> JsonDict:
+    failures: dict[str, int] = {}
+    for model in result.models:
+        for reason, count in model.failures.items():
+            failures[reason] = failures.get(reason, 0) + count
+    values: JsonDict = {
+        "total_rows": result.total_rows,
+        "total_runs": result.total_runs,
+        "eval_fns": _eval_fns(result.eval_summaries),
+        "total_tokens": result.total_tokens,
+        "total_duration_ms": round(result.total_duration_ms),
+        "stopped_early": result.stopped_early,
+        "stop_reason": None if result.stop_reason is None else redactor.text(result.stop_reason),
+        "interrupted": result.interrupted,
+        "resumed_runs": result.resumed_runs,
+        "failed_runs": result.failed_runs,
+        "failures": failures,
+        "score_errors": result.score_errors,
+        "unreported_replies": sum(model.unreported for model in result.models),
+    }
+    if result.paired:
+        values["paired"] = {
+            name: {"counted": pair.counted.to_json(), "scored": pair.scored.to_json(), "zeros": pair.zeros}
+            for name, pair in result.paired.items()
+        }
+    values["methods"] = _methods(result)
+    return values
+
+
+def _methods(result: EvalResult) -> JsonDict:
+    words: JsonDict = {
+        "mean": "mean over all runs; a failed run and a missing score count 0.0 and do not pass",
+        "std": "population standard deviation over the same runs (ddof 0)",
+        "pass_at_k": "1 - C(n-c,k)/C(n,k) per row (Chen et al. 2021, arXiv 2107.03374), then the mean over rows",
+        "scored": "scored runs alone: mean of row means, sample standard deviation (ddof 1), 95 % interval by rows",
+        "t": summary.METHODS["t"],
+        "wilson": summary.METHODS["wilson"],
+        "adjusted_t": summary.METHODS["adjusted_t"],
+    }
+    if result.paired:
+        words["paired"] = {
+            "sides": "primary minus baseline",
+            "counted": "a failed run and a missing score count 0.0; rows that both models have run",
+            "scored": "scored runs alone; rows that both models have a score for",
+            **paired.METHODS,
+        }
+    return words
+
+
+def _eval_fns(summaries: Mapping[str, EvalEvalSummary]) -> JsonDict:
+    return {name: _eval_fn(one) for name, one in summaries.items()}
+
+
+def _eval_fn(one: EvalEvalSummary) -> JsonDict:
+    rates = one.scored_pass_at_k
+    scored = one.scored.to_json()
+    if rates:
+        scored["pass_at_k"] = {str(k): rate.value for k, rate in rates.items()}
+        scored["pass_excluded"] = {str(k): rate.excluded for k, rate in rates.items()}
+    return {
+        "mean": number(one.mean),
+        "std": number(one.std),
+        "min": number(one.min),
+        "max": number(one.max),
+        **{f"pass_at_{k}": number(value) for k, value in one.pass_at_k.items()},
+        "scored": scored,
+        "score_errors": one.score_errors,
+        "failed_runs": one.failed_runs,
+    }
+
+
+def _run(run: EvalRunResult, *, tagged: bool) -> JsonDict:
+    values: JsonDict = {
+        "run_index": run.run_index,
+        "success": run.success,
+        "scores": run.scores,
+        "duration_ms": round(run.duration_ms),
+        "tokens": run.tokens,
+    }
+    if tagged:
+        values["model_tag"] = run.model_tag
+    if not run.success:
+        values["error"] = redactor.text(run.error or "")
+        values["reason"] = run.reason
+    if run.finish_reason is not None:
+        values["finish_reason"] = run.finish_reason
+    if run.score_errors:
+        values["score_errors"] = {name: redactor.text(why) for name, why in run.score_errors.items()}
+    if run.unreported:
+        values["unreported_replies"] = run.unreported
+    return values
+
+
+def _model(model: EvalModelSummary) -> JsonDict:
+    return {
+        "model": model.model,
+        "model_tag": model.model_tag,
+        "total_runs": model.total_runs,
+        "total_tokens": model.total_tokens,
+        "total_duration_ms": round(model.total_duration_ms),
+        "eval_fns": _eval_fns(model.eval_summaries),
+        "wall_ms": round(model.wall_ms),
+        "failed_runs": model.failed_runs,
+        "failures": model.failures,
+        "score_errors": model.score_errors,
+        "unreported_replies": model.unreported,
+    }
+
+
+def _model_meta(model: ModelMeta) -> JsonDict:
+    values: JsonDict = {
+        "model": model.model,
+        "model_tag": model.model_tag,
+        "base_url": None if model.base_url is None else without_credentials(model.base_url),
+        "sampling_args": dict(model.sampling_args),
+        "run": model.run,
+    }
+    return _known(values)
+
+
+def _known(values: JsonDict) -> JsonDict:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,300 @@
+"""What `bench eval` prints at the end, and its line for a run that ended. Owns the layout and words; computes nothing.
+
+The report follows the documented one: rows, runs, time and tokens; time and tokens of each model; a table of the eval
+functions. Behind it stands what the documented numbers hide: what failed, what got no score, how sure the numbers are,
+and how far the models differ. Foreign text goes through `report.text`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from harness.agents.results import EvalModelSummary, EvalPaired, EvalResult, EvalRunResult
+from harness.agents.tables import (
+    ScoreTables,
+    each_summary,
+    is_whole,
+    natural_width,
+    score_cell,
+    score_tables,
+    table_lines,
+)
+from harness.core.records import LIMITS
+from harness.report import numerals
+from harness.report.text import clean
+
+ERROR_LENGTH = 50
+"""Characters of an error in a progress line, `...` included."""
+
+
+_ERRORS = 5
+"""Messages of one kind of failure that are shown, the most frequent first."""
+
+
+def eval_screen(result: EvalResult, width: int = 80, *, ascii_only: bool = False) -> list[Text]:
+    """The report as lines; bold marks its heads where the terminal can.
+
+    Args:
+        result: The evaluation.
+        width: Of the terminal, in cells. Numbers are never cut: below about 70 cells, lines grow longer than it.
+        ascii_only: Whether the terminal has no other characters.
+    """
+    tables = score_tables(result, width)
+    lines = [*_overview(result, width), *_performance(result, width), *_scores(result, width, tables)]
+    lines += [*_differences(result, width, tables), *_failures(result, width)]
+    lines += _scorer_errors(result, width)
+    return [_plain(line) for line in lines] if ascii_only else lines
+
+
+def show(result: EvalResult, console: Console) -> None:
+    """Print the report.
+
+    Args:
+        result: The evaluation.
+        console: From `report.text.make_console`.
+    """
+    for line in eval_screen(result, console.width, ascii_only=console.options.ascii_only):
+        console.print(line, soft_wrap=True)
+
+
+def run_line(current: int, total: int, run: EvalRunResult) -> str:
+    """`[1/18] [primary] OK (120ms, 30 tokens) [rewards:exact_match=1.000]`, as the documents have it.
+
+    Args:
+        current: Runs that have ended, this one counted.
+        total: Runs of all models together.
+        run: The run.
+    """
+    tag = f"[{run.model_tag}] " if run.model_tag else ""
+    head = f"[{current}/{total}] {tag}{'OK' if run.success else 'FAILED'}"
+    head += f" ({format_duration(run.duration_ms)}, {_tokens(run.tokens, run.unreported)} tokens)"
+    if not run.success:
+        error = clean(run.error or run.reason or "", 4 * ERROR_LENGTH)
+        return f"{head} - {error if len(error) <= ERROR_LENGTH else error[: ERROR_LENGTH - 3] + '...'}"
+    scores = [f"{clean(name, 80)}={score_cell(score)}" for name, score in run.scores.items()]
+    scores += [f"{clean(name, 80)}=no score" for name in run.score_errors]
+    return f"{head} [{', '.join(scores)}]" if scores else head
+
+
+def format_duration(ms: float) -> str:
+    """`562ms`, `1.2s`, `3m12.4s`."""
+    if round(ms) < 1000:
+        return f"{max(0, round(ms))}ms"
+    tenths = round(ms / 100)
+    if tenths < 600:
+        return f"{tenths / 10:.1f}s"
+    minutes, rest = divmod(tenths, 600)
+    return f"{minutes}m{rest / 10:.1f}s"
+
+
+def _overview(result: EvalResult, width: int) -> Iterator[Text]:
+    yield _head("Evaluation Results:")
+    yield Text(f"  Rows: {result.total_rows}")
+    yield Text(f"  Runs per row: {result.n_runs}")
+    made = sum(model.total_runs for model in result.models)
+    each = f" ({' + '.join(str(model.total_runs) for model in result.models)})" if result.model_summaries else ""
+    yield Text(f"  Total runs: {made}{each}")
+    new = _number(made - result.resumed_runs, "run")
+    since = f" (of {new}; {result.resumed_runs} were there)" if result.resumed_runs else ""
+    yield Text(f"  Duration: {format_duration(result.total_duration_ms)}{since}")
+    unreported = sum(model.unreported for model in result.models)
+    yield Text(f"  Total tokens: {_tokens(result.total_tokens, unreported)}")
+    if result.failed_runs:
+        yield Text(f"  Failed runs: {result.failed_runs} of {made}; each counts 0.0 in the table", "red")
+    ends = Counter(run.finish_reason for row in result.rows for run in row.runs if run.finish_reason in LIMITS)
+    if ends:
+        yield Text(
+            f"  Ended by {' and '.join(f'{name}: {count}' for name, count in ends.items())} of {made} runs", "yellow"
+        )
+    yield from _wrapped_all(_nothing_at_all(result), width, "red")
+    if result.stopped_early:
+        yield from _wrapped(f"Stopped early. Reason: {clean(result.stop_reason)}", width, "yellow")
+    if result.interrupted:
+        yield Text("  Interrupted: the numbers are of the runs made so far", "yellow")
+
+
+def _performance(result: EvalResult, width: int) -> Iterator[Text]:
+    if not result.total_runs:
+        return
+    table = [["Model", "Avg Latency", "Avg Tokens"]]
+    for model in result.models:
+        average = _tokens(round(model.mean_tokens), model.unreported)
+        table.append([_model_name(result, model), format_duration(model.mean_duration_ms), average])
+    yield Text()
+    yield _head("Performance:")
+    yield from table_lines(table, width, names=1)
+
+
+def _nothing_at_all(result: EvalResult) -> Iterator[str]:
+    """What leaves nothing to speak of, and is no success for whoever asks for the exit code."""
+    for model in result.models:
+        of = f" of [{model.model_tag}] {clean(model.model, 80)}" if result.model_summaries else ""
+        if model.failed_runs == model.total_runs:
+            if model.total_runs:
+                yield f"No run{of} completed"
+            continue
+        for name in model.without_scores:
+            yield f"No run{of} has a score from {clean(name, 80)}"
+
+
+def _scores(result: EvalResult, width: int, tables: ScoreTables) -> Iterator[Text]:
+    """The documented table, each mean with its interval where there is room, else with a table of intervals behind it;
+    where runs have no score, that table has the means of those that have."""
+    if tables.is_plain:
+        return
+    names, whole = len(tables.labels[0]), is_whole(result)
+    yield Text()
+    if whole and natural_width(tables.with_intervals()) <= width:
+        yield from table_lines(tables.with_intervals(), width, names)
+        yield from _threshold(result)
+    else:
+        for position, table in enumerate(tables.documented(width)):
+            yield from [Text()] if position else []
+            yield from table_lines(table, width, names)
+        yield from _threshold(result)
+        yield Text()
+        yield _head("With intervals:" if whole else "Scored runs alone:")
+        yield from table_lines(tables.intervals(counted=not whole), width, names)
+    yield from _lines(_method(result), width)
+
+
+def _threshold(result: EvalResult) -> Iterator[Text]:
+    if any(one.pass_at_k for _, _, one in each_summary(result)):
+        yield Text(f"A run passes with a score of at least {result.pass_threshold:g}.")
+
+
+def _method(result: EvalResult) -> str:
+    """How the intervals were made."""
+    estimates = [one.scored.estimate for _, _, one in each_summary(result)]
+    methods = {estimate.method for estimate in estimates if estimate.method is not None}
+    if not methods:
+        return f"95 % interval: {numerals.NONE} where there is too little to tell."
+    named = {
+        "t": "Student's t over the rows' means",
+        "wilson": "Wilson's over the rows",
+        "adjusted_t": "Student's t with a row added at 0 and at 1",
+    }
+    words = ", ".join(word for method, word in named.items() if method in methods)
+    none = f"; {numerals.NONE} where there is too little to tell" if any(each.low is None for each in estimates) else ""
+    return f"95 % interval: {words}{none}."
+
+
+def _differences(result: EvalResult, width: int, tables: ScoreTables) -> Iterator[Text]:
+    if not result.paired or tables.is_plain:
+        return
+    yield Text()
+    yield _head("Primary minus baseline, row by row:")
+    yield from table_lines(tables.differences, width, names=1)
+    yield from _lines(_methods_of_differences(result), width)
+    for name, pair in result.paired.items():
+        if words := _left_out(pair):
+            yield from _wrapped(f"{clean(name, 80)}: {words}", width)
+
+
+def _methods_of_differences(result: EvalResult) -> str:
+    """How the interval and the p-value are made."""
+    pairs = [each for pair in result.paired.values() for each in (pair.counted, pair.scored)]
+    if all(each.p_value is None for each in pairs):
+        return ""
+    return "Interval and p: Student's t with a row won and a row lost added."
+
+
+def _left_out(pair: EvalPaired) -> str:
+    words: list[str] = []
+    if pair.zeros:
+        words.append(f"{_number(pair.zeros, 'run')} without a score counted as 0.0")
+    if alone := pair.counted.only_first + pair.counted.only_second:
+        words.append(f"{_number(alone, 'row')} that only one model has run left out")
+    missing = pair.scored.only_first + pair.scored.only_second
+    if pair.scored != pair.counted and not pair.scored.pairs:
+        words.append("no row has a score of both models")
+    elif missing and pair.scored != pair.counted:
+        words.append(f"of scored runs alone, {_number(missing, 'row')} that only one model has a score for left out")
+    return "; ".join(words)
+
+
+def _failures(result: EvalResult, width: int) -> Iterator[Text]:
+    if not result.failed_runs:
+        return
+    yield Text()
+    yield _head("Failed runs:")
+    alone = result.models[0].model_tag
+    found: dict[tuple[str | None, str], dict[str, list[str]]] = {}
+    for row in result.rows:
+        for run in row.runs:
+            if not run.success:
+                errors = found.setdefault((run.model_tag or alone, run.reason or "unknown"), {})
+                errors.setdefault(clean(run.error), []).append(f"row {row.row_index} run {run.run_index}")
+    for model in result.models:
+        tag = f"{model.model_tag} " if result.model_summaries else ""
+        for reason, number in model.failures.items():
+            errors = found.get((model.model_tag, reason), {})
+            told = sorted(errors.items(), key=lambda each: -len(each[1]))
+            name = f"{tag}{clean(reason, 60)}"
+            if not told:
+                yield from _wrapped(f"{name}: {number} of {model.total_runs}", width)
+            for error, places in told[:_ERRORS]:
+                yield from _wrapped(f"{name}: {len(places)} of {model.total_runs}; e.g. {places[0]}: {error}", width)
+            if rest := sum(len(places) for _, places in told[_ERRORS:]):
+                yield from _wrapped(f"{name}: {rest} of {model.total_runs} with other messages", width)
+
+
+def _scorer_errors(result: EvalResult, width: int) -> Iterator[Text]:
+    if not result.score_errors:
+        return
+    made = sum(model.total_runs - model.failed_runs for model in result.models)
+    yield Text()
+    yield _head("Runs without a score (they count 0.0 in the table):")
+    examples: dict[str, str] = {}
+    for row in result.rows:
+        for run in row.runs:
+            for name, why in run.score_errors.items():
+                if name not in examples:
+                    tag = f"{run.model_tag} " if run.model_tag else ""
+                    examples[name] = f"e.g. {tag}row {row.row_index} run {run.run_index}: {clean(why)}"
+    for name, number in result.score_errors.items():
+        yield from _wrapped(f"{clean(name, 80)}: {number} of {made} completed; {examples.get(name, '')}", width)
+
+
+def _model_name(result: EvalResult, model: EvalModelSummary) -> str:
+    name = clean(model.model, 1000)
+    return f"[{model.model_tag}] {name}" if result.model_summaries else name
+
+
+def _tokens(number: int, unreported: int) -> str:
+    """`unknown` if no reply reported any, `>= n` if some did not."""
+    if not unreported:
+        return str(number)
+    return f">= {number}" if number else "unknown"
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _wrapped(words: str, width: int, style: str = "") -> Iterable[Text]:
+    room = max(20, width)
+    return [Text(line, style) for line in textwrap.wrap(words, room, initial_indent="  ", subsequent_indent="    ")]
+
+
+def _wrapped_all(many: Iterable[str], width: int, style: str = "") -> Iterator[Text]:
+    for words in many:
+        yield from _wrapped(words, width, style)
+
+
+def _lines(words: str, width: int) -> Iterator[Text]:
+    for line in textwrap.wrap(words, max(20, width), break_on_hyphens=False):
+        yield Text(line)
+
+
+def _head(words: str) -> Text:
+    return Text(words, "bold")
+
+
+def _plain(line: Text) -> Text:
+    text = line.plain.replace("─", "-").replace(numerals.NONE, "-").replace("…", "~")
+    return Text(text, line.style)

@@ -1,0 +1,176 @@
+"""The settings of a run that Python objects ask for: an environment of them, a `ResolvedRun` as files and flags give
+one, and where its clients are. Owns that translation and what of an agent's code a resume compares; starts nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from harness.agents.client import ExternalLLMClient
+from harness.agents.clients import CallerClients, Seated, display_name, is_ours
+from harness.agents.environment import AgentEnv, source_hashes
+from harness.agents.loop import AgentLike
+from harness.agents.options import AgentOptions
+from harness.agents.results import PRIMARY
+from harness.agents.work import EvaluatedModel, Work
+from harness.core.errors import EnvironmentFault, EvalFnError
+from harness.core.types import JsonDict
+from harness.engine.loading import Loader
+from harness.envs.environment import Environment
+from harness.settings.built_in import AGENT_EVAL, BUILT_INS
+from harness.settings.endpoints import Endpoint
+from harness.settings.layers import KeyPath, Layer, Origin, below, dotted, flatten, merge, value_at
+from harness.settings.paths import local_modules
+from harness.settings.runs import ResolvedRun
+from harness.settings.schema import BY_PATH, GROUPS, SETTINGS, RunSettings
+from harness.settings.sections import builtins
+from harness.settings.values import check
+
+logger = logging.getLogger(__name__)
+
+_BOUNDS = ("max_concurrent", "max_concurrent_generation", "max_concurrent_scoring")
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+"""Of this version's own agents (MCP): a newer one may go on with their runs."""
+
+
+class Given(Loader):
+    """Environments that are there, by the name of their run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.environments: dict[str, Environment] = {}
+
+    def load(self, resolved: ResolvedRun) -> Environment:
+        """The environment of this run."""
+        return self.environments[resolved.settings.env.name]
+
+
+def resolved_run(work: Work, side: EvaluatedModel, loader: Given, desk: CallerClients) -> ResolvedRun:
+    """The settings of one side's run.
+
+    Args:
+        work: What is asked for.
+        side: By which model.
+        loader: Gets the run's environment.
+        desk: Gets the side's clients.
+
+    Raises:
+        ConfigError: an argument is wrong, or the model cannot be asked.
+    """
+    args = _env_args(work, side)
+    called = BUILT_INS[AGENT_EVAL].name_of(args)
+    name = f"{called}[{side.tag}]" if side.is_other else called
+    endpoint, bound, agent = _client(work, side, desk)
+    loader.environments[name] = _environment(work, side, agent)
+    values: dict[tuple[str, str], tuple[object, str]] = {
+        ("env", "env_id"): (AGENT_EVAL, "built-in"),
+        ("env", "name"): (name, "agent_loop"),
+        ("env", "env_args"): (args, "the runner's arguments"),
+        ("env", "num_examples"): (-1, "rows"),
+        ("env", "rollouts_per_example"): (work.n_runs, "n_runs"),
+        ("env", "pass_threshold"): (work.pass_threshold, "pass_threshold"),
+        ("model", "model"): (endpoint.model, "llm_client"),
+        ("model", "api_base_url"): (endpoint.url, "llm_client"),
+        ("model", "api_key_var"): (endpoint.key_var or "", "llm_client"),
+        ("model", "sampling_args"): (dict(work.completion_params or {}), "completion_params"),
+        ("save", "save_results"): (work.output_dir is not None, "output_dir"),
+        ("save", "output_dir"): (work.output_dir or "outputs", "output_dir"),
+        **({("save", "private"): (True, "private")} if work.private else {}),
+        **{("model", key): (bound, "batch_size") for key in _BOUNDS},
+    }
+    layer: dict[KeyPath, Any] = {}
+    for path, (value, source) in values.items():
+        checked = check(BY_PATH[path], value, source) if value != "" else value  # "": of the embedded server
+        layer.update(flatten(path, checked, lambda _, source=source: Origin("cli", source)))
+    return ResolvedRun(*_settings(merge(builtins(), layer)), (endpoint,), found=BUILT_INS[AGENT_EVAL].found)
+
+
+def _settings(layer: Layer) -> tuple[RunSettings, dict[str, Origin]]:
+    tables: dict[str, dict[str, object]] = {group: {} for group in GROUPS}
+    origins: dict[str, Origin] = {}
+    for setting in SETTINGS:
+        tables[setting.group][setting.key] = value_at(layer, setting.path)
+        entries = below(layer, setting.path)
+        origins[setting.dotted] = entries[-1].origin
+        origins.update((dotted(entry.path), entry.origin) for entry in entries if len(entry.path) > len(setting.path))
+    return RunSettings.model_validate(tables), origins
+
+
+def _client(work: Work, side: EvaluatedModel, desk: CallerClients) -> tuple[Endpoint, int, AgentLike]:
+    """Where the side's model is asked, how many of its rollouts may be under way, and the agent that does it."""
+    agent, bound = work.agent.agent, min(work.in_flight, work.rollouts)
+    factory = side.factory if work.batch_size > 1 else None
+    if factory is None and is_ours(side.client):
+        return desk.endpoint(cast(ExternalLLMClient, side.client)), bound, agent
+    shelf = desk.shelf(side.tag or PRIMARY, side.client, factory)
+    if factory is None and bound > 1:
+        logger.warning(
+            "%s: a client is used by one rollout at a time, so batch_size=%d has no effect; give llm_client_factory",
+            type(side.client).__name__, work.batch_size,
+        )  # fmt: skip
+    return Endpoint(shelf.url, None, display_name(side.client)), bound if factory else 1, Seated(agent, shelf)
+
+
+def _environment(work: Work, side: EvaluatedModel, agent: AgentLike) -> AgentEnv:
+    kind, functions = type(work.agent.agent), {function.name: function.fn for function in work.eval_fns}
+    files = {
+        "agent_source": tuple(dict.fromkeys([*work.agent.files, *_files([kind])])),
+        "eval_fns_source": tuple(dict.fromkeys(_files(functions.values()))),
+    }
+    typed = {name: _digest(code) for name, code in {"agent": kind, **functions}.items() if _is_main(code)}
+    options = AgentOptions(
+        first_row=work.first_row,
+        max_turns=work.max_turns,
+        mode=work.mode,
+        model_tag=side.tag,
+        first_run=work.first_run,
+        debug_dir=work.debug_dir,
+        files=tuple(dict.fromkeys(file for found in files.values() for file in found)),
+        fingerprint={**{name: source_hashes(found) for name, found in files.items()}, "code": typed},
+    )
+    try:
+        return AgentEnv(work.rows, agent, work.eval_fns, options=options)
+    except EnvironmentFault as error:  # a function is called like a column of results
+        raise EvalFnError(str(error)) from error
+
+
+def _env_args(work: Work, side: EvaluatedModel) -> JsonDict:
+    """What the run is about, for its name and identity: a resume needs it equal."""
+    kind = type(work.agent.agent)
+    args: JsonDict = {
+        "agent": f"{kind.__module__}:{kind.__name__}",
+        "eval_fns": [fn.name for fn in work.eval_fns],
+        "max_turns": work.max_turns,
+        "mode": work.mode,
+        "offset": work.first_row,
+    }
+    return {**args, "model_tag": side.tag} if side.is_other else args
+
+
+def _is_main(code: object) -> bool:
+    return getattr(inspect.unwrap(cast(Any, code)), "__module__", None) == "__main__"
+
+
+def _digest(code: object) -> str | None:
+    """Of a definition in a script or a notebook: the rest of the file says how it is run, and may change."""
+    try:
+        return hashlib.sha256(inspect.getsource(inspect.unwrap(cast(Any, code))).encode()).hexdigest()
+    except (OSError, TypeError):
+        return None
+
+
+def _files(codes: Iterable[object]) -> list[Path]:
+    """The files of the caller's modules that hold these definitions, and of those beside them that they import."""
+    files: list[Path] = []
+    for code in codes:
+        with contextlib.suppress(OSError, TypeError):
+            file = Path(inspect.getfile(inspect.unwrap(cast(Any, code)))).resolve()
+            if file.is_file() and not _is_main(code) and not file.is_relative_to(_PACKAGE):
+                files += local_modules(file)
+    return files

@@ -1,0 +1,210 @@
+"""The tables in the report of `bench eval`: their cells, what eval functions are called in them, and how cells become
+lines. Owns widths and the spelling of numbers; which tables there are and what stands around them is `screen`'s."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from harness.agents.results import EvalEvalSummary, EvalResult
+from harness.report import numerals
+from harness.report.text import clean, fit
+from harness.stats.paired import Paired
+
+LEAST_NAME = 16
+"""Cells of a name in a table that no lack of space takes from it."""
+
+MOST_FIXED = 1e6
+"""Scores from here on are written as powers of ten: with all their digits they would push each other off the screen."""
+
+GAP = 2
+
+Table: TypeAlias = list[list[str]]
+"""Rows of cells, the heads first."""
+
+Names: TypeAlias = Mapping[str, str]
+"""Eval function → what it is called in the tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTables:
+    """The columns of the eval functions, ready to be joined: each has a row for the heads, then one a function and
+    model."""
+
+    labels: Table
+    statistics: Table
+    rates: Table
+    """pass@k."""
+    certainty: Table
+    """Mean and interval of the runs that have a score, and how many these are."""
+    differences: Table
+    """Primary minus baseline: a table of its own. Heads alone without a baseline."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing in them: no run was made."""
+        return len(self.labels) < 2
+
+    def documented(self, width: int) -> list[Table]:
+        """Statistics and pass@k, in one table where it fits."""
+        whole = joined(self.labels, self.statistics, self.rates)
+        if not self.rates[0] or natural_width(whole) <= width:
+            return [whole]
+        return [joined(self.labels, self.statistics), joined(self.labels, self.rates)]
+
+    def with_intervals(self) -> Table:
+        """The documented table with the intervals of its means."""
+        return joined(self.labels, self.statistics, self.rates, [row[1:2] for row in self.certainty])
+
+    def intervals(self, *, counted: bool) -> Table:
+        """Means with their intervals, and the number of scored runs if it differs from that of all runs."""
+        return joined(self.labels, self.certainty if counted else [row[:2] for row in self.certainty])
+
+
+def each_summary(result: EvalResult) -> Iterator[tuple[str, str, EvalEvalSummary]]:
+    """(function, model tag, statistics), the models of a function together."""
+    for name in result.eval_summaries:
+        for model in result.models:
+            yield name, model.model_tag, model.eval_summaries[name]
+
+
+def score_tables(result: EvalResult, width: int) -> ScoreTables:
+    """The tables that have eval functions in them. A function is called `module:function`, or by its own name alone
+    where that saves cutting names, or a table in two, and no two functions share it.
+
+    Args:
+        result: The evaluation.
+        width: Cells that there are.
+    """
+    if not result.total_runs or not result.eval_summaries:
+        return ScoreTables([], [], [], [], [])
+    full = {name: clean(name, 200) for name in result.eval_summaries}
+    short = {name: clean(name.rpartition(":")[2], 200) or full[name] for name in result.eval_summaries}
+    choices = [_score_tables(result, full)]
+    if len(set(short.values())) == len(short):
+        choices.append(_score_tables(result, short))
+    for most in (1, 2):  # tables that statistics and pass@k take
+        for made in choices:
+            documented = made.documented(width)
+            wanted = [*documented, made.intervals(counted=True), made.differences]
+            if len(documented) <= most and all(natural_width(table) <= width for table in wanted):
+                return made
+    return choices[-1]
+
+
+def _score_tables(result: EvalResult, names: Names) -> ScoreTables:
+    return ScoreTables(
+        _labels(result, names), _statistics(result), _rates(result), _certainty(result), _differences(result, names)
+    )
+
+
+def _labels(result: EvalResult, names: Names) -> Table:
+    rows = [
+        [names[name], model] if result.model_summaries else [names[name]] for name, model, _ in each_summary(result)
+    ]
+    return [["Eval Function", "Model"] if result.model_summaries else ["Eval Function"], *rows]
+
+
+def _statistics(result: EvalResult) -> Table:
+    rows = [
+        [score_cell(value) for value in (one.mean, one.min, one.max, one.std)] for _, _, one in each_summary(result)
+    ]
+    return [["Mean", "Min", "Max", "Std"], *rows]
+
+
+def _rates(result: EvalResult) -> Table:
+    ks = list(next(iter(result.eval_summaries.values())).pass_at_k)
+    rows = [[_percent(one.pass_at_k[k]) for k in ks] for _, _, one in each_summary(result)]
+    return [[f"pass@{k}" for k in ks], *rows]
+
+
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.1f}%" if math.isfinite(rate) else numerals.NONE
+
+
+def _certainty(result: EvalResult) -> Table:
+    """The mean of what has a score, with its interval: what the documented mean leaves open."""
+    made = {model.model_tag: model.total_runs for model in result.models}
+    table = [["Mean", "95 % interval", "Scored runs"]]
+    for _, model, one in each_summary(result):
+        estimate = one.scored.estimate
+        table.append([score_cell(estimate.mean), numerals.interval(estimate), f"{one.scored.count} of {made[model]}"])
+    return table
+
+
+def is_whole(result: EvalResult) -> bool:
+    """Whether the intervals are those of the documented means: every run has a score, every row as many runs."""
+    made = {model.model_tag: model.total_runs for model in result.models}
+    return all(
+        one.scored.count == made[model]
+        and (one.scored.estimate.mean is None or math.isclose(one.scored.estimate.mean, one.mean, abs_tol=1e-9))
+        for _, model, one in each_summary(result)
+    )
+
+
+def _differences(result: EvalResult, names: Names) -> Table:
+    table = [["Eval Function", "Diff", "95 % interval", "p", "Win", "Loss", "Tie"]]
+    for name, pair in result.paired.items():
+        table.append([names[name], *_difference(pair.counted)])
+        if pair.scored != pair.counted and pair.scored.pairs:
+            table.append(["  scored runs", *_difference(pair.scored)])
+    return table
+
+
+def _difference(pair: Paired) -> list[str]:
+    outcomes = [str(number) for number in (pair.wins, pair.losses, pair.ties)]
+    estimate = pair.estimate
+    words = [numerals.signed(estimate.mean), numerals.signed_interval(estimate), numerals.p_value(pair.p_value)]
+    return [*words, *outcomes]
+
+
+def score_cell(value: float | None) -> str:
+    """A score with the documented three digits, unless it is so large that they say nothing."""
+    if value is None or not math.isfinite(value):
+        return numerals.NONE
+    if abs(value) >= MOST_FIXED:
+        return numerals.score(value)
+    return f"{value + 0.0:.3f}"
+
+
+def table_lines(rows: Table, width: int, names: int) -> Iterator[Text]:
+    """A table as lines. The first column gives way where space is short; no number is cut.
+
+    Args:
+        rows: Its cells.
+        width: Cells that there are.
+        names: Columns from the left that are words; the others are figures.
+    """
+    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    others = sum(GAP + size for size in widths[1:])
+    widths[0] = min(widths[0], max(LEAST_NAME, width - others))
+    for position, row in enumerate(rows):
+        first = fit(row[0], widths[0])
+        cells = [
+            _pad(cell, size, right=i + 1 >= names)
+            for i, (cell, size) in enumerate(zip(row[1:], widths[1:], strict=True))
+        ]
+        line = (" " * GAP).join([first, *cells]).rstrip()
+        yield Text(line, "bold" if position == 0 else "")
+        if position == 0:
+            yield Text("─" * (widths[0] + others))
+
+
+def _pad(cell: str, width: int, *, right: bool) -> str:
+    space = " " * (width - cell_len(cell))
+    return space + cell if right else cell + space
+
+
+def joined(*groups: Table) -> Table:
+    """Tables of the same rows as one."""
+    return [[cell for row in rows for cell in row] for rows in zip(*groups, strict=True)]
+
+
+def natural_width(rows: Table) -> int:
+    """Cells that a table takes with nothing cut."""
+    return sum(max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))) + GAP * (len(rows[0]) - 1)

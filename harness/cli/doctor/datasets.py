@@ -1,0 +1,207 @@
+"""Whether the Hub's datasets of a target can be loaded: their names as the environments' sources give them, the Hub's
+answer to one request for each, and whether a copy is cached. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from harness.cli.doctor.findings import Diagnosis, note, ok, problem
+from harness.core.syntax import parse
+from harness.envs import hub
+from harness.envs.sources import FILE_SUFFIXES, SAMPLE
+from harness.plugins.classic.example_sets import SETS
+
+_LOADERS = ("load_dataset", "load_example_dataset", "read_hub", "RowSource")
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_FORMATS = (
+    *("arrow", "audiofolder", "csv", "generator", "imagefolder", "json", "pandas", "parquet", "sql", "text"),
+    *("videofolder", "webdataset", "xml"),
+)
+"""What `load_dataset` reads from files."""
+_AT_ONCE = 8
+
+
+@dataclass(slots=True)
+class HubDataset:
+    """A dataset on the Hub.
+
+    Args:
+        name: Its id, `namespace/name`.
+        environments: The environments that load it.
+        has_sample: Whether they bring rows of their own, as `split="sample"`.
+    """
+
+    name: str
+    environments: list[str] = field(default_factory=list[str])
+    has_sample: bool = False
+
+
+def find_datasets(files: Sequence[Path], arguments: Mapping[str, object]) -> tuple[list[str], bool]:
+    """The Hub's datasets that an environment loads, as far as its source says so.
+
+    Args:
+        files: Its Python files.
+        arguments: What its `load_environment` is given.
+
+    Returns:
+        Their ids, and whether it brings rows of its own.
+    """
+    trees = [tree for file in files if (tree := _tree(file)) is not None]
+    values: dict[str, object] = {}
+    for tree in trees:
+        values |= dict(_constants(tree))
+    parameters: dict[str, object] = {}
+    for tree in trees:
+        parameters |= dict(_defaults(tree, values))
+    parameters |= arguments
+    calls = [call for tree in trees for call in _calls(tree)]
+    has_sample = any(name == "RowSource" for name, _ in calls)
+    if not calls or (has_sample and parameters.get("split") == SAMPLE):
+        return [], has_sample
+    chosen = [
+        value for name, value in parameters.items() if "dataset" in name and ("/" in str(value) or str(value) in SETS)
+    ]
+    known = values | parameters
+    # What a caller may name takes the place of the id that it replaces.
+    loaded = [_value(node, known) for name, node in calls if not (name == "RowSource" and "dataset" in parameters)]
+    ids = [_repository(value) for value in [*chosen, *loaded] if isinstance(value, str)]
+    return [each for each in dict.fromkeys(ids) if _is_hub_id(each)], has_sample
+
+
+def _tree(file: Path) -> ast.Module | None:
+    try:
+        return parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, object]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, node.value.value
+
+
+def _defaults(tree: ast.Module, known: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """The defaults of `load_environment`."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "load_environment":
+            places = [*node.args.posonlyargs, *node.args.args]
+            with_default = places[len(places) - len(node.args.defaults) :]
+            pairs = [*zip(with_default, node.args.defaults, strict=True)]
+            pairs += [(a, d) for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None]
+            yield from ((parameter.arg, _value(default, known)) for parameter, default in pairs)
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
+    """Calls that load a dataset, each with the expression of its name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in _LOADERS:
+                named = (each.value for each in node.keywords if each.arg in ("path", "name", "hub_id"))
+                first = node.args[0] if node.args else None
+                yield name, first or next(named, None)
+
+
+def _value(node: ast.expr | None, known: Mapping[str, object]) -> object:
+    if isinstance(node, ast.Constant):
+        return node.value
+    return known.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def _repository(name: str) -> str:
+    return SETS[name].repository if name in SETS else name
+
+
+def _is_hub_id(name: str) -> bool:
+    if name in _FORMATS:
+        return False
+    is_file = name.endswith(FILE_SUFFIXES) or name.startswith((".", "/", "~")) or Path(name).exists()
+    return _HUB_ID.fullmatch(name) is not None and not is_file
+
+
+def request(dataset: HubDataset) -> str:
+    """What is sent, for people."""
+    return f"whether the Hub has {dataset.name}: {_address(dataset.name)}"
+
+
+def is_offline() -> bool:
+    """Whether the Hub's libraries are told to send nothing."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
+
+
+def check_datasets(datasets: Sequence[HubDataset], *, offline: str = "") -> list[Diagnosis]:
+    """Whether each can be loaded.
+
+    Args:
+        datasets: What environments load.
+        offline: The option or variable that forbids to ask the Hub; "" if nothing does.
+    """
+    if offline:
+        return [_unanswered(each, f"not asked, because of {offline}") for each in datasets]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(_ask, datasets))
+
+
+def _address(name: str) -> str:
+    from huggingface_hub import constants
+
+    return f"{constants.ENDPOINT}/api/datasets/{name}"
+
+
+def _ask(dataset: HubDataset) -> Diagnosis:
+    import huggingface_hub.utils
+
+    headers = cast(Any, huggingface_hub.utils).build_hf_headers()
+    status, why = hub.ask_once("HEAD", _address(dataset.name), headers)
+    host = _address("").split("/api/", 1)[0]
+    who = f"dataset of {', '.join(dataset.environments)}"
+    if status in (401, 403, 404):
+        fix = "correct its name, or log in with `hf auth login` to an account that may read it"
+        return problem("hub", dataset.name, f"{who}: {host} does not show it (HTTP {status})", fix)
+    if status == 429 or 400 <= status < 500:
+        return note("hub", dataset.name, f"{who}: {host} answers HTTP {status}", "look again later")
+    if not status or status >= 500:
+        return _unanswered(dataset, f"{host} cannot be reached ({why or f'HTTP {status}'})")
+    return ok(
+        "hub", dataset.name, f"{who}: {host} has it{', and a copy is cached' if _is_cached(dataset.name) else ''}"
+    )
+
+
+def _unanswered(dataset: HubDataset, why: str) -> Diagnosis:
+    who = f"dataset of {', '.join(dataset.environments)}"
+    if _is_cached(dataset.name):
+        return ok("hub", dataset.name, f"{who}: {why}; the cached copy is used")
+    if why.startswith("not asked, because of --offline"):
+        return note("hub", dataset.name, f"{who}: {why}, and no copy is cached", "look again without it")
+    sample = """-a '{"split": "sample"}' for rows that need no network, or """ if dataset.has_sample else ""
+    fix = f"run with {sample}local files, or load it once where the Hub can be reached"
+    return problem("hub", dataset.name, f"{who}: {why}, and no copy is cached", fix)
+
+
+def _is_cached(name: str) -> bool:
+    """Whether `datasets` has prepared any configuration of it."""
+    from huggingface_hub import constants
+
+    cache = Path(os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")).expanduser()
+    wanted = _plain(name.replace("/", "___"))
+    try:
+        return any(_plain(each.name) == wanted and any(each.glob("*/*/*/*.arrow")) for each in cache.iterdir())
+    except OSError:
+        return False
+
+
+def _plain(name: str) -> str:
+    """Without what `datasets` changes in a name: capitals become `_` and a small letter."""
+    return name.lower().replace("_", "").replace("-", "")

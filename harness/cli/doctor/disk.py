@@ -1,0 +1,181 @@
+"""Where results go: room, rights, speed, and what the file system can do. Owns these checks; what they write is in one
+folder of their own that is gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.cli.doctor.findings import Diagnosis, note, ok, problem
+from harness.settings.wording import shown_path
+from harness.store.atomic import can_exchange, durable_sync, store_error
+
+TOO_LITTLE = 100 * 2**20
+LITTLE = 2 * 2**30
+"""Bytes free. Transcripts of a large run take hundreds of megabytes, twice while its dataset is written."""
+
+SYNCS = 5
+SLOW_SYNC = 0.1
+"""Seconds. The journal waits for one sync after every handful of rollouts."""
+
+_FORGETFUL = ("tmpfs", "ramfs")
+_MOUNTS = Path("/proc/self/mounts")
+_ESCAPES = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
+
+
+def check_disk(folder: Path) -> list[Diagnosis]:
+    """Whether runs can be kept in an output folder.
+
+    Args:
+        folder: The output folder; it need not be there yet, and is not made.
+    """
+    name = shown_path(folder, Path.cwd())
+    there = _nearest(folder)
+    if not there.is_dir():
+        return [problem("disk", name, f"{there} is a file, so no folder can be made there", "choose another with -o")]
+    try:
+        probe = Path(tempfile.mkdtemp(prefix=".bench-doctor-", dir=there))
+    except OSError as error:
+        return [problem("disk", name, *_said("write in", there, error))]
+    try:
+        place = "is there" if there == folder.absolute() else f"is not there yet, and can be made in {there}"
+        return [*_room(name, there), *_abilities(name, probe, place)]
+    except OSError as error:
+        return [problem("disk", name, *_said("write in", there, error))]
+    finally:
+        shutil.rmtree(probe, ignore_errors=True)
+
+
+def _said(action: str, path: Path, error: OSError) -> tuple[str, str]:
+    words, _, hint = str(store_error(action, path, error)).partition("; ")
+    return words, hint or "choose another output folder with -o"
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or the nearest one above that exists."""
+    path = folder.absolute()
+    while not path.exists() and path.parent != path:
+        path = path.parent
+    return path
+
+
+def _room(name: str, folder: Path) -> list[Diagnosis]:
+    system = os.statvfs(folder)
+    free = system.f_bavail * system.f_frsize
+    words = f"{free / 2**30:,.1f} GiB free" if free >= 2**30 else f"{free / 2**20:,.1f} MiB free"
+    if free < TOO_LITTLE:
+        return [problem("disk", name, words, "free some space, or choose another output folder with -o")]
+    if system.f_files and not system.f_favail:
+        return [problem("disk", name, f"{words}, but no more files can be made (no inodes)", "remove files")]
+    if free < LITTLE:
+        return [note("disk", name, words, "free some space before a large run")]
+    return [ok("disk", name, words)]
+
+
+def _abilities(name: str, probe: Path, place: str) -> list[Diagnosis]:
+    kind = file_system(probe)
+    where = f" ({kind})" if kind else ""
+    found: list[Diagnosis] = []
+    seconds = _sync_seconds(probe)
+    words = f"{place}{where}; a sync takes {seconds * 1000:.1f} ms"
+    if kind in _FORGETFUL:
+        found.append(
+            note("disk", name, f"{words}; it is in memory, and gone after a restart", "choose another with -o")
+        )
+    elif seconds > SLOW_SYNC:
+        fix = "choose an output folder on a local disk with -o"
+        found.append(note("disk", name, f"{words}, which runs wait for: it is slow", fix))
+    else:
+        found.append(ok("disk", name, words))
+    for what, can, fix in _TRIALS:
+        why = can(probe)
+        if why:
+            found.append(problem("disk", name, f"the file system{where} {what}: {why}", fix))
+    if not _exchanges(probe):
+        says = (
+            f"the file system{where} cannot exchange two folders: a run's dataset is missing for an instant whenever "
+        )
+        found.append(note("disk", name, says + "it is brought up to date", "load results when the run has ended"))
+    return found
+
+
+def _sync_seconds(probe: Path) -> float:
+    """The median of a few."""
+    taken: list[float] = []
+    fd = os.open(probe / "synced", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        for _ in range(SYNCS):
+            os.write(fd, b"x" * 512)
+            begun = time.perf_counter()
+            durable_sync(fd)
+            taken.append(time.perf_counter() - begun)
+    finally:
+        os.close(fd)
+    return statistics.median(taken)
+
+
+def _renames(probe: Path) -> str:
+    """Why a file cannot take another one's place; "" if it can."""
+    old, new = probe / "old", probe / "new"
+    old.write_bytes(b"old")
+    new.write_bytes(b"new")
+    try:
+        os.replace(new, old)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if old.read_bytes() == b"new" and not new.exists() else "both files were still there"
+
+
+def _locks(probe: Path) -> str:
+    """Why a file cannot be locked, or why a lock keeps nobody out; "" if all is well."""
+    path = probe / "lock"
+    with path.open("w") as one, path.open("w") as other:
+        try:
+            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.strerror or str(error)
+        with contextlib.suppress(OSError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return "a second lock was given as well"
+    return ""
+
+
+_TRIALS: tuple[tuple[str, Callable[[Path], str], str], ...] = (
+    ("cannot replace a file", _renames, "choose an output folder on another file system with -o"),
+    ("cannot lock a file", _locks, "choose an output folder on another file system with -o, or never run twice in one"),
+)
+
+
+def _exchanges(probe: Path) -> bool:
+    one, other = probe / "one", probe / "other"
+    for folder in (one, other):
+        folder.mkdir()
+    (one / "mark").touch()
+    return can_exchange(one, other) and (other / "mark").exists()
+
+
+def file_system(path: Path, mounts: Path = _MOUNTS) -> str:
+    """The kind of file system that `path` is on; "" where that cannot be told."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    real = path.resolve()
+    best, kind = -1, ""
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = fields[1]
+        for escape, letter in _ESCAPES.items():
+            point = point.replace(escape, letter)
+        if real.is_relative_to(point) and len(point) >= best:  # of two on one place, the later one is seen
+            best, kind = len(point), fields[2]
+    return kind

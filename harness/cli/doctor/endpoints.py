@@ -1,0 +1,288 @@
+"""One cheap request for each model at each endpoint, side by side. Owns what the answers mean for people; the request
+is `clients.preflight`'s, sent by the client that runs use."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from harness.cli.doctor.clock import Told
+from harness.cli.doctor.credentials import oddity
+from harness.cli.doctor.findings import Diagnosis, note, ok, problem
+from harness.cli.doctor.packages import is_known_bad
+from harness.core.errors import ConfigError, HarnessError, ModelError, SystemicError
+from harness.core.loopback import is_loopback_url, litellm_provider
+from harness.models.chat import ChatClient, Exchange
+from harness.models.failures import without_advice
+from harness.models.health import Health, HealthPolicy
+from harness.models.limits import Limiter
+from harness.models.pool import target_of
+from harness.models.preflight import ask_once
+from harness.models.retry import RetryPolicy
+from harness.reference.policies import UNKNOWN_PROMPT, parse_model
+from harness.settings.endpoints import Endpoint
+from harness.settings.providers import require_litellm
+from harness.settings.serving import is_reference
+from harness.usercode.threads import offload
+
+if TYPE_CHECKING:
+    from harness.models.transport import Reply
+
+_HTTP = {"http", "https"}
+
+_MORE_TRIES = 2
+"""Of a request whose connection breaks: once may be chance, and what breaks every time is no API. Whatever is answered
+settles the matter at once."""
+
+_TRY_AGAIN = RetryPolicy(base=0.2)
+
+_HALF_SHOWN = re.compile(r"[^\s\"']*\*{2,}[^\s\"']*")
+"""How providers repeat a key that they refuse: its beginning and its end, with asterisks between."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointQuery:
+    """One model at one endpoint."""
+
+    endpoint: Endpoint
+    whom: str
+    """Who would ask it: an alias, or names of runs; for people."""
+    is_asked: bool = True
+    """Whether the user named it, or what needs it."""
+
+    @property
+    def host(self) -> str:
+        """The endpoint, as people know it."""
+        provider = litellm_provider(self.endpoint.url)
+        return f"{provider} (litellm)" if provider is not None else urlsplit(self.endpoint.url).netloc
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the embedded reference server plays it."""
+        return not self.endpoint.url
+
+    @property
+    def name(self) -> str:
+        """As findings call it."""
+        return self.endpoint.model if self.is_embedded else f"{self.endpoint.model} at {self.host}"
+
+    @property
+    def request(self) -> str:
+        """What is sent, for people."""
+        return f"one message and one token to {self.host} for {self.endpoint.model}"
+
+
+@dataclass(slots=True)
+class _Ear:
+    """An exchange that keeps the dates of replies."""
+
+    exchange: Exchange
+    who: str
+    told: list[Told]
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None) -> Reply:
+        """See `Exchange`."""
+        sent = time.time()
+        reply = await self.exchange.post(path, body, headers)
+        if date := reply.headers.get("Date"):
+            self.told.append(Told(self.who, date, sent, time.time()))
+        return reply
+
+    async def probe(self) -> bool:
+        """See `Exchange`."""
+        return await self.exchange.probe()
+
+    async def close(self) -> None:
+        """See `Exchange`."""
+        await self.exchange.close()
+
+
+class _Listener(ChatClient):
+    """A client that listens for dates."""
+
+    told: list[Told]
+
+    def _exchange(self, connect_timeout: float) -> Exchange:
+        return _Ear(super()._exchange(connect_timeout), self.target.label, self.told)
+
+
+@dataclass(slots=True)
+class Answers:
+    """What came of all requests."""
+
+    findings: list[Diagnosis] = field(default_factory=list[Diagnosis])
+    told: list[Told] = field(default_factory=list[Told])
+
+
+def unaskable(asked: EndpointQuery, environ: Mapping[str, str]) -> Diagnosis | None:
+    """What is to be said of a model that is not asked, since there is nothing to ask or it would be no use."""
+    endpoint, name = asked.endpoint, asked.name
+    if is_reference(endpoint.model) and asked.is_embedded:
+        return _embedded(name)
+    key = environ.get(endpoint.key_var or "", "")
+    if endpoint.key_var and not key.strip() and not is_loopback_url(endpoint.url):
+        return note("endpoints", name, f"not asked: {endpoint.key_var} is not set, see keys")
+    if oddity(key):
+        return note("endpoints", name, f"not asked: {endpoint.key_var} is odd, see keys")
+    if litellm_provider(endpoint.url) is not None:
+        if is_known_bad("litellm"):
+            return note("endpoints", name, "not asked: the litellm that is installed carries malware, see packages")
+        try:
+            require_litellm(endpoint.url)
+        except ConfigError as error:
+            return problem("endpoints", name, f"not asked: {error}", "pip install 'bench-harness[litellm]'")
+    return None
+
+
+def _embedded(name: str) -> Diagnosis:
+    """Whether bench can serve a reference model itself."""
+    try:
+        parse_model(name)
+    except ConfigError as error:
+        return problem("endpoints", name, str(error), "name one that there is with -m, as reference/oracle")
+    try:
+        with socket.create_server(("127.0.0.1", 0)):
+            return ok("endpoints", name, "is played by bench itself: no endpoint and no key")
+    except OSError as error:
+        says = f"is played by bench itself, which cannot listen on 127.0.0.1: {error.strerror or error}"
+        return problem("endpoints", name, says, "allow this process to listen on the loopback interface")
+
+
+async def ask_all(asked: Sequence[EndpointQuery], environ: Mapping[str, str], seconds: float) -> Answers:
+    """Ask every model once, at the same time.
+
+    Args:
+        asked: Each of which `unaskable` had nothing to say.
+        environ: Where keys are looked up.
+        seconds: How long each may take.
+
+    Returns:
+        One finding for each, in their order, and the dates of their replies.
+    """
+    answers = Answers()
+    # Its import takes seconds, in which the others' time would run out.
+    broken = await _broken_litellm([provider for each in asked if (provider := litellm_provider(each.endpoint.url))])
+    if asked:  # that of aiohttp a good part of one, which a short time for a dead host does not have
+        await offload.run(import_module, "harness.models.transport")
+    async with asyncio.TaskGroup() as tasks:
+        asking = [tasks.create_task(_ask(each, environ, seconds, answers.told, broken)) for each in asked]
+    answers.findings += [task.result() for task in asking]
+    return answers
+
+
+async def _broken_litellm(providers: Sequence[str]) -> str:
+    """Why litellm cannot be imported, though it is installed; "" if it can, or is not needed."""
+    if not providers:
+        return ""
+    from harness.models import litellm
+
+    try:
+        await offload.run(litellm.load, providers[0])
+    except Exception as error:  # a package that is half there can raise anything
+        cause = error.__cause__ or error
+        return f"{type(cause).__name__}: {cause}"
+    return ""
+
+
+async def _ask(
+    asked: EndpointQuery, environ: Mapping[str, str], seconds: float, told: list[Told], broken_litellm: str
+) -> Diagnosis:
+    if broken_litellm and litellm_provider(asked.endpoint.url) is not None:
+        says = f"not asked: litellm cannot be imported: {broken_litellm}"
+        return problem("endpoints", asked.name, says, f"{sys.executable} -m pip install --force-reinstall litellm")
+    begun = time.monotonic()
+    client: _Listener | None = None
+    try:
+        target = target_of(asked.endpoint, environ)
+        policy = HealthPolicy(refusals=1, connect_deadline=0.8 * seconds)
+        client = _Listener(
+            target, Limiter(1.0), request_timeout=2.0 * seconds, request_retries=_MORE_TRIES,
+            health=Health(target.label, policy), policy=_TRY_AGAIN,
+        )  # fmt: skip
+        client.told = told
+        refused = await ask_once(client, asked.endpoint.model, patience=seconds)
+    except SystemicError as error:
+        if UNKNOWN_PROMPT in str(error):
+            says = "replied as `bench serve --env` does to whoever is none of its environments"
+            return ok("endpoints", asked.name, says)
+        return problem("endpoints", asked.name, _words(error, client), _advice(asked, error))
+    except HarnessError as error:  # a URL, header or proxy that cannot be used
+        if "proxy" in str(error):
+            return note("endpoints", asked.name, "not asked: its proxy cannot be used, see network")
+        return problem("endpoints", asked.name, str(error), f"correct the settings of {asked.whom}")
+    except TimeoutError:
+        says = f"takes the request, and has not answered within {seconds:g} s: it may be loading the model"
+        return note("endpoints", asked.name, says, "try again later, or with a larger --timeout")
+    except Exception as error:  # what libraries say to an address that nobody thought of
+        says = f"cannot be asked: {type(error).__name__}: {error}"
+        return problem("endpoints", asked.name, says, f"correct the settings of {asked.whom}")
+    finally:
+        if client is not None:
+            await client.close()
+    if refused is not None:
+        says = f"is there, but answered: {_words(refused, client)}"
+        return note("endpoints", asked.name, says, _PASSING.get(refused.reason, _PASSES))
+    return ok("endpoints", asked.name, f"replied in {time.monotonic() - begun:.2f} s{_secrecy(asked)}")
+
+
+def _words(error: ModelError, client: ChatClient | None) -> str:
+    """What a client says went wrong, without what its finding says as well."""
+    label = f"{client.target.label}: " if client is not None else ""
+    words = without_advice(error).removeprefix(label).partition(", and it has never answered")[0]
+    return _HALF_SHOWN.sub("[redacted]", words)
+
+
+def _secrecy(asked: EndpointQuery) -> str:
+    url = asked.endpoint.url
+    is_open = urlsplit(url).scheme == "http" and not is_loopback_url(url)
+    return "; its address is http, so that prompts and keys travel in clear text" if is_open else ""
+
+
+_PASSES = "runs wait and try again; if it stays so, see the provider's status page"
+_PASSING = {
+    "rate_limit": "runs wait and try again; if it stays so, lower --max-concurrent",
+    "bad_request": "it refused this short request for what it asks; see whether it takes a run's: bench run ENV -n 1",
+    "bad_response": "if it stays so, check the base URL (-b): that of an OpenAI-compatible API usually ends in /v1",
+}
+"""What to do, by reason, about an answer that need not be that of a run."""
+
+
+_SIGNS = (
+    ("CERTIFICATE", "trust its certificate: export SSL_CERT_FILE=FILE with that of your network; see also the clock"),
+    ("SSL", "check http against https in the base URL (-b)"),
+    ("WRONG_VERSION_NUMBER", "check http against https in the base URL (-b)"),
+    ("resolved", "check the host's name in the base URL (-b), and the connection to the network"),
+    ("proxy", "check HTTPS_PROXY and HTTP_PROXY, or add the host to NO_PROXY"),
+    ("at every attempt", "check http against https in the base URL (-b), and what it is that listens there"),
+)
+"""What to do about a connection, by words of why there is none; the first that is there counts."""
+
+
+def _advice(asked: EndpointQuery, error: SystemicError) -> str:
+    """What to do about an endpoint that cannot be used."""
+    endpoint, words = asked.endpoint, str(error)
+    if error.reason == "auth":
+        if not endpoint.key_var:
+            return 'name the variable that holds the key: -k NAME, or key = "NAME" in the registry'
+        return f"set {endpoint.key_var} to a key that {asked.host} takes and that has credit, or name another with -k"
+    if error.reason == "not_found":
+        models = (
+            f"{endpoint.url.partition('?')[0].rstrip('/')}/models" if urlsplit(endpoint.url).scheme in _HTTP else ""
+        )
+        where = f"; {models} usually lists what there is" if models else ""
+        return f"check the model's name (-m) and the base URL (-b, it usually ends in /v1){where}"
+    if error.reason == "bad_response":
+        return "check the base URL (-b): that of an OpenAI-compatible API usually ends in /v1"
+    if is_loopback_url(endpoint.url):
+        otherwise = "start the server, or name where it listens with -b"
+    else:
+        otherwise = "check the base URL (-b), the network, and whether a proxy or firewall stands between"
+    return next((advice for sign, advice in _SIGNS if sign in words), otherwise)

@@ -1,0 +1,157 @@
+"""What `bench test` adds to the execution of its run: a line a row, the totals and the results file. Owns the
+documented words and keys of both; there is no run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.agents.screen import format_duration
+from harness.agents.test_runner import LocalTestRunResult, to_test
+from harness.cli.agent_runs import AgentInvocation
+from harness.cli.connection import check_connections
+from harness.cli.eval_door import save_results, tell_results
+from harness.cli.eval_options import RehearsalOptions
+from harness.cli.execute import Execution
+from harness.cli.options import RunOptions
+from harness.cli.private_files import any_private
+from harness.cli.progress import Progress
+from harness.core.records import Example, Generated, Scored
+from harness.core.records import Failed as FailedRecord
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
+from harness.engine.prepare import FailedRun, Located, Prepared
+from harness.report.live import Display
+from harness.report.table import RunReport
+from harness.report.text import clean
+
+LONGEST_ERROR = 160
+"""Characters of an error in a line; the results file has all of it."""
+
+
+class RehearsalDoor(Execution):
+    """One invocation of `bench test` that goes through all rows.
+
+    Args:
+        options: As typed, checked.
+        job: What is to be done.
+        progress: Where things are said.
+    """
+
+    plain_lines = False
+    in_flight = 1
+
+    def __init__(self, options: RehearsalOptions, job: AgentInvocation, progress: Progress) -> None:
+        self.keys = job.keys
+        self.loader = job.loader
+        self._options = options
+        self._progress = progress
+        self._examples: dict[str, Example] = {}
+        self._results: dict[int, LocalTestRunResult] = {}
+        """By place in the plan."""
+        self._said = 0
+
+    def admit(self, runs: Sequence[Located | FailedRun], display: Display) -> None:
+        """The first request."""
+        for run in runs:
+            if isinstance(run, FailedRun):
+                raise run.error
+        wanted = [(run.loaded.resolved, False) for run in runs if isinstance(run, Located)]
+        self._progress.begin()
+        check_connections(wanted, self.keys, lambda words: self._progress.say(words, display))
+
+    def before(self, runs: Sequence[Prepared], display: Display) -> None:
+        """Say what begins, and listen."""
+        [run] = runs
+        self._examples = {example.key: example for example in run.plan.examples()}
+        run.progress.listener = self._tell
+        self._progress.say(f"Running tests ({run.plan.total} row{'s' if run.plan.total != 1 else ''})...", display)
+
+    def _tell(self, record: Generated | FailedRecord, _scored: Scored | None) -> None:
+        example = self._examples[record.example_key]
+        self._results[example.index] = to_test(example, record)
+        # A row that failed is known a little sooner than the end of the one before: there is nothing to score in it.
+        while (result := self._results.get(self._said)) is not None:
+            self._said += 1
+            self._progress.line(f"[{self._said}/{len(self._examples)}] {result_line(result)}")
+
+    def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
+        """The totals, and the results file."""
+        [progress], console = [run.progress for run in runs], self._progress.console
+        reason = progress.note if progress.state in ("stopped", "failed") else None
+        results = [self._results[place] for place in sorted(self._results)]
+        document = rehearsal_document(results, reason, interrupted=progress.state == "interrupted")
+        ready = [run for run in runs if isinstance(run, Prepared)]
+        lost = save_results(self._options.output, document, private=any_private(ready))
+        for line in self._totals(document["summary"], results):
+            console.print(line, soft_wrap=True)
+        if lost is not None:
+            raise lost
+        tell_results(self._options.output, document, console, whole=progress.state == "done")
+        return progress.state == "done" and all(result.success for result in results)
+
+    def _totals(self, summary: JsonDict, results: Sequence[LocalTestRunResult]) -> list[str]:
+        lines = [] if self._options.quiet else [""]
+        lines += [
+            "Test Results:",
+            f"  Rows: {summary['total']}",
+            f"  Passed: {summary['passed']}",
+            f"  Failed: {summary['failed']}",
+            f"  Duration: {format_duration(summary['total_duration_ms'])}",
+            f"  Total tokens: {summary['total_tokens']:,}",
+        ]
+        if summary["stopped_early"]:
+            lines.append(f"  Stopped early. Reason: {clean(summary['stop_reason'], 2000)}")
+        if summary["interrupted"]:
+            lines.append("  Interrupted: the numbers are of the rows run so far")
+        failed = [result for result in results if not result.success]
+        if failed:
+            lines += ["", "Failed rows:"]
+            lines += [f"  Row {result.row_index}: {clean(result.error, 2000)}" for result in failed]
+        return lines
+
+
+def result_line(result: LocalTestRunResult) -> str:
+    """`Row 0: OK (115ms, 30 tokens)`, as the documents have it."""
+    head = f"Row {result.row_index}: {'OK' if result.success else 'FAILED'}"
+    head += f" ({format_duration(result.duration_ms)}, {result.token_usage['total_tokens']:,} tokens)"
+    if not result.success:
+        return f"{head} - {clean(result.error, LONGEST_ERROR)}"
+    return head if result.finish_reason in (None, "stop") else f"{head} [{clean(result.finish_reason, 60)}]"
+
+
+def rehearsal_document(
+    results: Sequence[LocalTestRunResult], stop_reason: str | None, *, interrupted: bool
+) -> JsonDict:
+    """The JSON of `-o`: the documented keys, and how the test ended.
+
+    Args:
+        results: In the order of the rows.
+        stop_reason: Why it ended before the last row, if an unusable endpoint ended it.
+        interrupted: Whether the user ended it.
+    """
+    passed = sum(result.success for result in results)
+    return {
+        "summary": {
+            "total": len(results),
+            "passed": passed,
+            "failed": len(results) - passed,
+            "total_duration_ms": round(sum(result.duration_ms for result in results)),
+            "total_tokens": sum(result.token_usage["total_tokens"] for result in results),
+            "stopped_early": stop_reason is not None,
+            "stop_reason": None if stop_reason is None else redactor.text(stop_reason),
+            "interrupted": interrupted,
+        },
+        "results": [_result(result) for result in results],
+    }
+
+
+def _result(result: LocalTestRunResult) -> JsonDict:
+    return {
+        "row_index": result.row_index,
+        "success": result.success,
+        "error": None if result.error is None else redactor.text(result.error),
+        "duration_ms": round(result.duration_ms),
+        "token_usage": dict(result.token_usage),
+        "reward": result.reward,
+        "finish_reason": result.finish_reason,
+    }

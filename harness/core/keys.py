@@ -1,0 +1,98 @@
+"""Content hashes: what makes two examples, or two rollouts, the same. Owns canonical bytes and the key formulae; knows
+neither where keys are stored nor who compares them.
+
+A rollout's key covers everything that changes what the model is asked and nothing else, so a journal can be resumed
+after any change that leaves it alone, and never mixes two experiments."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import orjson
+
+from harness.core.errors import EnvironmentFault
+from harness.core.keyindex import KeyIndex
+from harness.core.records import Example, Item, Row
+
+_OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
+
+
+def canonical(value: object) -> bytes:
+    """One byte string for equal JSON values, whatever the order of their keys.
+
+    Raises:
+        TypeError: the value is not JSON-able.
+    """
+    try:
+        return orjson.dumps(value, option=_OPTIONS)
+    except TypeError:
+        # orjson refuses integers beyond 64 bits and lone surrogates, which JSON itself allows.
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def digest(value: object) -> str:
+    """sha256 (hex) of `canonical(value)`."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def hash_files(files: Iterable[Path]) -> str:
+    """sha256 (hex) over names and contents of `files`, in the order of their names."""
+    whole = hashlib.sha256()
+    for file in sorted(files, key=lambda path: path.name):
+        whole.update(b"%s\0%s\0" % (file.name.encode(), hashlib.sha256(file.read_bytes()).digest()))
+    return whole.hexdigest()
+
+
+class ExampleKeys:
+    """Names examples by content. Equal examples are told apart by their occurrence number, so an instance must see
+    the rows of one plan in order."""
+
+    def __init__(self) -> None:
+        self._seen = KeyIndex()
+        self._counts = array("I")
+
+    def example(self, row: Row, index: int) -> Example:
+        """Give `row` its key and its place `index` in the plan.
+
+        Raises:
+            EnvironmentFault: a value of the row is not JSON-able.
+        """
+        try:
+            content = hashlib.sha256(canonical([row.prompt, row.answer, row.task, row.info]))
+        except TypeError as error:
+            raise EnvironmentFault(
+                f"example {row.example_id!r}: prompt, answer, task and info must be JSON values ({error})"
+            ) from error
+        number = self._seen.add(content.hexdigest())
+        if number == len(self._counts):
+            self._counts.append(0)
+        occurrence = self._counts[number]
+        self._counts[number] += 1
+        content.update(b"#%d" % occurrence)
+        return example_of(row, content.hexdigest(), index)
+
+
+def example_of(row: Row, key: str, index: int) -> Example:
+    """`row` as the example of that key, at its place `index` in the plan."""
+    return Example(key, row.example_id, row.prompt, row.answer, row.task, row.info, index)
+
+
+class RolloutKeys:
+    """Names rollouts: sha256 of what the run is, the example's key and the rollout's index."""
+
+    def __init__(self, identity: Mapping[str, object]) -> None:
+        self._prefix = hashlib.sha256(canonical(identity))
+
+    def item(self, example: Example, rollout_index: int) -> Item:
+        """The unit of work for one attempt at `example`."""
+        return Item(self.key(example.key, rollout_index), example, rollout_index)
+
+    def key(self, example_key: str, rollout_index: int) -> str:
+        """The key of one attempt at the example of that key."""
+        key = self._prefix.copy()
+        key.update(b"%s/%d" % (example_key.encode("ascii"), rollout_index))
+        return key.hexdigest()

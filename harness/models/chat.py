@@ -1,0 +1,363 @@
+"""One endpoint: the life of a request from slot to reply. Owns the order of things (health, slot, send, verdict,
+back-off); the parts are next door. Holds a limiter's slot from send to reply and never while it waits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from harness.core.errors import BudgetSpent, SystemicError
+from harness.core.redact import redactor
+from harness.core.types import ROLLOUT_HEADER, ModelCall, ModelResponse, Usage
+from harness.models.clock import Clock, LoopClock, within
+from harness.models.failures import Failure, WireFault, clean, from_status, timed_out
+from harness.models.health import Health
+from harness.models.limits import Limiter
+from harness.models.retry import BAD_REPLY_RETRIES, RetryPolicy, read_retry_after
+from harness.models.target import RequestTarget
+from harness.models.wire import (
+    Request,
+    asked_output_tokens,
+    build_request,
+    estimate_prompt_tokens,
+    is_another_model,
+    read_reply,
+    takes_completion_tokens,
+)
+from harness.usercode.deadline import waiting
+
+if TYPE_CHECKING:
+    from harness.models.transport import Reply
+
+logger = logging.getLogger(__name__)
+
+USER_AGENT = "bench-harness"
+
+MAX_OUTAGES = 8
+"""Times that one call may see its endpoint go away and come back before it fails: a flapping host must not hold it for
+ever, and an attempt that never left is no retry."""
+
+_MOST_HEARD = 100
+"""Names under which models answered that are remembered: some servers make up a new one each time."""
+
+_OURS = 0.25
+"""Share of a connection's time that this process may have lost itself; beyond it, no connection says nothing about the
+endpoint."""
+
+_SURELY_DEAD = 3
+"""Attempts of one call, all broken before any HTTP reply ever came, after which the endpoint is taken for no API."""
+
+
+class Exchange(Protocol):
+    """What carries one request to the endpoint and its reply back."""
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None) -> Reply:
+        """Send `body` to `path` and read the whole reply.
+
+        Raises:
+            WireFault: there is no whole reply.
+        """
+        ...
+
+    async def probe(self) -> bool:
+        """Whether the host answers anything, however late."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class ChatClient:
+    """Talks to one endpoint; implements `harness.core.types.Client`.
+
+    Args:
+        target: The endpoint.
+        limiter: Its gate, shared with whoever else has the same URL and key.
+        request_timeout: Seconds for one attempt, from send to last byte.
+        request_retries: Further attempts after the first.
+        health: What is known of the endpoint; shared like the limiter.
+        policy: Back-off; its `retries` are `request_retries`.
+        clock: Time of back-off and probes; for tests. The request timeout always runs on the event loop's, without what
+            the clock has lost.
+    """
+
+    def __init__(
+        self,
+        target: RequestTarget,
+        limiter: Limiter,
+        *,
+        request_timeout: float = 600.0,
+        request_retries: int = 6,
+        health: Health | None = None,
+        policy: RetryPolicy | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.target = target
+        self.limiter = limiter
+        self._clock: Clock = clock or LoopClock()
+        self.health = health or Health(target.label, clock=self._clock)
+        self._timeout = request_timeout
+        self._policy = replace(policy or RetryPolicy(), retries=request_retries)
+        self._strips_rollout = not target.is_loopback
+        self._transport: Exchange | None = None
+        self._closed = False
+        self._heard: set[tuple[str, str]] = set()
+
+    @property
+    def load(self) -> float:
+        """Requests in flight and queued, as a share of the bound: how busy this replica is."""
+        return (self.limiter.in_flight + self.limiter.queued) / self.limiter.bound
+
+    def waiting_note(self) -> str:
+        """What holds requests up beyond the bound that was asked for, or ""."""
+        return ", ".join(part for part in (self.health.note(), self.limiter.waiting_note()) if part)
+
+    async def request(self, call: ModelCall) -> ModelResponse:
+        """Answer `call`, retrying what may heal.
+
+        Raises:
+            ModelError: the call failed for good.
+            SystemicError: so would every other.
+        """
+        limiter, health, clock = self.limiter, self.health, self._clock
+        renames = call.model in health.completion_tokens or takes_completion_tokens(self.target.url, call.model)
+        request = build_request(call, completion_tokens=renames)
+        headers = self._headers_of(call)
+        transport = self._transport or self.open()
+        tokens = 0
+        if limiter.counts_tokens:
+            tokens = limiter.estimate(estimate_prompt_tokens(call.prompt), asked_output_tokens(call))
+        progress = _Progress()
+        while True:
+            if not await self._take_slot(call, tokens, progress):
+                continue
+            sent_at, progress.lost = clock.now(), clock.lost()
+            try:
+                with health.sending(call.model, sent_at):
+                    outcome = await self._attempt(transport, request, headers)
+            finally:
+                limiter.release()
+            if isinstance(outcome, ModelResponse):
+                self._note_reply(call, outcome, tokens)
+                seconds, attempts = clock.now() - sent_at, progress.attempts + 1
+                return replace(outcome, seconds=seconds, attempts=attempts, wasted=progress.wasted)
+            if outcome.wants_completion_tokens and request.has_max_tokens:
+                health.spoke()
+                health.completion_tokens.add(call.model)
+                request = build_request(call, completion_tokens=True)
+                continue
+            if outcome.kind == "timeout" and await self._is_gone(call, outcome.detail, sent_at, progress):
+                continue
+            delay = self._settle(call, outcome, progress, sent_at, tokens)
+            if delay > 0.0:
+                with limiter.sleeping(outcome.reason, delay), waiting():
+                    await clock.sleep(delay)
+
+    async def _take_slot(self, call: ModelCall, tokens: int, progress: _Progress) -> bool:
+        """Wait for a slot; False if the endpoint was found unusable meanwhile, and the slot was given back.
+
+        Raises:
+            BudgetSpent: the call may not be sent any more.
+        """
+        limiter, health = self.limiter, self.health
+        with waiting():
+            if health.blocked:
+                await health.admit(call.model, self._probe)
+            await limiter.acquire(call.lane, call.urgent, tokens)
+        # The verdict may have fallen while this call was waiting for its slot.
+        if health.blocked and not health.admits(call.model):
+            limiter.withdraw(tokens)
+            return False
+        if call.check is not None:
+            try:
+                call.check()
+            except BudgetSpent as error:
+                limiter.withdraw(tokens)
+                error.wasted = progress.wasted
+                raise
+        return True
+
+    async def close(self) -> None:
+        """Close connections; idempotent."""
+        self._closed = True
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
+
+    async def _attempt(
+        self, transport: Exchange, request: Request, headers: Mapping[str, str] | None
+    ) -> ModelResponse | Failure:
+        """Send once. Never raises for what a network or a provider can do."""
+        try:
+            async with within(self._clock, self._timeout):
+                reply = await transport.post(request.path, request.body, headers)
+        except WireFault as fault:
+            return fault.failure
+        except TimeoutError:
+            return timed_out(self._timeout)
+        if 200 <= reply.status < 300:
+            outcome = read_reply(reply.body, reply.status, is_chat=request.is_chat)
+            if isinstance(outcome, ModelResponse) or outcome.status is None:
+                return outcome
+            return replace(outcome, retry_after=read_retry_after(reply.headers, outcome.status, self._clock.wall()))
+        retry_after = read_retry_after(reply.headers, reply.status, self._clock.wall())
+        return from_status(reply.status, reply.body, retry_after, reply.headers.get("Location"))
+
+    def _note_reply(self, call: ModelCall, reply: ModelResponse, tokens: int) -> None:
+        """Tell limiter and health of a reply."""
+        if reply.model and reply.model != call.model:
+            self._hear(call.model, reply.model)
+        self.health.answered(call.model)
+        self.limiter.succeeded()
+        if tokens and not reply.usage.unreported:
+            self.limiter.used(tokens, reply.usage.input_tokens, reply.usage.output_tokens)
+
+    async def _probe(self, seconds: float) -> bool:
+        try:
+            async with within(self._clock, seconds):
+                return await self.open().probe()
+        except TimeoutError:
+            return False
+
+    async def _is_gone(self, call: ModelCall, why: str, sent_at: float, progress: _Progress) -> bool:
+        """Whether a request timed out because nobody is there. Then it is no attempt: `admit` waits, or raises."""
+        if call.quick or self.target.provider:  # a provider cannot be probed: only litellm knows its address
+            return False
+        with waiting():
+            gone = await self.health.is_gone(why, sent_at, self._probe)
+        progress.outages += gone
+        return gone and progress.outages <= MAX_OUTAGES
+
+    def _settle(self, call: ModelCall, failure: Failure, progress: _Progress, sent_at: float, tokens: int) -> float:
+        """Tell limiter and health what happened; say how long to wait before the next attempt.
+
+        Raises:
+            ModelError: there is none.
+        """
+        if failure.kind == "unreachable":
+            return self._settle_unreachable(call.model, failure, progress, sent_at)
+        progress.count(failure, sent_at)
+        if failure.status is not None:
+            self.health.spoke()
+        if failure.status == 429:
+            self.limiter.refused(sent_at, self._policy.believed(failure.retry_after), tokens)
+        if failure.denied:
+            self.health.denied(call.model, self._denial(call, failure), failure.status, failure.reason)
+        if call.quick and failure.kind in ("unsent", "page"):
+            words = redactor.text(f"{self.target.label}: {failure.detail}")
+            raise SystemicError(words, status=failure.status, reason=failure.reason)
+        if call.quick and failure.kind != "broken":
+            raise failure.error(self.target.label, progress.attempts, progress.wasted)
+        settled = call.quick and progress.attempts >= _SURELY_DEAD
+        if self._may_retry(failure, progress) and not settled:
+            return self._policy.delay(progress.attempts, failure.retry_after)
+        if failure.kind == "page" and progress.bad_replies > BAD_REPLY_RETRIES:
+            message = str(failure.error(self.target.label, progress.attempts))
+            self.health.never_spoke(call.model, message, progress.earlier)
+        if failure.kind == "broken" and not self.health.reachable and progress.attempts >= _SURELY_DEAD:
+            self.health.give_up(f"{failure.detail} at every attempt, and it has never answered")
+            return 0.0
+        raise failure.error(self.target.label, progress.attempts, progress.wasted)
+
+    def _settle_unreachable(self, model: str, failure: Failure, progress: _Progress, sent_at: float) -> float:
+        """Nothing was sent, so this is no attempt: health decides, in `admit`, whether to wait or to give up."""
+        progress.outages += 1
+        lost = self._clock.lost() - progress.lost
+        if not failure.slow or lost < _OURS * (self._clock.now() - sent_at):
+            self.health.unreachable(failure.detail)
+        if progress.outages > MAX_OUTAGES:
+            raise failure.error(self.target.label, progress.outages)
+        return self._policy.delay(progress.outages) if self.health.admits(model) else 0.0
+
+    def _may_retry(self, failure: Failure, progress: _Progress) -> bool:
+        return failure.retry and progress.attempts <= self._policy.retries and progress.bad_replies <= BAD_REPLY_RETRIES
+
+    def _denial(self, call: ModelCall, failure: Failure) -> str:
+        """What to do about a refused key or an unknown model."""
+        if failure.kind == "unsent":
+            return redactor.text(f"{self.target.label}: {failure.detail}")
+        if failure.reason == "auth":
+            where = f"the key in {self.target.key_name}" if self.target.key_name else "the key"
+            found = "litellm found none" if self.target.provider else "no key was sent"
+            advice = f"check {where}" if self.target.key else f"{found}: name its variable with api_key_var"
+        else:
+            advice = f"check the model name {call.model!r} and the base URL {self.target.url.partition('?')[0]}"
+        return redactor.text(f"{self.target.label}: {failure.detail}; {advice}")
+
+    def _hear(self, asked: str, answered: str) -> None:
+        """Say once that replies come from another model than the one that was asked for."""
+        pair = (asked, answered)
+        if pair in self._heard or len(self._heard) >= _MOST_HEARD:
+            return
+        self._heard.add(pair)
+        if is_another_model(asked, answered):
+            logger.warning("%s: %s was asked for, and %s answers", self.target.label, asked, clean(answered))
+
+    def _headers_of(self, call: ModelCall) -> Mapping[str, str] | None:
+        headers = call.headers
+        if not headers:
+            return None
+        if self._strips_rollout and any(name.lower() == ROLLOUT_HEADER.lower() for name in headers):
+            return {name: value for name, value in headers.items() if name.lower() != ROLLOUT_HEADER.lower()}
+        return headers
+
+    def open(self) -> Exchange:
+        """Make ready for the first request, unless that was done: aiohttp is imported late, and a session is a loop's.
+        Nothing is sent.
+
+        Raises:
+            ConfigError: litellm is to be asked and is not installed, or does not know the provider.
+        """
+        if self._closed:
+            raise RuntimeError(f"the client of {self.target.label} is closed")
+        if self._transport is None:
+            # Below the request's own bound, so that a host that swallows connections is told from a slow model.
+            connect_timeout = min(self.health.policy.connect_deadline, 0.8 * self._timeout)
+            self._transport = self._exchange(connect_timeout)
+            self.health.begin()
+        return self._transport
+
+    def _exchange(self, connect_timeout: float) -> Exchange:
+        target = self.target
+        if target.provider:
+            from harness.models.litellm import LiteLLMTransport
+
+            return LiteLLMTransport(
+                target.provider, target.key, target.headers, timeout=self._timeout, connect_timeout=connect_timeout
+            )
+        from harness.models.transport import Transport
+
+        headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
+        if target.key:
+            headers["Authorization"] = f"Bearer {target.key}"
+        over = {name.lower() for name in target.headers}
+        headers = {name: value for name, value in headers.items() if name.lower() not in over}
+        return Transport(target.url, {**headers, **target.headers}, connect_timeout=connect_timeout)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far one call has come."""
+
+    lost: float = 0.0
+    """What the clock had lost when the last attempt began."""
+    attempts: int = 0
+    """Failed requests that were sent."""
+    bad_replies: int = 0
+    wasted: Usage | None = None
+    """What those that said it took."""
+    outages: int = 0
+    earlier: float = 0.0
+    """When the last attempt but one was sent."""
+    last: float = 0.0
+
+    def count(self, failure: Failure, sent_at: float) -> None:
+        """A request that was sent came to this."""
+        self.attempts += 1
+        self.earlier, self.last = self.last, sent_at
+        self.bad_replies += failure.reason == "bad_response"
+        if failure.usage is not None:
+            self.wasted = (self.wasted or Usage()) + failure.usage

@@ -1,0 +1,339 @@
+"""What went wrong with one attempt at a request, in words and in kind. Owns the meaning of statuses and error bodies
+and the messages that people read; decides neither when to retry (`retry`) nor whether the endpoint is dead (`health`).
+
+Nothing here ever holds a key or a request header; provider text is redacted and cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+import orjson
+
+from harness.core.errors import ContextLengthError, ModelError, ResponseError
+from harness.core.redact import redactor
+from harness.core.types import Usage
+from harness.models.retry import retryable_status
+
+DETAIL_LENGTH = 300
+"""Characters of a provider's own words that a message keeps: enough for its sentence, not for its HTML."""
+
+Kind: TypeAlias = Literal["status", "reply", "page", "timeout", "unreachable", "broken", "unsent"]
+"""`status` an HTTP error; `reply` a 2xx that is no reply; `page` one that no such API would send; `timeout` nothing
+within `request_timeout`; `unreachable` no connection (nothing was sent); `broken` a connection that died, or that does
+not speak HTTP; `unsent` a request that this side cannot send."""
+
+_REASONS = {
+    401: "auth", 402: "auth", 403: "auth", 404: "not_found", 405: "not_found", 408: "timeout",
+    409: "server_error", 429: "rate_limit",
+}  # fmt: skip
+
+_ADVICE = {
+    "rate_limit": "lower max_concurrent, or set rpm and tpm to the endpoint's limits",
+    "timeout": "raise request_timeout, or set max_tokens",
+    "server_error": "try again later (--retry-failed)",
+    "connection": "try again later (--retry-failed)",
+    "bad_response": "is the base URL that of an OpenAI-compatible API?",
+}
+
+_CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"})
+
+_CONTEXT_WORDS = re.compile(
+    r"""
+      context[ _-]?(?:length|window|size|limit)
+    | (?:prompt|input)\ is\ too\ long
+    | maximum\ (?:model|prompt|allowed\ input)\ length | max_model_len
+    | input\ (?:token\ count|length)\b.{0,40}\bexceed
+    | exceeds?\ the\ (?:maximum|max)\ number\ of\ (?:input\ )?tokens
+    | inputs?`?\ tokens\ \+\ `?max_new_tokens
+    | too\ many\ tokens.{0,60}\bprompt
+    | reduce\ the\ length\ of\ the\ (?:messages|input|prompt)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""How OpenAI, Azure, vLLM, SGLang, TGI, llama.cpp, Anthropic, Google, Bedrock, Mistral, Cohere, xAI, GLM and the
+routers in front of them say that a prompt does not fit. Read for 400, 413 and 422 only, so that a throttled request
+("too many tokens, please wait") is never taken for one."""
+
+_CONTEXT_STATUS = frozenset({400, 413, 422})
+
+_UNKNOWN_MODEL_CODES = frozenset({"model_not_found", "invalid_model", "unknown_model"})
+_UNKNOWN_MODEL_WORDS = re.compile(
+    r"\bmodel\b.{0,120}\b(?:not exist|not found|not a valid)\b|\b(?:invalid|unknown|no such) model\b", re.IGNORECASE
+)
+
+_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
+"""A 429 that time does not heal."""
+
+_STATUS_OF_CODE = {
+    "invalid_request_error": 400, "bad_request": 400, "badrequesterror": 400, "bad_request_error": 400,
+    "invalid_argument": 400, "failed_precondition": 400, "unsupported_parameter": 400, "unsupported_value": 400,
+    "content_filter": 400, "content_policy_violation": 400, "responsibleaipolicyviolation": 400,
+    "context_length_exceeded": 400, "exceed_context_size_error": 400, "context_window_exceeded": 400,
+    "invalid_api_key": 401, "incorrect_api_key": 401, "authentication_error": 401, "authenticationerror": 401,
+    "unauthorized": 401, "unauthenticated": 401, "access_denied": 401, "payment_required": 402,
+    "insufficient_credits": 402, "insufficient_balance": 402, "permission_denied": 403, "permission_error": 403,
+    "permissiondeniederror": 403, "forbidden": 403, "not_found": 404, "notfounderror": 404, "not_found_error": 404,
+    "model_not_found": 404, "invalid_model": 404, "unknown_model": 404, "deploymentnotfound": 404,
+    "request_timeout": 408, "deadline_exceeded": 504, "timeout": 504, "timeout_error": 504,
+    "insufficient_quota": 429, "billing_hard_limit_reached": 429, "billing_not_active": 429, "rate_limit": 429,
+    "rate_limit_exceeded": 429, "rate_limit_error": 429, "ratelimiterror": 429, "too_many_requests": 429,
+    "resource_exhausted": 429, "requests": 429, "tokens": 429, "server_error": 500, "internal_server_error": 500,
+    "internalservererror": 500, "internal": 500, "internal_error": 500, "api_error": 500, "bad_gateway": 502,
+    "unavailable": 503, "unavailable_error": 503, "service_unavailable": 503, "overloaded": 503,
+    "overloaded_error": 503, "engine_overloaded": 503,
+}  # fmt: skip
+"""The HTTP status that providers send together with an error's `code`, `type` or (Google) `status`, in lower case:
+an error inside a 200 has no status of its own."""
+
+_ERROR_FINISHES = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
+"""Finish reasons documented as a failure of the server: OpenRouter and vLLM, vLLM and SGLang, Zhipu, DeepSeek."""
+
+_UNSUPPORTED_CODES = frozenset({"unsupported_parameter", "unsupported_value"})
+_DROP_IT = "remove it from the sampling arguments"
+
+_COMPLETION_TOKENS = re.compile(
+    r"\bmax_tokens\b.{0,160}?\b(?:use|try|with)\b\W{0,3}(?:the\W+)?(?:parameter\W+)?max_completion_tokens",
+    re.DOTALL | re.IGNORECASE,
+)
+"""How OpenAI's reasoning models refuse `max_tokens`, as it is or inside the message of a proxy."""
+
+_MODERATION_WORDS = re.compile(r"moderation|flagged", re.IGNORECASE)
+"""A 403 about this prompt, not about the key (OpenRouter)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One attempt that brought no reply."""
+
+    kind: Kind
+    reason: str
+    """As in `ModelError.reason`."""
+    detail: str
+    """What happened, as part of a sentence; redacted and cut."""
+    retry: bool
+    """Whether the same request may succeed later."""
+    status: int | None = None
+    retry_after: float | None = None
+    """Seconds that the endpoint asked to wait."""
+    denied: bool = False
+    """Bad key, no quota or unknown model: a sign that every request will fail."""
+    too_long: bool = False
+    slow: bool = False
+    """Whether it is our own patience that ran out."""
+    usage: Usage | None = None
+    """Of a reply that says what it took, and cannot be used all the same."""
+    advice: str = ""
+    """What to do about it, where the reason alone does not say."""
+    wants_completion_tokens: bool = False
+    """Whether the model takes `max_completion_tokens` instead of `max_tokens`."""
+
+    def error(self, label: str, attempts: int, wasted: Usage | None = None) -> ModelError:
+        """The exception for a call that ends with this failure.
+
+        Args:
+            label: The endpoint, as people know it.
+            attempts: Requests made for the call.
+            wasted: What the replies among them took.
+        """
+        error = self._error(label, attempts)
+        error.wasted = wasted
+        return error
+
+    def _error(self, label: str, attempts: int) -> ModelError:
+        tries = f" ({attempts} attempts)" if attempts > 1 else ""
+        advice = _ADVICE.get(self.reason) or self.advice
+        message = f"{label}: {self.detail}{tries}" + (f"; {advice}" if advice else "")
+        if self.too_long:
+            return ContextLengthError(message, status=self.status, reason="context_length")
+        if self.kind in ("reply", "page"):
+            return ResponseError(message, status=self.status, retryable=self.retry, reason=self.reason)
+        return ModelError(message, status=self.status, retryable=self.retry, reason=self.reason)
+
+
+def without_advice(error: ModelError) -> str:
+    """The message of `Failure.error` without what runs can do about it, for whoever says that in other words."""
+    advice = _ADVICE.get(error.reason, _DROP_IT)
+    return str(error).removesuffix(f"; {advice}")
+
+
+class WireFault(Exception):
+    """An attempt failed below HTTP, or its body is beyond reading."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
+def from_status(status: int, body: bytes, retry_after: float | None = None, location: str | None = None) -> Failure:
+    """Read an HTTP error.
+
+    Args:
+        status: 300 to 599.
+        body: Of the reply, whole or its beginning.
+        retry_after: Seconds from the reply's headers.
+        location: Where a redirect points.
+    """
+    if status < 400:
+        detail = f"HTTP {status} redirects to {clean(location or '')}, which is not followed"
+        return Failure("status", "not_found", detail, False, status, denied=True)
+    code, words = read_error(body)
+    too_long = status in _CONTEXT_STATUS and (code in _CONTEXT_CODES or bool(_CONTEXT_WORDS.search(words)))
+    unknown_model = status in (400, 404) and (code in _UNKNOWN_MODEL_CODES or bool(_UNKNOWN_MODEL_WORDS.search(words)))
+    out_of_quota = status == 429 and code in _QUOTA_CODES
+    moderated = status == 403 and bool(_MODERATION_WORDS.search(words))
+    if moderated:
+        reason = "bad_request"
+    elif out_of_quota:
+        reason = "auth"
+    elif unknown_model and not too_long:
+        reason = "not_found"
+    else:
+        reason = _REASONS.get(status) or ("server_error" if status >= 500 else "bad_request")
+    return Failure(
+        "status",
+        reason,
+        f"HTTP {status}" + (f": {clean(words)}" if words.strip() else ""),
+        retryable_status(status) and not out_of_quota,
+        status,
+        retry_after,
+        denied=reason in ("auth", "not_found") and not too_long,
+        too_long=too_long,
+        advice=_DROP_IT if reason == "bad_request" and code in _UNSUPPORTED_CODES else "",
+        # Searched in the whole body: routers keep the provider's own words beside theirs.
+        wants_completion_tokens=status in (400, 422)
+        and b"max_completion_tokens" in body
+        and bool(_COMPLETION_TOKENS.search(body.decode("utf-8", "replace"))),
+    )
+
+
+def error_inside(reply: Mapping[str, object], choice: Mapping[str, object] | None) -> Failure | None:
+    """Read the error that a 2xx reply holds, whatever stands beside it; None if it holds none.
+
+    Args:
+        reply: The body.
+        choice: The choice that would be used, if there is one.
+    """
+    if choice is not None:
+        finish = choice.get("finish_reason")
+        if "error" in choice and (failure := _named_error(choice)) is not None:
+            return failure
+        if isinstance(finish, str) and finish.lower() in _ERROR_FINISHES:
+            return _named_error(reply) or bad_reply(f"its finish_reason is `{finish}`")
+    if "error" in reply and (failure := _named_error(reply)) is not None:
+        return failure
+    if "base_resp" in reply and (failure := _minimax_error(reply["base_resp"])) is not None:
+        return failure
+    if choice is not None and reply.get("object") != "error":
+        return None
+    return _bare_error(reply)
+
+
+def _named_error(fields: Mapping[str, object]) -> Failure | None:
+    """The error under the key `error`, if it says anything: some servers send null, {} or empty fields each time."""
+    error = fields.get("error")
+    if _is_empty(error):
+        return None
+    said = dict(cast("Mapping[str, object]", error)) if isinstance(error, dict) else {"message": error}
+    if isinstance(error, int) and not isinstance(error, bool):
+        said = {"code": error}
+    # FastAPI and others put the number beside an error that is only text.
+    beside = {name: fields[name] for name in ("code", "status", "status_code") if name in fields}
+    return _from_fields({**beside, **said})
+
+
+def _minimax_error(base: object) -> Failure | None:
+    fields = cast("dict[str, object]", base) if isinstance(base, dict) else {}
+    if _is_empty(fields.get("status_code")):
+        return None
+    code = str(fields["status_code"])
+    status = {"1002": 429, "1004": 401, "1008": 402, "1039": 429, "2013": 400, "2049": 401}.get(code)
+    return _from_fields({"message": fields.get("status_msg") or f"status_code {code}", "code": status})
+
+
+def _bare_error(reply: Mapping[str, object]) -> Failure | None:
+    """An error that is the whole body (vLLM, FastAPI, Cloudflare), where there is no choice."""
+    for name in ("detail", "errors"):
+        if not _is_empty(found := reply.get(name)):
+            first: object = cast("list[object]", found)[0] if isinstance(found, list) else found
+            return _named_error({**reply, "error": first})
+    if reply.get("object") == "error" or (isinstance(reply.get("message"), str) and reply["message"]):
+        return _from_fields(reply)
+    return None
+
+
+def _from_fields(error: Mapping[str, object]) -> Failure:
+    status = next(
+        (found for name in ("code", "status", "status_code", "type") if (found := _status_in(error, name))), 0
+    )
+    if status:
+        return from_status(status, orjson.dumps({"error": error}, default=str))
+    words = error.get("message") or error.get("msg") or error.get("code") or error.get("type")
+    text = words if isinstance(words, str) else orjson.dumps(words or error, default=str).decode()
+    return bad_reply(f"an error inside: {clean(text)}")
+
+
+def _status_in(error: Mapping[str, object], name: str) -> int:
+    """The HTTP status that a field of an error means; 0 if it means none."""
+    value = error.get(name)
+    if isinstance(value, str):
+        value = int(value) if value.isdecimal() and len(value) == 3 else _STATUS_OF_CODE.get(value.lower(), 0)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and 400 <= value <= 599 else 0
+
+
+def _is_empty(value: object) -> bool:
+    """Whether a field says that nothing is wrong: null, false, 0, "", or a table or list of such values."""
+    if isinstance(value, dict):
+        return all(_is_empty(each) for each in cast("dict[str, object]", value).values())
+    if isinstance(value, list):
+        return all(_is_empty(each) for each in cast("list[object]", value))
+    return not value or value == "0"
+
+
+BROKE_OFF = Failure("broken", "connection", "the reply broke off in the middle", True)
+
+
+def bad_reply(detail: str, status: int = 200, *, kind: Kind = "reply") -> Failure:
+    """A 2xx whose body is no model reply."""
+    return Failure(kind, "bad_response", f"HTTP {status}, but {detail}", True, status)
+
+
+def timed_out(seconds: float) -> Failure:
+    """No whole reply within `request_timeout`."""
+    return Failure("timeout", "timeout", f"no reply within {seconds:g} s (request_timeout)", True)
+
+
+def read_error(body: bytes) -> tuple[str, str]:
+    """Code and message of an error body in any of the shapes in use; unknown shapes are their own message."""
+    try:
+        value: object = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return "", body[: DETAIL_LENGTH * 4].decode("utf-8", "replace")
+    error = value = unlisted(value)
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        error = fields.get("error") or fields.get("detail") or fields
+    if isinstance(error, dict):
+        fields = cast("dict[str, object]", error)
+        code = fields.get("code") or fields.get("type") or ""
+        message = fields.get("message") or fields.get("msg")
+        return str(code), message if isinstance(message, str) else orjson.dumps(fields).decode()
+    return "", error if isinstance(error, str) else body[: DETAIL_LENGTH * 4].decode("utf-8", "replace")
+
+
+def unlisted(value: object) -> object:
+    """The only entry of a list, or `value` itself: Google's errors are lists of one."""
+    entries = cast("list[object]", value) if isinstance(value, list) else ()
+    return entries[0] if len(entries) == 1 else cast("object", value)
+
+
+def clean(text: str) -> str:
+    """Foreign text made fit for a message: one line, no secrets, no control characters, cut to `DETAIL_LENGTH`."""
+    # Redact before cutting: half a key would no longer be recognised.
+    line = redactor.text(" ".join(text[: DETAIL_LENGTH * 20].split()))
+    line = "".join(c if c.isprintable() else "?" for c in line)
+    return line if len(line) <= DETAIL_LENGTH else line[: DETAIL_LENGTH - 1] + "…"

@@ -1,0 +1,341 @@
+"""Clients by endpoint: one limiter and one health for each (url, key), however many runs share it; replicas of a model;
+and `BoundChat`, one model as an environment sees it. Owns sharing and choosing; the request's life is in `chat`."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from harness.core.errors import ConfigError, SystemicError
+from harness.core.types import Client, JsonDict, ModelCall, ModelResponse, Prompt
+from harness.models.chat import ChatClient
+from harness.models.clock import Clock, LoopClock
+from harness.models.health import Health, HealthPolicy
+from harness.models.limits import Limiter
+from harness.models.retry import RetryPolicy
+from harness.models.target import RequestTarget
+from harness.models.wire import check_sampling_args, merge_sampling_args
+from harness.settings.providers import require_litellm
+
+logger = logging.getLogger(__name__)
+
+FILES_BESIDE = 128
+"""Open files that a run has beside its connections: journals, datasets, libraries, an environment's own."""
+
+
+class EndpointLike(Protocol):
+    """What a client needs of `harness.settings.endpoints.Endpoint`."""
+
+    @property
+    def url(self) -> str:
+        """Base URL."""
+        ...
+
+    @property
+    def key_var(self) -> str | None:
+        """Environment variable that holds the key; None or "" for none."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The model's name there."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Further headers."""
+        ...
+
+    @property
+    def rpm(self) -> float | None:
+        """Requests a minute."""
+        ...
+
+    @property
+    def tpm(self) -> float | None:
+        """Tokens a minute."""
+        ...
+
+    @property
+    def max_concurrent(self) -> int | None:
+        """Most requests in flight there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettings:
+    """What one run asks of its endpoint."""
+
+    max_in_flight: int = 32
+    """The run's generation bound; −1 for no bound."""
+    rpm: float | None = None
+    """Requests a minute; the endpoint's own number when None."""
+    tpm: float | None = None
+    """Tokens a minute; the endpoint's own number when None."""
+    request_timeout: float = 600.0
+    request_retries: int = 6
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Laid over the endpoint's, names compared without case."""
+
+
+class PooledClient(Client, Protocol):
+    """A client that also says what it waits for."""
+
+    def waiting_note(self) -> str:
+        """What holds requests up beyond the bound that was asked for, or ""."""
+        ...
+
+
+class Clients(Protocol):
+    """Where runs get their clients."""
+
+    def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings | None = None) -> PooledClient:
+        """A client for these endpoints."""
+        ...
+
+    def open(self) -> None:
+        """Make every client ready; sends nothing."""
+        ...
+
+    async def close(self) -> None:
+        """Close every client; idempotent."""
+        ...
+
+
+class ClientPool:
+    """All clients of a process.
+
+    Args:
+        environ: Where keys are looked up; `os.environ` by default.
+        policy: Back-off of all clients.
+        health: Patience with all endpoints.
+        clock: Time of limits, back-off and probes; for tests.
+    """
+
+    def __init__(
+        self,
+        *,
+        environ: Mapping[str, str] | None = None,
+        policy: RetryPolicy | None = None,
+        health: HealthPolicy | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._policy = policy or RetryPolicy()
+        self._health_policy = health or HealthPolicy()
+        self._clock: Clock = clock or LoopClock()
+        self._limiters: dict[tuple[str, str | None], Limiter] = {}
+        self._healths: dict[tuple[str, str | None], Health] = {}
+        self._clients: dict[tuple[object, ...], ChatClient] = {}
+        self._has_said_files = False
+
+    def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings | None = None) -> PooledClient:
+        """A client for `endpoints`: one of them, or replicas between which each request takes the least busy.
+
+        The limiter of a (url, key) is shared: its bound is the largest that any caller asked for (and the endpoint's
+        own `max_concurrent` allows), its rates the lowest.
+
+        Raises:
+            ConfigError: a URL is malformed, a key's variable is not set (loopback needs none), or litellm is needed and
+                not installed.
+        """
+        settings = settings or CallSettings()
+        members = [(self._client(endpoint, settings), endpoint.model) for endpoint in endpoints]
+        if not members:
+            raise ConfigError("a model needs at least one endpoint")
+        return members[0][0] if len(members) == 1 else Replicas(members)
+
+    def open(self) -> None:
+        """Make every client ready, so that what is imported late is no part of the first rollouts. Sends nothing."""
+        for client in self._clients.values():
+            client.open()
+
+    async def close(self) -> None:
+        """Close every client; idempotent."""
+        while self._clients:
+            _, client = self._clients.popitem()
+            await client.close()
+
+    def _client(self, endpoint: EndpointLike, settings: CallSettings) -> ChatClient:
+        target = target_of(endpoint, self._environ, settings.headers)
+        shared = (target.url.rstrip("/"), target.key)
+        bound = _bound(settings.max_in_flight, endpoint.max_concurrent)
+        limiter = self._limiters.get(shared)
+        if limiter is None:
+            self._limiters[shared] = limiter = Limiter(bound, clock=self._clock)
+            self._healths[shared] = Health(target.label, self._health_policy, self._clock)
+        limiter.widen(bound)
+        self._fit_open_files(bound, target)
+        limiter.slow_down(
+            endpoint.rpm if settings.rpm is None else settings.rpm,
+            endpoint.tpm if settings.tpm is None else settings.tpm,
+        )
+        headers = tuple(sorted(target.headers.items()))
+        identity = (*shared, headers, settings.request_timeout, settings.request_retries)
+        client = self._clients.get(identity)
+        if client is None:
+            self._clients[identity] = client = ChatClient(
+                target,
+                limiter,
+                request_timeout=settings.request_timeout,
+                request_retries=settings.request_retries,
+                health=self._healths[shared],
+                policy=self._policy,
+                clock=self._clock,
+            )
+        return client
+
+    def _fit_open_files(self, asked: float, target: RequestTarget) -> None:
+        """Let no more requests be in flight than this process may have connections: beyond that it could not even write
+        its journal. A second half is for what answers in this process, or judges."""
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if files == resource.RLIM_INFINITY:
+            return
+        share = max(1, (files - FILES_BESIDE) // max(2, len(self._limiters)))
+        for limiter in self._limiters.values():
+            limiter.fit(share)
+        if asked > share and not self._has_said_files and files < _MANY_FILES:
+            self._has_said_files = True
+            wanted = "any number" if math.isinf(asked) else f"{asked:.0f}"
+            logger.warning(
+                "%s: at most %d requests are in flight instead of %s, since this process may open only %d files; "
+                "raise the limit (ulimit -Hn) for more",
+                target.label, share, wanted, files,
+            )  # fmt: skip
+
+
+_MANY_FILES = 65_536
+"""Open files from which on a bound that they set is not worth a word: nobody meant that many requests."""
+
+
+def target_of(
+    endpoint: EndpointLike, environ: Mapping[str, str], headers: Mapping[str, str] | None = None
+) -> RequestTarget:
+    """Where requests to `endpoint` go, and as whom.
+
+    Args:
+        endpoint: The endpoint.
+        environ: Where its key is looked up.
+        headers: Laid over the endpoint's, names compared without case.
+
+    Raises:
+        ConfigError: the URL is malformed, the key's variable is not set (loopback needs none) or the key cannot be
+            sent, or litellm is needed and not installed.
+    """
+    require_litellm(endpoint.url)
+    headers = headers or {}
+    over = {name.lower() for name in headers}
+    merged = {name: value for name, value in endpoint.headers.items() if name.lower() not in over}
+    key_name = endpoint.key_var or ""
+    # A line break at the end is what `export KEY="$(cat file)"` and .env files like to leave.
+    key = environ.get(key_name, "").strip() if key_name else ""
+    target = RequestTarget(endpoint.url, key or None, {**merged, **headers}, key_name=key_name)
+    if key_name and not key and not target.is_loopback:
+        raise ConfigError(f"{target.label}: the environment variable {key_name} that should hold its key is not set")
+    return target
+
+
+class Replicas:
+    """Several endpoints that serve one model; each request goes to the one with the smallest share of its bound in use.
+
+    Args:
+        members: Clients with the model's name at each.
+    """
+
+    def __init__(self, members: Sequence[tuple[ChatClient, str]]) -> None:
+        self._members = list(members)
+        self._primary = members[0][1]
+        self._alive = list(members)
+        self._turn = 0
+
+    async def request(self, call: ModelCall) -> ModelResponse:
+        """Answer `call` at one of the replicas; one that proves unusable is left out from then on.
+
+        Raises:
+            SystemicError: the last usable replica is gone.
+            ModelError: the call failed for good.
+        """
+        while True:
+            member = self._pick()
+            client, model = member
+            own = replace(call, model=model) if call.model == self._primary and model != call.model else call
+            try:
+                return await client.request(own)
+            except SystemicError as error:
+                if member in self._alive:
+                    if len(self._alive) == 1:
+                        raise
+                    self._alive.remove(member)
+                    logger.warning("leaving out a replica of %s: %s", self._primary, error)
+
+    async def close(self) -> None:
+        """Close every replica's client; idempotent."""
+        for client, _ in self._members:
+            await client.close()
+
+    def waiting_note(self) -> str:
+        """The replicas' notes, and how many of them are left."""
+        notes = [note for client, _ in self._alive if (note := client.waiting_note())]
+        if len(self._alive) < len(self._members):
+            notes.insert(0, f"{len(self._alive)} of {len(self._members)} replicas left")
+        return ", ".join(notes)
+
+    def _pick(self) -> tuple[ChatClient, str]:
+        # Rotated, so that equally idle replicas share the work instead of the first one taking it.
+        self._turn = (self._turn + 1) % len(self._alive)
+        return min(self._alive[self._turn :] + self._alive[: self._turn], key=lambda member: member[0].load)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundChat:
+    """One model, bound to its client, sampling arguments and rollout; implements `harness.core.types.Chat`.
+
+    Raises:
+        ConfigError: the sampling arguments ask for what is not read (`stream`, `n` > 1).
+    """
+
+    client: Client
+    model: str
+    sampling_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Of the run; a call's own are laid over them."""
+    lane: str = ""
+    """Who asks: runs take turns at a shared limiter."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Sent with each of these requests: for loopback the rollout header."""
+    urgent: bool = False
+    """Judges: served before everything else."""
+    tools: Sequence[JsonDict] | None = None
+    """Offered when a call names none itself."""
+    check: Callable[[], None] | None = None
+    """See `ModelCall.check`."""
+
+    def __post_init__(self) -> None:
+        check_sampling_args(self.sampling_args)
+
+    async def __call__(
+        self,
+        prompt: Prompt,
+        *,
+        tools: Sequence[JsonDict] | None = None,
+        sampling_args: Mapping[str, Any] | None = None,
+    ) -> ModelResponse:
+        """Ask the model; `sampling_args` are laid over the run's own, `extra_body` key by key.
+
+        Raises:
+            ModelError: the call failed for good.
+        """
+        merged = merge_sampling_args(self.sampling_args, sampling_args) if sampling_args else self.sampling_args
+        offered = self.tools if tools is None else tools
+        return await self.client.request(
+            ModelCall(self.model, prompt, offered, merged, self.headers, self.lane, self.urgent, self.check)
+        )
+
+
+def _bound(asked: int, allowed: int | None) -> float:
+    bound = math.inf if asked < 0 else float(asked)
+    return bound if allowed is None or allowed < 0 else min(bound, float(allowed))

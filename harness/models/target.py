@@ -1,0 +1,63 @@
+"""The address of an endpoint, its key and headers, validated. Sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from harness.core.errors import ConfigError
+from harness.core.loopback import is_loopback_url, litellm_provider
+from harness.core.redact import redactor
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTarget:
+    """Where requests go and as whom."""
+
+    url: str
+    """Base URL, as in `http://localhost:8000/v1`; `litellm://<provider>` where litellm makes the exchange."""
+    key: str | None = field(default=None, repr=False)
+    """Bearer token; None sends no Authorization header."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Sent with every request, over our own."""
+    label: str = ""
+    """How messages name the endpoint; its host by default."""
+    key_name: str = ""
+    """Where the key came from (a variable's name), for messages."""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if self.provider:
+            object.__setattr__(self, "label", self.label or f"{self.provider} (litellm)")
+        elif parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"{redactor.text(self.url)!r} is no http(s) URL; an endpoint's looks like http://host/v1")
+        if parts.username is not None or parts.password is not None:
+            raise ConfigError(
+                f"the URL of {parts.hostname} holds a user or password: put the key into an environment variable "
+                "and name that (api_key_var), or pass a header"
+            )
+        if not self.label:
+            object.__setattr__(self, "label", parts.netloc)
+        if self.key:
+            redactor.add(self.key)
+        if self.key and not self.key.isascii():
+            stray = next(c for c in self.key if not c.isascii())
+            raise ConfigError(
+                f"{self.label}: the key holds {stray!r}, which no key does: was it copied together with quotes, or "
+                "from a place that shortens it?"
+            )
+        for name, value in {"the key": self.key or "", **self.headers}.items():
+            if not value.isprintable():
+                raise ConfigError(f"{self.label}: {name} holds a line break or another control character")
+        redactor.add_headers(self.headers)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the endpoint is on this machine's loopback interface."""
+        return is_loopback_url(self.url)
+
+    @property
+    def provider(self) -> str:
+        """The provider that litellm asks; empty for an endpoint that is asked directly."""
+        return litellm_provider(self.url) or ""

@@ -1,0 +1,304 @@
+"""One aiohttp session to one endpoint: connections, proxies, the size of a reply. Translates every aiohttp error, once.
+Owns no retry and no meaning of a body. Imported at the first request, because aiohttp takes a third of a second."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import io
+import socket
+import urllib.request
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from harness.core.errors import ConfigError
+from harness.core.loopback import is_loopback
+from harness.models.failures import BROKE_OFF, Failure, WireFault, bad_reply, clean
+
+BODY_CAP = 64 * 1024 * 1024
+"""Bytes of a reply, unpacked. The longest answers with log-probabilities are a few MB; more is a mistake."""
+
+LARGE_REPLY = 4 * 1024 * 1024
+"""Bytes from which on a reply waits for its turn to be read; a text of a million tokens is smaller."""
+
+LARGE_AT_ONCE = 4
+"""Large replies of one endpoint that are read at the same time: together at most 256 MB, however many are in flight."""
+
+ERROR_CAP = 64 * 1024
+"""Bytes of an error's body that are read: its status says what to do, and a message keeps 300 characters of it."""
+
+ERROR_PATIENCE = 5.0
+"""Seconds that the body of an error may take. Its status is known by then, and a proxy in trouble may never finish."""
+
+LARGE_BODY = 2**20
+"""Bytes of a request above which aiohttp wants a file, which it writes in pieces: a prompt with images."""
+
+KEEPALIVE = 4.0
+"""Seconds that an idle connection is kept. uvicorn (vLLM, SGLang) and Node close theirs after 5: a request sent into a
+closing connection costs a retry, a new connection only a handshake."""
+
+DNS_TTL = 300
+"""Seconds. Endpoints move rarely, and a lookup for every new connection at 256 in flight drowns small resolvers."""
+
+PIECE = 1024 * 1024
+"""Bytes that are unpacked at a time: a packed megabyte may hold a thousand."""
+
+
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
+
+
+class Reply:
+    """Status, headers and body of an HTTP reply."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+class Transport:
+    """Connections to one endpoint. aiohttp's own bounds (100 connections, 300 s) are off: ours are elsewhere.
+
+    Args:
+        url: Base URL.
+        headers: Sent with every request.
+        connect_timeout: Seconds for name lookup, connection and TLS.
+        body_cap: Most bytes of a reply.
+
+    Raises:
+        ConfigError: the environment names a proxy that cannot be used.
+    """
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], *, connect_timeout: float, body_cap: int = BODY_CAP
+    ) -> None:
+        self._base, _, query = url.partition("?")
+        self._query = f"?{query}" if query else ""  # some hosts carry their API version there
+        self._urls: dict[str, URL] = {}
+        self._proxy = find_proxy(URL(self._base))
+        self._body_cap = body_cap
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, ttl_dns_cache=DNS_TTL, keepalive_timeout=KEEPALIVE, socket_factory=_make_socket
+            ),
+            # `connect` covers name lookup and TLS as well, which `sock_connect` alone does not. The whole request is
+            # bounded by the caller.
+            timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout),
+            headers=CIMultiDict({"Accept-Encoding": "gzip, deflate", **headers}),
+            auto_decompress=False,  # aiohttp does not notice a packed body without its end
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None) -> Reply:
+        """Send `body` to `path` and read the whole reply.
+
+        Raises:
+            WireFault: there is no whole reply.
+        """
+        url = self._urls.get(path)
+        if url is None:
+            self._urls[path] = url = self._url(path)
+        try:
+            # No redirects: a POST that is silently moved elsewhere takes the prompt, and perhaps the key, with it.
+            async with self._session.post(
+                url,
+                data=body if len(body) <= LARGE_BODY else io.BytesIO(body),
+                headers=headers,
+                proxy=self._proxy,
+                allow_redirects=False,
+            ) as response:
+                if response.status >= 300:
+                    return Reply(response.status, response.headers, await _read_error(response))
+                length = response.content_length
+                if length is not None and length <= LARGE_REPLY and "Content-Encoding" not in response.headers:
+                    return Reply(response.status, response.headers, await response.read())
+                return Reply(response.status, response.headers, await self._read_capped(response))
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise WireFault(_translate(error)) from error
+
+    async def probe(self) -> bool:
+        """Whether the host gives any HTTP answer (to `GET /models`)."""
+        try:
+            async with self._session.get(self._url("/models"), proxy=self._proxy, allow_redirects=False):
+                return True
+        except (aiohttp.ClientError, OSError, ValueError):
+            return False
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    def _url(self, path: str) -> URL:
+        return URL(self._base.rstrip("/") + path + self._query)
+
+    async def _read_capped(self, response: aiohttp.ClientResponse) -> bytes:
+        """Read and unpack a body; one that proves large waits, and with it the server, until there is room for it."""
+        if (response.content_length or 0) > self._body_cap:
+            raise self._too_large(response)
+        body, unpacker = bytearray(), Unpacker(response.headers.get("Content-Encoding", ""))
+        async with contextlib.AsyncExitStack() as held:
+            async for part in response.content.iter_any():
+                for piece in unpacker.feed(part):
+                    if len(body) <= LARGE_REPLY < len(body) + len(piece):
+                        await held.enter_async_context(self._large)
+                    body += piece
+                    if len(body) > self._body_cap:
+                        raise self._too_large(response)
+            unpacker.end()
+            return bytes(body)
+
+    def _too_large(self, response: aiohttp.ClientResponse) -> WireFault:
+        response.close()
+        return WireFault(bad_reply(f"its body is larger than {self._body_cap / 2**20:g} MB", response.status))
+
+
+class Unpacker:
+    """Undo a Content-Encoding piece by piece.
+
+    Raises:
+        WireFault: the encoding is neither gzip nor deflate, nor none.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        name = encoding.strip().lower()
+        if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise WireFault(bad_reply(f"its body is packed as {clean(name)}, which was not asked for"))
+        self._packed = name not in ("", "identity")
+        self._stream: Any = None
+        self._begun = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The unpacked `data`, at most `PIECE` bytes at a time.
+
+        Raises:
+            WireFault: it is not packed, or damaged.
+        """
+        if not self._packed:
+            yield data
+            return
+        while data:
+            if self._stream is None:
+                if self._begun and not data.strip(b"\0"):  # padding behind the end
+                    return
+                # 47: gzip or zlib by its header; some servers send deflate without one.
+                bare = data[0] & 0xF != 8 and data[0] != 0x1F
+                self._stream, self._begun = zlib.decompressobj(-15 if bare else 47), True
+            try:
+                piece = self._stream.decompress(data, PIECE)
+            except zlib.error as error:
+                raise WireFault(BROKE_OFF) from error
+            yield piece
+            data = self._stream.unconsumed_tail
+            if self._stream.eof:
+                data, self._stream = self._stream.unused_data, None
+
+    def end(self) -> None:
+        """Check that nothing is missing.
+
+        Raises:
+            WireFault: the packed body has no end.
+        """
+        if self._stream is None:
+            return
+        raise WireFault(BROKE_OFF)
+
+
+async def _read_error(response: aiohttp.ClientResponse) -> bytes:
+    """The beginning of an error's body, as much as comes: what the status says does not wait for the rest of it."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(ERROR_PATIENCE):
+            unpacker = Unpacker(response.headers.get("Content-Encoding", ""))
+            async for part in response.content.iter_any():
+                for piece in unpacker.feed(part):
+                    parts.append(piece)
+                    size += len(piece)
+                    if size >= ERROR_CAP:
+                        response.close()
+                        return b"".join(parts)[:ERROR_CAP]
+    except (aiohttp.ClientError, OSError, WireFault):  # a TimeoutError is an OSError
+        response.close()
+    return b"".join(parts)[:ERROR_CAP]
+
+
+def _make_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+    """A socket that notices a peer which has silently gone: a reasoning model may not send a byte for ten minutes, and
+    a NAT or a sleeping laptop forgets the connection meanwhile."""
+    family, kind, protocol, _, _ = address
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    idle = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)  # Linux, macOS
+    for option, value in ((idle, 60), (getattr(socket, "TCP_KEEPINTVL", None), 15)):
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return sock
+
+
+def find_proxy(url: URL) -> URL | None:
+    """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for `url`; None for loopback.
+
+    Looked up once an endpoint: aiohttp's own `trust_env` reads the environment and ~/.netrc for every request.
+
+    Raises:
+        ConfigError: the proxy is not an HTTP proxy, or no URL.
+    """
+    host = url.host or ""
+    proxies = urllib.request.getproxies()
+    found = proxies.get(url.scheme) or proxies.get("all")
+    if not found or is_loopback(host) or urllib.request.proxy_bypass(host):
+        return None
+    try:
+        proxy = URL(found if "://" in found else f"http://{found}")
+    except ValueError as error:  # not repeated: it may hold a password
+        raise ConfigError(
+            f"the environment sets a proxy for {url.scheme}://{host} that is no URL ({error}): "
+            f"correct {url.scheme.upper()}_PROXY, or add {host} to NO_PROXY"
+        ) from None
+    if proxy.scheme not in ("http", "https"):
+        raise ConfigError(
+            f"the environment sets a {proxy.scheme} proxy for {url.scheme}://{host}; only http and https proxies work: "
+            f"set {url.scheme.upper()}_PROXY to one, or add {host} to NO_PROXY"
+        )
+    return proxy
+
+
+def _translate(error: Exception) -> Failure:
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return Failure("unreachable", "connection", "no connection in time", True, slow=True)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        if error.os_error.errno in _NO_DESCRIPTORS:
+            detail = f"this process is out of sockets ({error.os_error}): lower max_concurrent or raise `ulimit -n`"
+            return Failure("broken", "connection", detail, True)
+        return Failure("unreachable", "connection", connect_words(error), True)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return Failure("unreachable", "connection", f"the proxy refused the connection with HTTP {error.status}", True)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return Failure("broken", "bad_response", f"the answer is not HTTP ({clean(error.message)})", True)
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return BROKE_OFF
+    words = clean(str(error)) or type(error).__name__
+    if isinstance(error, ValueError):
+        return Failure("unsent", "bad_request", f"the request cannot be sent ({words})", False)
+    return Failure("broken", "connection", f"the connection broke ({words})", True)
+
+
+def connect_words(error: aiohttp.ClientConnectorError) -> str:
+    """Why there is no connection."""
+    # Messages begin with the endpoint's own address; only another one has to be named.
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"cannot reach the proxy at {error.host}:{error.port}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the host name {error.host} cannot be resolved"
+    if isinstance(error.os_error, ConnectionRefusedError):
+        return "connection refused"
+    return f"cannot connect ({clean(str(error.os_error))})"

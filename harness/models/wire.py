@@ -1,0 +1,397 @@
+"""The OpenAI wire format: request bodies from calls, replies from bodies. Owns which fields are read and what a valid
+reply is; sends nothing. An empty or null answer, a truncated one and a refusal are replies, whatever they are worth."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, TypeGuard, cast
+from urllib.parse import urlsplit
+
+import orjson
+
+from harness.core.errors import ConfigError, ModelError
+from harness.core.types import JsonDict, Message, ModelCall, ModelResponse, Prompt, Usage
+from harness.models.failures import Failure, bad_reply, clean, error_inside, unlisted
+
+CHAT_PATH = "/chat/completions"
+COMPLETIONS_PATH = "/completions"
+
+CHARS_PER_TOKEN = 4
+"""For pacing only: close enough for English, and the reply's usage corrects it."""
+
+_MOST_DOLLARS = 1e9
+"""Cost of one reply from which on a provider's figure is taken for nonsense."""
+
+MOST_TOKENS = 10**9
+"""Tokens of one reply above which a provider's count is taken for nonsense."""
+
+IMAGE_TOKENS = 1000
+"""For pacing only: what a content part that is not text is taken for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call, ready to send."""
+
+    path: str
+    body: bytes
+    is_chat: bool
+    has_max_tokens: bool = False
+    """Whether the body holds `max_tokens`, which some models refuse."""
+
+
+def check_sampling_args(args: Mapping[str, Any]) -> None:
+    """Refuse what would make a reply that is not read, answers that are paid for and dropped, or a key on record.
+
+    Raises:
+        ConfigError: `stream` is on, `n` is more than 1, or a key is among them.
+    """
+    for source in _bodies(args):
+        if source.get("stream"):
+            raise ConfigError("sampling_args.stream: streamed replies are not read; remove it")
+        n = source.get("n")
+        if isinstance(n, int) and n > 1:
+            raise ConfigError(f"sampling_args.n = {n}: only one answer a request is used; use -r {n} for more rollouts")
+        if "api_key" in source:
+            raise ConfigError("sampling_args hold an api_key, and runs record them: name the key's variable instead")
+
+
+def check_settings_of_sampling(args: Mapping[str, Any]) -> None:
+    """As `check_sampling_args`, for those that are settings: they do not say who is asked what. The calls of an agent
+    may, whose code is its own.
+
+    Raises:
+        ConfigError: as above, or a model or a prompt is among them.
+    """
+    check_sampling_args(args)
+    for source in _bodies(args):
+        other = next((name for name in ("model", "messages", "prompt") if name in source), None)
+        if other is not None:
+            raise ConfigError(f"sampling_args.{other}: would ask for another {other} than the run records; remove it")
+
+
+def _bodies(args: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Where a request's body gets its keys from."""
+    extra = args.get("extra_body")
+    return [args, cast("Mapping[str, Any]", extra)] if isinstance(extra, Mapping) else [args]
+
+
+def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None) -> dict[str, Any]:
+    """`over` laid over `base`; `extra_body` key by key. None stays: it drops a key when the body is built."""
+    merged = {**base, **(over or {})}
+    below, above = base.get("extra_body"), (over or {}).get("extra_body")
+    if isinstance(below, Mapping) and isinstance(above, Mapping):
+        merged["extra_body"] = {**cast("Mapping[str, Any]", below), **cast("Mapping[str, Any]", above)}
+    return merged
+
+
+def build_request(call: ModelCall, *, completion_tokens: bool = False) -> Request:
+    """The body of `call`: model, messages or prompt, tools, then the sampling arguments as they are.
+
+    Args:
+        call: What is asked.
+        completion_tokens: Send `max_tokens` of a chat under the name `max_completion_tokens`, unless that is set too.
+
+    Raises:
+        ModelError: the call holds something that JSON cannot, or asks for what is not read.
+    """
+    try:
+        check_sampling_args(call.sampling_args)
+    except ConfigError as error:
+        raise ModelError(str(error), reason="bad_request") from error
+    is_chat = not isinstance(call.prompt, str)
+    body: dict[str, Any] = {"model": call.model, ("messages" if is_chat else "prompt"): call.prompt}
+    if call.tools:
+        body["tools"] = list(call.tools)
+    for name, value in call.sampling_args.items():
+        if name == "extra_body" and isinstance(value, Mapping):
+            body.update(cast("Mapping[str, Any]", value))
+        elif value is not None and name != "extra_body":
+            body[name] = value
+    if completion_tokens and is_chat and "max_tokens" in body:
+        limit = body.pop("max_tokens")
+        body.setdefault("max_completion_tokens", limit)
+    return Request(CHAT_PATH if is_chat else COMPLETIONS_PATH, _dump(body), is_chat, is_chat and "max_tokens" in body)
+
+
+def _dump(body: JsonDict) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        pass
+    try:
+        # What orjson refuses but JSON allows: integers beyond 64 bits, lone surrogates, keys that are no strings.
+        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"the request cannot be written as JSON: {error}", reason="bad_request") from error
+
+
+@lru_cache(maxsize=1024)
+def takes_completion_tokens(url: str, model: str) -> bool:
+    """Whether the address or the name alone says that `max_completion_tokens` is wanted: OpenAI takes it for every
+    model, Azure's older models do not know it. Everywhere else the endpoint's first refusal says so."""
+    host = (urlsplit(url).hostname or "").lower()
+    return host.endswith(_OPENAI_HOSTS) or (host.endswith(_AZURE_HOSTS) and bool(_REASONING.match(model.lower())))
+
+
+_OPENAI_HOSTS = ("api.openai.com",)
+_AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com", ".azure-api.net")
+_REASONING = re.compile(r"(?:[\w.-]+/)*(?:o[1-9]|gpt-?[5-9])(?![a-z\d])")
+
+
+def estimate_prompt_tokens(prompt: Prompt) -> int:
+    """A cheap guess of the prompt's tokens, for `tpm` pacing."""
+    if isinstance(prompt, str):
+        return len(prompt) // CHARS_PER_TOKEN + 1
+    total = 0
+    for message in prompt:
+        content = message.get("content")
+        if isinstance(content, str):
+            total += len(content) // CHARS_PER_TOKEN + 4
+        elif isinstance(content, list):
+            for part in cast("list[object]", content):
+                text = cast("dict[str, object]", part).get("text") if isinstance(part, dict) else None
+                total += len(text) // CHARS_PER_TOKEN if isinstance(text, str) else IMAGE_TOKENS
+    return total
+
+
+def asked_output_tokens(call: ModelCall) -> int | None:
+    """`max_completion_tokens` or `max_tokens` of the call, if it sets one."""
+    for name in ("max_completion_tokens", "max_tokens"):
+        value = call.sampling_args.get(name)
+        if isinstance(value, int):
+            return value
+    return None
+
+
+def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Failure:
+    """Read a 2xx. Only the choice of index 0 is used.
+
+    Returns:
+        The reply, or why there is none: no JSON, no choices, fields of the wrong type, or an error inside the 200
+        (routers do), also beside a choice, which counts as the status that it names.
+    """
+    if status == 206:
+        return bad_reply("it is only a part of a reply (partial content)", status)
+    try:
+        value: object = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        value = _load_leniently(body)
+    value = unlisted(value)
+    if not isinstance(value, dict):
+        # Half an object is an API's that had bad luck; anything else is no answer to what was asked.
+        return bad_reply(_what_instead(body), status, kind="reply" if body.lstrip()[:1] == b"{" else "page")
+    fields = cast("dict[str, Any]", value)
+    usage = read_usage(fields.get("usage"))
+    picked = _picked(fields, status, is_chat=is_chat)
+    if isinstance(picked, Failure):
+        return picked if usage.unreported and usage.cost is None else replace(picked, usage=usage)
+    message, finish = picked
+    model, reply_id = fields.get("model"), fields.get("id")
+    return ModelResponse(
+        message,
+        finish if isinstance(finish, str) else None,
+        usage,
+        model if isinstance(model, str) else None,
+        reply_id if isinstance(reply_id, str) else None,
+    )
+
+
+def _picked(fields: dict[str, Any], status: int, *, is_chat: bool) -> tuple[Message, object] | Failure:
+    """The used choice's message and finish reason, or why there is none."""
+    choice = first_choice(fields.get("choices"))
+    if (failure := error_inside(fields, choice)) is not None:
+        return failure
+    if choice is None:
+        return bad_reply("its choices are empty", status)
+    message = _chat_message(choice) if is_chat else _completion_message(choice)
+    if isinstance(message, str):
+        return bad_reply(message, status)
+    finish = choice.get("finish_reason")
+    if finish == "content_filter" and not message.get("content") and not message.get("refusal"):
+        # The transcript has no finish reason: without this the provider's refusal would look like an empty answer.
+        message["refusal"] = "content_filter"
+    return message, finish
+
+
+def first_choice(choices: object) -> dict[str, Any] | None:
+    """The choice whose index is 0, wherever it stands in the list; else the first one."""
+    if not isinstance(choices, list) or not choices:
+        return None
+    found = cast("list[object]", choices)
+    first = found[0]
+    if len(found) > 1:
+        tables = [cast("dict[str, object]", each) for each in found if isinstance(each, dict)]
+        first = next((each for each in tables if each.get("index") == 0), first)
+    return cast("dict[str, Any]", first) if isinstance(first, dict) else None
+
+
+def is_another_model(asked: str, answered: str) -> bool:
+    """Whether a reply's model is not the one that was asked for under a longer or shorter name: providers add dates and
+    kinds, routers their own names in front. A smaller sister is another model."""
+    theirs, ours = _words(answered), _words(asked)
+    return not (theirs <= ours or ours <= theirs) or bool((theirs ^ ours) & _SISTERS)
+
+
+_SISTERS = frozenset({"mini", "nano", "lite"})
+
+
+def _words(model: str) -> set[str]:
+    return set(re.findall(r"[a-z]+|\d+", model.lower().rstrip("/").rpartition("/")[2])) - {"latest", "preview"}
+
+
+def read_usage(usage: object) -> Usage:
+    """Tokens and cost of one reply; without both counts the reply is `unreported`."""
+    if not isinstance(usage, dict):
+        return Usage(requests=1, unreported=1)
+    fields = cast("dict[str, Any]", usage)
+    tokens_in, tokens_out = fields.get("prompt_tokens"), fields.get("completion_tokens")
+    if not _is_count(tokens_in) or not _is_count(tokens_out):
+        return Usage(requests=1, unreported=1, cost=_cost(fields))
+    cost = fields.get("cost")
+    if len(fields) <= 3 and cost is None:  # the common case: two counts and their sum
+        return Usage(tokens_in, tokens_out, requests=1)
+    return Usage(
+        tokens_in,
+        tokens_out,
+        _detail(fields, "completion_tokens_details", "reasoning_tokens"),
+        _detail(fields, "prompt_tokens_details", "cached_tokens") or _count(fields.get("prompt_cache_hit_tokens")),
+        requests=1,
+        cost=_cost(fields),
+    )
+
+
+def _cost(usage: dict[str, Any]) -> float | None:
+    """What the endpoint says that its reply cost. A router that was given a key of ours says its fee, and beside it
+    what the key is charged with."""
+    cost = _dollars(usage.get("cost"))
+    if cost is None or usage.get("is_byok") is not True:
+        return cost
+    details: object = usage.get("cost_details")
+    charged = cast("dict[str, object]", details).get("upstream_inference_cost") if isinstance(details, dict) else None
+    upstream = _dollars(charged)
+    return None if upstream is None else cost + upstream
+
+
+def _dollars(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 <= value < _MOST_DOLLARS:
+        return None
+    return float(value)
+
+
+def _detail(usage: dict[str, Any], table: str, name: str) -> int:
+    details: object = usage.get(table)
+    return _count(cast("dict[str, object]", details).get(name)) if isinstance(details, dict) else 0
+
+
+def _count(value: object) -> int:
+    return value if _is_count(value) else 0
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    """Whether a provider's number can be one of tokens. Some send -1 for "unknown"; others would overflow a column."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+
+
+def _chat_message(choice: dict[str, Any]) -> Message | str:
+    """The assistant message for the transcript, or what is wrong with it.
+
+    The provider's own fields survive (signatures that it wants back among them); nulls and empty lists go, `reasoning`
+    becomes `reasoning_content`, arguments of tool calls stay the text that the model wrote.
+    """
+    raw: object = choice.get("message")
+    if not isinstance(raw, dict):
+        return "its choice has no message"
+    fields = cast("dict[str, Any]", raw)
+    content: object = fields.get("content")
+    if not (content is None or isinstance(content, str | list)):
+        return f"the content of its message is of type {type(content).__name__}"
+    # A reply is the assistant's, whatever a server calls it: under another name it would be read as somebody else's.
+    message: Message = {"role": "assistant", "content": content}
+    for name, value in fields.items():
+        if value is not None and value != [] and name not in message:
+            message[name] = value
+    if isinstance(message.get("reasoning"), str):
+        message.setdefault("reasoning_content", message["reasoning"])
+        del message["reasoning"]
+    if "tool_calls" in message:
+        calls = _tool_calls(message["tool_calls"])
+        if calls is None:
+            return "its tool calls have no function name"
+        message["tool_calls"] = calls
+    return message
+
+
+def _tool_calls(raw: object) -> list[JsonDict] | None:
+    if not isinstance(raw, list):
+        return None
+    calls: list[JsonDict] = []
+    for index, entry in enumerate(cast("list[object]", raw)):
+        call = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        function: object = call.get("function")
+        if not isinstance(function, dict):
+            return None
+        named = cast("dict[str, Any]", function)
+        if not isinstance(named.get("name"), str):
+            return None
+        arguments: object = named.get("arguments")
+        if not isinstance(arguments, str):
+            # Some servers send the parsed object; the wire format, and every later request, wants text.
+            arguments = "" if arguments is None else json.dumps(arguments)
+        calls.append(
+            {
+                **call,
+                # The answer to a call has to repeat its id, and no endpoint takes one back that is no text.
+                "id": _text(call.get("id")) or f"call_{index}",
+                "type": _text(call.get("type")) or "function",
+                "function": {**named, "arguments": arguments},
+            }
+        )
+    return calls
+
+
+def _text(value: object) -> str:
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def _completion_message(choice: dict[str, Any]) -> Message | str:
+    text: object = choice.get("text")
+    if text is not None and not isinstance(text, str):
+        return f"the text of its choice is of type {type(text).__name__}"
+    if "text" not in choice:
+        return "its choice has no text"
+    return {"role": "assistant", "content": text}
+
+
+def _load_leniently(body: bytes) -> object:
+    """What Python's parser accepts and orjson does not: NaN and infinities (log-probabilities), lone surrogates."""
+    try:
+        return _without_surrogates(json.loads(body))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _without_surrogates(value: object) -> object:
+    """`value` with lone surrogates replaced by U+FFFD: no file and no later request could hold them."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_without_surrogates(entry) for entry in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {key: _without_surrogates(entry) for key, entry in cast("dict[str, object]", value).items()}
+    return value
+
+
+def _what_instead(body: bytes) -> str:
+    text = body[:2000].decode("utf-8", "replace").strip()
+    if not text:
+        return "its body is empty"
+    if text[:1] == "<":
+        return f"its body is a web page, not JSON: {clean(text)}"
+    if text.startswith(("data:", "event:", ":")):
+        return "its body is an event stream, which was not asked for"
+    return f"its body is not a JSON object: {clean(text)}"

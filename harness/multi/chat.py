@@ -1,0 +1,44 @@
+"""Chat options of a task as a request has them. Owns what their names are on the wire; `schemas.tools_of` reads the
+tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from harness.core.errors import ConfigError
+from harness.core.redact import REDACTED
+from harness.core.types import JsonDict
+from harness.models.wire import check_settings_of_sampling
+
+WIRE_NAMES: Mapping[str, str] = {
+    "maxTokens": "max_tokens", "maxCompletionTokens": "max_completion_tokens", "maxOutputTokens": "max_tokens",
+    "topP": "top_p", "topK": "top_k", "minP": "min_p", "frequencyPenalty": "frequency_penalty",
+    "presencePenalty": "presence_penalty", "repetitionPenalty": "repetition_penalty", "stopSequences": "stop",
+    "responseFormat": "response_format", "toolChoice": "tool_choice", "parallelToolCalls": "parallel_tool_calls",
+    "reasoningEffort": "reasoning_effort", "logitBias": "logit_bias", "topLogprobs": "top_logprobs",
+    "serviceTier": "service_tier", "extraBody": "extra_body", "extraHeaders": "extra_headers", "apiKey": "api_key",
+}  # fmt: skip
+"""Names that endpoints spell in another way. All others reach them as they are."""
+
+
+def sampling_args_of(chat_options: JsonDict) -> JsonDict:
+    """The sampling arguments among chat options: all but the tools.
+
+    Raises:
+        ConfigError: two of them are one argument, or one is none that a run can have.
+    """
+    args: JsonDict = {}
+    for name, value in chat_options.items():
+        wire = WIRE_NAMES.get(name, name)
+        if wire == "tools":
+            continue
+        if wire in ("headers", "extra_headers"):
+            raise ConfigError(f"chatOptions.{name}: headers are the model's, and are said where the model is given")
+        if wire in args:
+            raise ConfigError(f"chatOptions say {wire} in two ways; leave one out")
+        if f'"{REDACTED}"' in json.dumps(value, default=str):
+            raise ConfigError(f"chatOptions.{name} holds a secret that is not recorded: give it again")
+        args[wire] = value
+    check_settings_of_sampling(args)
+    return args

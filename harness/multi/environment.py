@@ -1,0 +1,215 @@
+"""The environment `multi-eval`: tasks, one request each, and the documented scoring. Owns how a task becomes a row and
+a request; scoring is in `rubric`, ideal answers are in `reference`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from types import CodeType
+from typing import cast
+
+from harness.agents.environment import source_hashes
+from harness.core.errors import ConfigError, TaskTimeout
+from harness.core.keys import digest
+from harness.core.records import Example
+from harness.core.state import Prefix, State, step
+from harness.core.types import JsonDict, Message, Messages, ModelResponse
+from harness.envs.environment import Environment
+from harness.multi import javascript
+from harness.multi.chat import sampling_args_of
+from harness.multi.files import load_tasks
+from harness.multi.hook import ScoringHook, code_of, hook_of
+from harness.multi.reference import empty_output, ideal_output
+from harness.multi.rubric import TaskRubric, task_of
+from harness.multi.schemas import SchemaMode, chat_options_of, check_schema, schema_of, tools_of
+from harness.multi.task_options import TaskOptions
+from harness.multi.tasks import MatchMode, Task, read_task, read_tasks
+from harness.usercode.deadline import Deadline
+
+TASK_NAME = "multi-eval"
+"""What the column `task` of its rows says."""
+
+
+class TaskEnv(Environment):
+    """A list of tasks, each one request to the model.
+
+    Args:
+        tasks: At least one; dicts will do.
+        options: How they are asked and scored.
+
+    Raises:
+        ValidationError: there are none.
+        ConfigError: one of them is wrong, or cannot be asked or scored with these options; names it.
+    """
+
+    def __init__(self, tasks: Sequence[Task | Mapping[str, object]], *, options: TaskOptions | None = None) -> None:
+        self.options = options or TaskOptions()
+        self.tasks = tuple(read_tasks(tasks))
+        for task in self.tasks:
+            self._check(task)
+        rows = [
+            {
+                "example_id": task.id,
+                "prompt": task.conversation,
+                "answer": task.expected_text or "",
+                "task": TASK_NAME,
+                "info": {"task": task.document()},
+            }
+            for task in self.tasks
+        ]
+        super().__init__(dataset=rows, rubric=TaskRubric(self.tasks, self.options))
+        hook = self.options.score_output
+        self.source_files = self.options.files or (hook.files if hook is not None else ())
+
+    @property
+    def fingerprint(self) -> JsonDict:
+        """Hashes of tasks and hook, and the options, unless the arguments of the run say them."""
+        if self.options.fingerprint is not None:
+            return self.options.fingerprint
+        return {**_hashes(self.tasks, self.options.score_output), "options": _said(self.options)}
+
+    def settable(self) -> set[str]:
+        """What acts here: prompt, tools and turns are the tasks'."""
+        return {"sampling_args"}
+
+    def _check(self, task: Task) -> None:
+        try:
+            chat_options = chat_options_of(task, self.options.chat_options)
+            sampling_args_of(chat_options)
+            tools_of(chat_options)
+            schema = schema_of(task, chat_options)
+            if schema is not None:
+                check_schema(schema, self.options.schema_mode)
+        except ConfigError as error:
+            raise ConfigError(f"task {task.id!r}: {error}") from error
+
+    def _tools(self, state: State) -> list[JsonDict]:
+        return tools_of(chat_options_of(task_of(state), self.options.chat_options))
+
+    # A rollout
+
+    async def play(self, state: State) -> None:
+        """Ask once.
+
+        Raises:
+            TaskTimeout: the reply took too long; the request is cancelled.
+            ModelError: the call failed for good.
+        """
+        prompt: Messages = state["prompt"]
+        transcript = list(prompt)
+        state.transcript, state.start = transcript, len(prompt)
+        response = await self._ask(state, transcript)
+        transcript.append(response.message)
+        state["trajectory"].append(step(state, Prefix(transcript, len(prompt)), [response.message], response))
+        state["is_completed"], state["stop_condition"] = True, "max_turns_reached"
+        state["is_truncated"] = response.is_truncated
+
+    async def _ask(self, state: State, prompt: Messages) -> ModelResponse:
+        task = task_of(state)
+        args = sampling_args_of(chat_options_of(task, self.options.chat_options))
+        milliseconds = self._bound(task)
+        if not milliseconds:
+            return await self.get_model_response(state, prompt, sampling_args=args)
+        deadline = Deadline(milliseconds / 1000)
+        try:
+            async with deadline:
+                return await self.get_model_response(state, prompt, sampling_args=args)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+        raise TaskTimeout(f"MultiModelEvaluator timeout after {javascript.number_text(milliseconds)}ms")
+
+    def _bound(self, task: Task) -> float:
+        """Milliseconds that a task's request may take; 0 for no bound."""
+        if task.timeout_ms is not None and task.timeout_ms > 0:
+            return task.timeout_ms
+        return max(0, self.options.timeout_ms)
+
+    # Reference policies
+
+    def reference_reply(self, example: Example, messages: Messages) -> Message | str:
+        """What scores best by the formula, as far as it can be made from expected text and schema."""
+        return ideal_output(read_task(example.info["task"], 0), self.options.scoring("reference"))
+
+    def null_reply(self, example: Example, messages: Messages) -> Message | str:
+        """A phrase that says nothing and does not pass by chance."""
+        return empty_output(read_task(example.info["task"], 0), self.options.scoring("reference"))
+
+
+def load_environment(  # noqa: PLR0913 - its parameters are the keys of its table
+    tasks: str,
+    match_mode: MatchMode = "contains",
+    length_target: float = 400,
+    score_output: str | None = None,
+    schema_mode: SchemaMode = "subset",
+    timeout_ms: float = 0,
+    chat_options: JsonDict | None = None,
+    model_id: str | None = None,
+) -> TaskEnv:
+    """Build it from a file of tasks.
+
+    Args:
+        tasks: A .json, .jsonl or .toml file.
+        match_mode: `contains` or `exact`, for tasks that do not say.
+        length_target: Length at which the bonus for length is full; 0 is 400, and a negative one gives no bonus.
+        score_output: A scoring hook, `module:function`.
+        schema_mode: `subset` for the documented check, `jsonschema` for JSON Schema.
+        timeout_ms: Milliseconds that a request may take, for tasks that do not say; 0 is without a bound.
+        chat_options: Of tasks without any: `tools`, and sampling arguments.
+        model_id: What results call the model; its own name by default.
+
+    Raises:
+        ConfigError: the file, a task or an argument is wrong.
+        EvalFnError: the hook cannot be loaded.
+    """
+    if not isinstance(tasks, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"tasks must be the path of a file, not {tasks!r}")
+    if score_output is not None and not isinstance(score_output, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"score_output must be 'module:function', not {score_output!r}")
+    read = load_tasks(tasks)
+    hook = hook_of(score_output or None)
+    options = TaskOptions(
+        match_mode, length_target, hook, schema_mode, timeout_ms, {} if chat_options is None else chat_options,
+        model_id, fingerprint=_hashes(read, hook),
+    )  # fmt: skip
+    return TaskEnv(read, options=options)
+
+
+def _hashes(tasks: Sequence[Task], hook: ScoringHook | None) -> JsonDict:
+    """What identifies tasks and hook beyond their paths."""
+    hashes: JsonDict = {"tasks_content": digest([task.document() for task in tasks])}
+    if hook is not None:
+        hashes["score_output_source"] = _source_of(hook)
+    return hashes
+
+
+def _source_of(hook: ScoringHook) -> JsonDict | str:
+    if hook.files:
+        return source_hashes(hook.files)
+    code = code_of(hook.function)
+    try:
+        return digest(inspect.getsource(code))
+    except (OSError, TypeError):  # of a prompt, or no Python
+        compiled = getattr(code, "__code__", None)
+        return digest(_bytecode(compiled)) if isinstance(compiled, CodeType) else hook.name
+
+
+def _bytecode(code: CodeType) -> list[object]:
+    """What a function does, the same in every process that runs the same Python."""
+    constants: list[object] = []
+    for value in cast("tuple[object, ...]", code.co_consts):
+        if isinstance(value, CodeType):
+            constants.append(_bytecode(value))
+        elif isinstance(value, frozenset):  # its order is another one in every process
+            constants.append(sorted(map(repr, cast("frozenset[object]", value))))
+        else:
+            constants.append(repr(value))
+    return [code.co_code.hex(), list(code.co_names), constants]
+
+
+def _said(options: TaskOptions) -> JsonDict:
+    """The options that change what is measured, where they are not built in."""
+    defaults = TaskOptions()
+    names = ("match_mode", "length_target", "schema_mode", "timeout_ms", "chat_options")
+    said: JsonDict = {name: getattr(options, name) for name in names}
+    return {name: value for name, value in said.items() if value != getattr(defaults, name)}

@@ -1,0 +1,137 @@
+"""JSON Schema through the library `jsonschema`, which is imported here alone and late. Owns which draft counts, where
+references may lead (nowhere but into the schema), and the words for a schema that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from itertools import islice
+from typing import Any, TypeAlias, cast
+
+import orjson
+
+from harness.core.errors import ConfigError
+from harness.core.types import JsonDict
+
+Check: TypeAlias = Callable[[object], list[str]]
+"""Says what is wrong with a value, in the order in which it was found; nothing if it fits."""
+
+_MOST = 10
+"""Errors that are told of one output."""
+
+_LONGEST = 300
+"""Characters of one: the library repeats the value."""
+
+_PROBES: tuple[object, ...] = (None, True, 0, "", list[object](), dict[str, object]())
+"""Values of every kind: a schema that never comes to an end on one of them is refused before any output is paid for."""
+
+TOO_DEEP = "Output is nested too deeply to be checked"
+
+
+def checker(schema: JsonDict) -> Check:
+    """The check of a schema: of the draft that its `$schema` names, else 2020-12. `format` asks for nothing.
+
+    Raises:
+        ConfigError: it is no schema, refers to what is not in it, or to itself without end; says where.
+    """
+    try:
+        text = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise ConfigError(f"the schema is no JSON value: {error}") from error
+    return _checker(text)
+
+
+@lru_cache(maxsize=1024)
+def _checker(text: bytes) -> Check:
+    schema = cast(JsonDict, orjson.loads(text))
+    try:
+        return _made(schema)
+    except RecursionError as error:
+        raise ConfigError("the schema refers to itself without end, or is nested too deeply") from error
+
+
+def _made(schema: JsonDict) -> Check:
+    library, referencing, drafts = _library()
+    kind = library.validators.validator_for(schema, default=library.Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+    except library.SchemaError as error:
+        raise ConfigError(f"the schema is no JSON Schema: {_told(error)}") from error
+    # An explicit registry: without one, the library would fetch references from the network.
+    registry = referencing.Registry()
+    resource = referencing.Resource.from_contents(
+        schema, default_specification=drafts.specification_with(kind.META_SCHEMA["$schema"])
+    )
+    _follow_references(resource, registry)
+    validator = library.validators.extend(kind, {"multipleOf": _not_multiple})(schema, registry=registry)
+
+    def check(value: object) -> list[str]:
+        try:
+            return [_told(error) for error in islice(validator.iter_errors(value), _MOST)]
+        except RecursionError:
+            return [TOO_DEEP]
+
+    for probe in _PROBES:
+        for _ in validator.iter_errors(probe):
+            break
+    return check
+
+
+def _not_multiple(validator: Any, step: Any, value: Any, _: Any) -> Iterator[Any]:
+    """What is wrong with a number that is no multiple. Numbers of JSON are decimal: 19.99 is a multiple of 0.01, which
+    it is not once both are doubles."""
+    if validator.is_type(value, "number") and not _is_multiple(value, step):
+        from jsonschema import ValidationError
+
+        yield ValidationError(f"{value!r} is not a multiple of {step}")
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    try:
+        return (Fraction(str(value)) / Fraction(str(step))).denominator == 1
+    except ValueError:  # infinite
+        return False
+
+
+def _follow_references(resource: Any, registry: Any) -> None:
+    """Refuse a reference that leads out of the schema, also where no value would ever follow it."""
+    from referencing.exceptions import Unresolvable
+
+    resolver = registry.with_resource(resource.id() or "", resource).crawl().resolver_with_root(resource)
+    for where, reference in _references(resource, resolver):
+        try:
+            where.lookup(reference)
+        except Unresolvable as error:
+            raise ConfigError(
+                f"the schema refers to {reference!r}, which is not in it; put what it means under $defs, since nothing "
+                "is fetched from the network"
+            ) from error
+
+
+def _references(resource: Any, resolver: Any) -> Iterator[tuple[Any, str]]:
+    contents = resource.contents
+    if isinstance(contents, Mapping):
+        for name in ("$ref", "$dynamicRef", "$recursiveRef"):
+            reference = cast("Mapping[str, object]", contents).get(name)
+            if isinstance(reference, str):
+                yield resolver, reference
+    for part in resource.subresources():
+        yield from _references(part, resolver.in_subresource(part))
+
+
+def _told(error: Any) -> str:
+    text = f"{error.json_path}: {error.message}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _library() -> tuple[Any, Any, Any]:
+    try:
+        import jsonschema
+        import referencing
+        import referencing.jsonschema as drafts
+    except ImportError as error:
+        raise ConfigError(
+            f"schema_mode = \"jsonschema\" needs the package jsonschema: pip install 'jsonschema>=4.23' ({error})"
+        ) from error
+    return cast("tuple[Any, Any, Any]", (jsonschema, referencing, drafts))

@@ -1,0 +1,128 @@
+"""The documented scoring as the rubric of a run. Owns what of a rollout is scored, which metrics there are, and what
+becomes of a hook that fails: a rollout without a score, with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+from harness.core.errors import EnvironmentFault, EvalFnError, ThreadsHung
+from harness.core.records import Score
+from harness.core.state import State
+from harness.multi.hook import HookCall
+from harness.multi.schemas import chat_options_of, registry_of
+from harness.multi.scoring import TaskScore, score_output
+from harness.multi.task_options import TaskOptions
+from harness.multi.tasks import Task, read_task
+from harness.multi.text import estimated_tokens, output_of
+from harness.rubrics.functions import RewardFunc, raised
+from harness.rubrics.rubric import Rubric
+from harness.usercode.deadline import was_cancelled
+from harness.usercode.threads import offload
+
+VALID, SCHEMA_VALID, MATCHED, TOKENS = "valid", "schema_valid", "matched", "tokens_estimate"
+"""The metrics. `schema_valid` is None for a task without a schema, `matched` for one that expects nothing: that is no
+failure, and leaves the score alone."""
+
+ERRORS = "errors"
+"""State key: what the score says is wrong with the output."""
+
+
+class TaskRubric(Rubric):
+    """Scores by the documented formula, or by the hook in its place.
+
+    Args:
+        tasks: All that are scored: they say which metrics there are.
+        options: How.
+    """
+
+    def __init__(self, tasks: Sequence[Task], options: TaskOptions) -> None:
+        super().__init__(reward_range=(0.0, 1.0))
+        self._options = options
+        by_formula = options.score_output is None
+        self._names = (
+            VALID,
+            *([SCHEMA_VALID] if by_formula and any(task.schema is not None for task in tasks) else []),
+            *([MATCHED] if by_formula and any(task.expected_text is not None for task in tasks) else []),
+            TOKENS,
+        )
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The metrics that any of the tasks has."""
+        return self._names
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """None: the reward is no sum of the metrics."""
+        return {}
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """0 to 1 by the formula; a hook may give anything."""
+        return super().reward_range if self._options.score_output is None else (-math.inf, math.inf)
+
+    def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
+        """Refused: the score is the documented one, or the hook's.
+
+        Raises:
+            EnvironmentFault: always.
+        """
+        raise EnvironmentFault("tasks are scored as documented, or by the hook score_output; write one of these")
+
+    async def score(self, states: Sequence[State]) -> list[Score]:
+        """Score rollouts, one after the other.
+
+        Puts `errors` into each state beside `reward` and `metrics`.
+
+        Raises:
+            ThreadsHung: earlier calls of the hook hang.
+        """
+        return [await self._score_one(state) for state in states]
+
+    async def _score_one(self, state: State) -> Score:
+        task, output = task_of(state), output_of(state["completion"])
+        hook = self._options.score_output
+        try:
+            said = await (self._by_hook(task, output, state) if hook else self._by_formula(task, output, state))
+        except ThreadsHung:
+            raise
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # the boundary around the user's hook
+            if hook is None or (isinstance(error, asyncio.CancelledError) and was_cancelled()):
+                raise
+            score = Score(None, self._metrics(None, output), {hook.name: _reason(error)})
+        else:
+            state[ERRORS] = list(said.errors)
+            score = Score(said.score, self._metrics(said, output))
+        state["reward"], state["metrics"] = score.reward, score.metrics
+        return score
+
+    async def _by_formula(self, task: Task, output: str, state: State) -> TaskScore:
+        options = self._options.scoring(state["model"])
+        if task.schema is None or options.schema_mode == "subset":
+            return score_output(task, output, options)
+        # A schema may hold any regular expression, and an output may be long.
+        return await offload.run(score_output, task, output, options)
+
+    async def _by_hook(self, task: Task, output: str, state: State) -> TaskScore:
+        hook, options = self._options.score_output, self._options.scoring(state["model"])
+        assert hook is not None
+        registry = registry_of(chat_options_of(task, options.chat_options), options.schema_mode)
+        return await hook(HookCall(task, output, options.model_id, registry))
+
+    def _metrics(self, said: TaskScore | None, output: str) -> dict[str, float | None]:
+        values: dict[str, float | None] = {TOKENS: estimated_tokens(output)}
+        if said is not None:
+            values |= {VALID: said.valid, SCHEMA_VALID: said.schema_valid, MATCHED: said.matched}
+        # Every name each time, also without a value: a table has its columns in the order in which it met them.
+        return {name: None if (value := values.get(name)) is None else float(value) for name in self._names}
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, EvalFnError) else raised(error)
+
+
+def task_of(state: State) -> Task:
+    """The task that a rollout is of, as its example says."""
+    return read_task(state["info"]["task"], 0)

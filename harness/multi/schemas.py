@@ -1,0 +1,158 @@
+"""The schemas of tasks, in both modes: where a task's schema is, what its check says of an output, and the registry
+that a scoring hook gets. Owns the choice between the two checks, which are in `subset` and `json_schema`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+from harness.core.errors import ConfigError
+from harness.core.types import JsonDict
+from harness.multi import json_schema, subset
+from harness.multi.json_text import NotJsonError, read_fenced_json, read_json
+from harness.multi.tasks import Task
+from harness.settings.wording import shown, suggestion
+
+SchemaMode: TypeAlias = Literal["subset", "jsonschema"]
+
+SCHEMA_MODES: tuple[SchemaMode, ...] = ("subset", "jsonschema")
+
+
+class SchemaRegistry:
+    """Checks values against schemas, and knows the tools of a request by name. Its methods have their documented names
+    as well, for hooks that were written after the documents.
+
+    Args:
+        mode: `subset` for the documented check, `jsonschema` for JSON Schema.
+        tools: The request's tools.
+    """
+
+    def __init__(self, mode: SchemaMode = "subset", tools: Mapping[str, JsonDict] | None = None) -> None:
+        self.mode = mode
+        self._tools = tools or {}
+
+    def get_tool_schema(self, name: str) -> JsonDict | None:
+        """The definition of a tool, with its `parameters`; None if there is no such tool."""
+        return self._tools.get(name)
+
+    def validate_schema(self, value: object, schema: object) -> JsonDict:
+        """Check a value.
+
+        Returns:
+            `{"valid": bool, "errors": [text, …]}`
+
+        Raises:
+            ConfigError: in the mode `jsonschema`, the schema cannot be used.
+        """
+        errors = self._errors(value, schema)
+        return {"valid": not errors, "errors": errors}
+
+    def validate_combined_output(self, outputs: Mapping[str, object], schema: object) -> JsonDict:
+        """Check outputs by the name of who said them; texts are read as JSON first.
+
+        Args:
+            outputs: Texts or values.
+            schema: A schema, or the name of a tool; one that is not known asks for JSON and nothing else.
+
+        Returns:
+            `{"valid": bool, "errors": [{"expertId": name, "errors": [text, …]}, …]}`
+
+        Raises:
+            ConfigError: as above.
+        """
+        if isinstance(schema, str):
+            schema = (self.get_tool_schema(schema) or {}).get("parameters")
+        errors: list[JsonDict] = []
+        for name, output in outputs.items():
+            try:
+                words = self._errors(self._read(output) if isinstance(output, str) else output, schema)
+            except NotJsonError as error:
+                words = [str(error)]
+            if words:
+                errors.append({"expertId": name, "errors": words})
+        return {"valid": not errors, "errors": errors}
+
+    getToolSchema = get_tool_schema
+    validateSchema = validate_schema
+    validateCombinedOutput = validate_combined_output
+
+    def _read(self, text: str) -> object:
+        return read_json(text) if self.mode == "subset" else read_fenced_json(text)
+
+    def _errors(self, value: object, schema: object) -> list[str]:
+        if self.mode == "subset":
+            return subset.check(value, schema)
+        return json_schema.checker(cast(JsonDict, schema))(value) if isinstance(schema, dict) else []
+
+
+def chat_options_of(task: Task, common: JsonDict) -> JsonDict:
+    """The chat options of a task's request: its own in place of those of all tasks, never both."""
+    return common if task.chat_options is None else task.chat_options
+
+
+def tools_of(chat_options: JsonDict) -> list[JsonDict]:
+    """The tools of chat options as requests have them. A bare `{name, description, parameters}` will do.
+
+    Raises:
+        ConfigError: they are no list of tools.
+    """
+    given: object = chat_options.get("tools")
+    if given is None:
+        return []
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ConfigError(f"chatOptions.tools must be a list of tools, not {shown(given)}")
+    tools: list[JsonDict] = []
+    for number, entry in enumerate(cast("Sequence[object]", given)):
+        tool = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        if isinstance(tool.get("name"), str) and "function" not in tool:
+            tool = {"type": "function", "function": {name: part for name, part in tool.items() if name != "type"}}
+        function: object = tool.get("function")
+        if not isinstance(function, dict) or not isinstance(cast(JsonDict, function).get("name"), str):
+            raise ConfigError(f"chatOptions.tools: entry {number} is no tool with a name: {shown(cast(object, entry))}")
+        tools.append(tool)
+    return tools
+
+
+def registry_of(chat_options: JsonDict, mode: SchemaMode) -> SchemaRegistry:
+    """The registry for a task with these chat options."""
+    return SchemaRegistry(mode, {tool["function"]["name"]: tool["function"] for tool in tools_of(chat_options)})
+
+
+def schema_of(task: Task, chat_options: JsonDict) -> JsonDict | None:
+    """The schema of a task, that of the tool that it names; None if it has none.
+
+    Raises:
+        ConfigError: there is no such tool, or it has no parameters.
+    """
+    if not isinstance(task.schema, str):
+        return task.schema
+    tools = {tool["function"]["name"]: tool["function"] for tool in tools_of(chat_options)}
+    if task.schema not in tools:
+        known = suggestion(task.schema, tools) if tools else "its request has no tools"
+        raise ConfigError(
+            f"schema = {shown(task.schema)} names a tool whose parameters are the schema, and chatOptions.tools has "
+            f"none of that name; {known}"
+        )
+    parameters: object = tools[task.schema].get("parameters")
+    if not isinstance(parameters, dict):
+        raise ConfigError(f"schema = {shown(task.schema)}: that tool of chatOptions.tools has no parameters")
+    return cast(JsonDict, parameters)
+
+
+def check_schema(schema: JsonDict, mode: SchemaMode) -> None:
+    """Refuse a schema that no output could be checked against.
+
+    Raises:
+        ConfigError: says what is wrong with it.
+    """
+    if mode == "jsonschema":
+        json_schema.checker(schema)
+        return
+    properties: object = schema.get("properties")
+    if properties is None:
+        return
+    if not isinstance(properties, dict):
+        raise ConfigError(f"the schema's properties must be an object, not {shown(properties)}")
+    for name, rule in cast("dict[str, object]", properties).items():
+        if not isinstance(rule, dict | bool):
+            raise ConfigError(f"the schema's properties.{name} must be a schema, not {shown(rule)}")

@@ -1,0 +1,80 @@
+"""How tasks are asked and scored: the settings of the environment `multi-eval` beside the tasks. Owns the values and
+their checks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import ConfigError
+from harness.core.types import JsonDict
+from harness.multi.hook import ScoringHook
+from harness.multi.schemas import SCHEMA_MODES, SchemaMode
+from harness.multi.scoring import LENGTH_TARGET, ScoringOptions
+from harness.multi.tasks import MATCH_MODES, MatchMode
+from harness.settings.wording import shown, suggestion
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """How tasks are asked and scored.
+
+    Raises:
+        ConfigError: a value is none that there is; names the option.
+    """
+
+    match_mode: MatchMode = "contains"
+    """Of tasks that do not say."""
+    length_target: float = LENGTH_TARGET
+    """Length at which the bonus for length is full; 0 is 400, and a negative one gives no bonus."""
+    score_output: ScoringHook | None = None
+    """Scores in place of the documented formula."""
+    schema_mode: SchemaMode = "subset"
+    timeout_ms: float = 0
+    """Milliseconds for a task that does not say; 0 is without a bound."""
+    chat_options: JsonDict = field(default_factory=dict[str, Any])
+    """For the requests of tasks without any of their own."""
+    model_id: str | None = None
+    """What results call the model; its own name by default."""
+    files: tuple[Path, ...] = ()
+    """Source files of the hook; those that it knows itself by default."""
+    fingerprint: JsonDict | None = None
+    """What a run with these options is about, where that is said elsewhere in part; all of it by default."""
+
+    def __post_init__(self) -> None:
+        _check_word("match_mode", self.match_mode, MATCH_MODES)
+        _check_word("schema_mode", self.schema_mode, SCHEMA_MODES)
+        _check_number("length_target", self.length_target)
+        _check_number("timeout_ms", self.timeout_ms)
+        if not isinstance(self.chat_options, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"chat_options must be an object, not {shown(self.chat_options)}")
+        try:
+            json.dumps(self.chat_options, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"chat_options hold what is no JSON value: {error}") from error
+        if self.model_id is not None and not isinstance(self.model_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"model_id must be a text, not {shown(self.model_id)}")
+
+    def scoring(self, model_id: str) -> ScoringOptions:
+        """What of it a score depends on.
+
+        Args:
+            model_id: The model's own name, which is its label if there is no other.
+        """
+        return ScoringOptions(
+            self.match_mode, self.length_target, self.schema_mode, self.chat_options, self.model_id or model_id
+        )
+
+
+def _check_word(name: str, value: object, words: tuple[str, ...]) -> None:
+    if value not in words:
+        hint = suggestion(value, words) if isinstance(value, str) else f"valid here: {', '.join(words)}"
+        raise ConfigError(f"{name} = {shown(value)}: {hint}")
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+        raise ConfigError(f"{name} = {shown(value)}: must be a number")

@@ -1,0 +1,1 @@
+"""Optional features, found through entry points. The core never imports them."""

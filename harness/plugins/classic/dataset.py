@@ -1,0 +1,191 @@
+"""The datasets of classic environments: the author's rows as our own environments read them, and as the classic API
+shows them (`env.dataset`, `env.get_dataset()`). Owns the formatting of prompts by its rules; our `Table` checks the
+result.
+
+A row is formatted when it is read. Values that our records cannot hold (an answer that is a number, a column of the
+author's own) stay in the author's row, which `Rows.columns` finds again by its id."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast, overload
+
+from harness.core.errors import EnvironmentFault
+from harness.core.keys import digest
+from harness.core.types import JsonDict, Message, Messages, MessageType, Prompt
+from harness.plugins.classic.generation import Generation
+from harness.plugins.classic.records import plain
+from harness.plugins.classic.state import as_text
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a row becomes a prompt."""
+
+    generation: Generation
+    message_type: MessageType
+    system_prompt: str | None
+    few_shot: Messages
+    task: str
+    """What rows without a task are called."""
+
+    def prompt(self, cells: Mapping[str, Any], where: str) -> Prompt:
+        """The prompt of a row.
+
+        Raises:
+            EnvironmentFault: it has neither a prompt nor a question.
+        """
+        prompt, question = cells.get("prompt"), cells.get("question")
+        if prompt is None and question is None:
+            raise EnvironmentFault(
+                f"{where}: there is neither a 'prompt' nor a 'question'; its columns are "
+                f"{', '.join(str(name) for name in cells)}"
+            )
+        if self.message_type == "completion":
+            return str(question if prompt is None else prompt)
+        if prompt is None:
+            head: Messages = [{"role": "system", "content": self.system_prompt}] if self.system_prompt else []
+            return [*head, *self.few_shot, {"role": "user", "content": plain(question)}]
+        given: Any = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        messages = [_without_gaps(message) for message in cast("Sequence[object]", given)]
+        if self.system_prompt and (not messages or messages[0].get("role") != "system"):
+            return [{"role": "system", "content": self.system_prompt}, *messages]
+        return messages
+
+
+class Rows(Sequence[JsonDict]):
+    """An author's dataset, row by row as our environments want it.
+
+    Args:
+        source: A `datasets.Dataset` or any sequence of mappings.
+        form: How its rows are formatted.
+        name: `dataset` or `eval_dataset`, for messages.
+    """
+
+    def __init__(self, source: Any, form: Format, name: str) -> None:
+        if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")) or isinstance(source, str | Mapping):
+            kind = type(cast(object, source)).__name__
+            raise EnvironmentFault(f"{name} must be a datasets.Dataset or a list of rows, not {kind}")
+        self.source = source
+        self.form = form
+        self._name = name
+        self._index: dict[object, int] | None = None
+        self._ids = self._own_ids()
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @overload
+    def __getitem__(self, index: int) -> JsonDict: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[JsonDict]: ...
+    def __getitem__(self, index: int | slice) -> JsonDict | list[JsonDict]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        cells = self._cells(index)
+        row: JsonDict = {
+            "prompt": self.form.prompt(cells, f"{self._name} row {index}"),
+            "answer": as_text(cells.get("answer")),
+            "info": _jsonable(_info(cells.get("info"))),
+            "example_id": self._id(index, cells),
+        }
+        task = cells.get("task")
+        if self.form.generation == "B" or isinstance(task, str):
+            row["task"] = as_text(task) or self.form.task
+        return row
+
+    def columns(self, example_id: object, prompt: Prompt) -> JsonDict | None:
+        """The author's own row for an example; None if the dataset is another now.
+
+        Args:
+            example_id: The example's.
+            prompt: As it was asked; tells whether the row is the same.
+        """
+        if self._ids:
+            self._index = self._index or {value: number for number, value in enumerate(self._ids)}
+            index = self._index.get(example_id, -1)
+        else:
+            index = example_id if isinstance(example_id, int) else -1
+        if not 0 <= index < len(self):
+            return None
+        cells = self._cells(index)
+        if digest(plain(self.form.prompt(cells, self._name))) != digest(plain(prompt)):
+            return None
+        columns = {name: value for name, value in cells.items() if name not in ("prompt", "example_id")}
+        if "info" in columns:
+            columns["info"] = _info(columns["info"])
+        return columns
+
+    def _cells(self, index: int) -> JsonDict:
+        cells = self.source[index]
+        if not isinstance(cells, Mapping):
+            raise EnvironmentFault(f"{self._name} row {index} must be a dict, not {type(cells).__name__}")
+        return dict(cast("Mapping[str, Any]", cells))
+
+    def _own_ids(self) -> list[int]:
+        """The dataset's own ids, if they are integers that tell its rows apart."""
+        if len(self.source) == 0:
+            return []
+        names: Any = getattr(self.source, "column_names", None)
+        if names is not None:
+            values: list[object] = list(self.source["example_id"]) if "example_id" in names else []
+        else:
+            values = [cast("Mapping[str, object]", row).get("example_id") for row in self.source]
+        numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+        tell_apart = len(numbers) == len(values) == len(set(numbers))
+        return numbers if tell_apart else []
+
+    def _id(self, index: int, cells: Mapping[str, Any]) -> int:
+        return self._ids[index] if self._ids else index
+
+
+def to_dataset(rows: Rows) -> Any:
+    """The formatted rows as a `datasets.Dataset`, the author's further columns included."""
+    formatted: list[JsonDict] = []
+    for index in range(len(rows)):
+        own = rows[index]
+        cells = dict(rows.source[index])
+        kept = {name: value for name, value in cells.items() if name not in ("prompt", "example_id", "task")}
+        if "example_id" in cells and cells["example_id"] != own["example_id"]:
+            kept["src_id"] = cells["example_id"]
+        named = {name: own[name] for name in ("prompt", "example_id", "task") if name in own}
+        formatted.append({**kept, **named})
+    made: Any = importlib.import_module("datasets").Dataset.from_list(formatted)
+    return made
+
+
+def _info(value: object) -> Any:
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return {"info": value}
+    return value
+
+
+def _jsonable(value: Any) -> JsonDict:
+    """What our records hold of an author's `info`: what JSON cannot show is named by its type."""
+    shown = json.loads(json.dumps(plain(value), default=lambda item: f"<{type(item).__name__}>"))
+    return cast(JsonDict, shown) if isinstance(shown, dict) else {"info": shown}
+
+
+def _without_gaps(message: object) -> Message:
+    """A plain message without the fields that are None: a table with a column per field fills them in everywhere."""
+    fields = plain(message)
+    if not isinstance(fields, dict):
+        raise EnvironmentFault(f"a message of a prompt must be a dict, not {type(message).__name__}")
+    given = cast(Message, fields)
+    content = given.get("content")
+    if isinstance(content, list):
+        parts = cast("list[object]", content)
+        given["content"] = [_filled(part) if isinstance(part, dict) else part for part in parts]
+    return {name: value for name, value in given.items() if value is not None or name == "content"}
+
+
+def _filled(part: Any) -> JsonDict:
+    return {name: value for name, value in cast(JsonDict, part).items() if value is not None}

@@ -1,0 +1,143 @@
+"""Groups of classic environments, on our own. Owns what a member of a group sees of it: its row under the number
+that it has there, and the group's name for it in `task` (B) or `info["env_id"]` (C)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+from harness.core.records import Score
+from harness.core.state import State
+from harness.core.types import JsonDict
+from harness.envs.env_group import SEPARATOR, GroupedRubric
+from harness.envs.env_group import EnvGroup as NativeEnvGroup
+from harness.envs.environment import Environment as NativeEnvironment
+from harness.plugins.classic.context import generation as running
+from harness.plugins.classic.environment import Environment
+from harness.plugins.classic.generation import Generation
+from harness.plugins.classic.state import ClassicState, adopt
+
+ENV_GROUP_INFO_KEY = "env_id"
+"""Where a row's `info` says which environment it belongs to (generation C)."""
+
+
+class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatibleMethodOverride]  # theirs
+    """`vf.EnvGroup(envs, env_names)`.
+
+    Args:
+        envs: The environments.
+        env_names: What they are called; `env_0`, `env_1`, … by default.
+        **kwargs: Kept as attributes.
+
+    Raises:
+        ValueError: no environments, or as many names as environments are wanted.
+    """
+
+    def __init__(
+        self, envs: Sequence[NativeEnvironment], env_names: Sequence[str] | None = None, **kwargs: Any
+    ) -> None:
+        if not envs:
+            raise ValueError("EnvGroup requires at least one environment")
+        names = list(env_names or [f"env_{number}" for number in range(len(envs))])
+        if len(names) != len(envs):
+            raise ValueError("Number of env_names must match number of envs")
+        self.generation: Generation = running()
+        self.logger = logging.getLogger(f"verifiers.envs.{type(self).__name__}")
+        env_id, env_args = kwargs.pop("env_id", None), kwargs.pop("env_args", None)
+        NativeEnvGroup.__init__(self, envs, names, env_id=env_id, env_args=env_args)
+        self.rubric = EnvGroupRubric(self)
+        self._put("dataset", self._all_rows)
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+        self.__post_init__()
+
+    def settle(self) -> None:
+        """Check the environments of the group."""
+        for env in self.envs:
+            if isinstance(env, Environment):
+                env.settle()
+
+    def get_env_for_task(self, task: str) -> NativeEnvironment:
+        """The environment of a task; the first for a task of none."""
+        return self.env_map.get(task.partition(SEPARATOR)[0], self.envs[0])
+
+    def prepared(self, state: State) -> ClassicState:
+        """The state as its member of the group knows it."""
+        if isinstance(state, ClassicState) and state.generation == self.generation:
+            return state
+        name = str(state["task"]).partition(SEPARATOR)[0]
+        env = self.env_map.get(name)
+        if not isinstance(env, Environment):
+            return adopt(state, self.generation, None)
+        ends = list(accumulate(each.row_count for each in self.envs))
+        before = ends[self.env_names.index(name)] - env.row_count
+        number = state["example_id"]
+        state["example_id"] = number - before  # its own number, by which it finds its row
+        try:
+            return env.prepared(state)
+        finally:
+            state["example_id"] = number
+
+    async def play(self, state: State) -> None:
+        """Let the row's environment play the whole rollout."""
+        assert state.chat is not None
+        task = str(state["task"])
+        env = self.enter(state)
+        try:
+            await env.rollout(state, state.chat)
+        finally:
+            state["task"] = task
+
+    def enter(self, state: State) -> NativeEnvironment:
+        """The row's environment; the state is as it is to see it from now on."""
+        name, _, own = str(state["task"]).partition(SEPARATOR)
+        env = self.env_map[name]
+        if isinstance(env, EnvGroup):
+            state["task"] = own
+        elif self.generation == "B":
+            state["task"] = name
+        else:
+            state["task"] = own
+            if isinstance(state["info"], dict):
+                state["info"].setdefault(ENV_GROUP_INFO_KEY, name)
+        return env
+
+    async def render_completion(self, state: State) -> None:
+        """Nothing: the row's environment has done it."""
+
+    def _all_rows(self) -> list[JsonDict]:
+        rows = [self.row(index) for index in range(self.row_count)]
+        return [{"prompt": r.prompt, "answer": r.answer, "info": r.info, "task": r.task} for r in rows]
+
+    def _table(self) -> Any:
+        return NativeEnvGroup._table(self)
+
+
+class EnvGroupRubric(GroupedRubric):
+    """The rubric of a classic group."""
+
+    def __init__(self, group: EnvGroup | Mapping[str, NativeEnvironment]) -> None:
+        self._group = group if isinstance(group, EnvGroup) else None
+        super().__init__(group.env_map if isinstance(group, EnvGroup) else group)
+
+    @property
+    def judges(self) -> tuple[Any, ...]:
+        """Those of the group's environments."""
+        return tuple(spec for rubric in self.rubrics for spec in getattr(rubric, "judges", ()))
+
+    async def score(self, states: Sequence[State]) -> list[Score]:
+        """Score rollouts of one example with the rubric of its environment."""
+        if not states or self._group is None:
+            return await super().score(states)
+        tasks = [str(state["task"]) for state in states]
+        try:
+            env = next(reversed([self._group.enter(self._group.prepared(state)) for state in states]))
+            scores = await env.rubric.score(states)
+        finally:
+            for state, task in zip(states, tasks, strict=True):
+                state["task"] = task
+        names = self.metric_names
+        return [replace(score, metrics={metric: score.metrics.get(metric) for metric in names}) for score in scores]

@@ -1,0 +1,361 @@
+"""The base environment of the classic API, on our own. Owns its constructor, its attributes, the model calls in its
+shape and the way into an author's own `rollout`; the frame around a rollout is that of our environments."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from harness.core.errors import EnvironmentFault, ModelError, UsageError
+from harness.core.state import State
+from harness.core.types import Chat, JsonDict, Message, MessageType, Prompt
+from harness.envs.dataset import Style, Table
+from harness.envs.environment import Environment as NativeEnvironment
+from harness.plugins.classic import faults, marks
+from harness.plugins.classic.clients import ask
+from harness.plugins.classic.context import current
+from harness.plugins.classic.context import generation as running
+from harness.plugins.classic.dataset import Format
+from harness.plugins.classic.generation import Generation
+from harness.plugins.classic.messages import concat, messages_of, tools_of, tools_to_wire
+from harness.plugins.classic.own_rollouts import Input, dispatching, is_engine, reading, take_over, wrap_own
+from harness.plugins.classic.parsers import Parser
+from harness.plugins.classic.responses import Response, response_of
+from harness.plugins.classic.rubric import Rubric, settle_all
+from harness.plugins.classic.rubric_group import RubricGroup
+from harness.plugins.classic.sources import NAMES, Sources, selected
+from harness.plugins.classic.state import ClassicState, adopt, count_model_call, timing_of
+from harness.rubrics.rubric import Rubric as NativeRubric
+
+_TOOLS: dict[Generation, str] = {"B": "oai_tools", "C": "tool_defs"}
+"""Where each generation keeps tool definitions, in an environment and in a state."""
+
+
+class Environment(NativeEnvironment):
+    """`vf.Environment`: a dataset, a rubric and `rollout`.
+
+    Args:
+        dataset: Rows, a `datasets.Dataset`, or a function that makes one.
+        eval_dataset: As `dataset`; what is evaluated where there are both.
+        system_prompt: Put in front of prompts without one.
+        few_shot: Messages between the system prompt and the question.
+        parser: Reads answers.
+        rubric: Scores rollouts.
+        **options: `sampling_args` (under those of the run), `message_type`, `oai_tools` (B) or `tool_defs` (C),
+            `env_id`, `env_args`. All others become attributes, also those that there is nothing to do with here
+            (`map_kwargs`, `max_seq_len`, `max_workers`, `interleaved_rollouts`, `score_rollouts`, `pass_threshold`).
+    """
+
+    generation: Generation = "B"
+    max_workers: int = 512
+    max_seq_len: int | None = None
+    interleaved_rollouts: bool = False
+    score_rollouts: bool = True
+    pass_threshold: float = 0.5
+    rollouts_per_example: int | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if not cls.__module__.startswith("harness."):
+            wrap_own(cls, "rollout", lambda own: dispatching(own, Environment.rollout))
+            wrap_own(cls, "get_model_response", reading)
+        # Our base class would refuse a `rollout` of the author's, which is how these environments are written.
+        super(NativeEnvironment, cls).__init_subclass__(**kwargs)
+
+    def __init__(
+        self,
+        dataset: Any = None,
+        eval_dataset: Any = None,
+        system_prompt: str | None = None,
+        few_shot: list[Message] | None = None,
+        parser: Any = None,
+        rubric: NativeRubric | None = None,
+        **options: Any,
+    ) -> None:
+        message_type: MessageType = options.pop("message_type", "chat")
+        if message_type == "completion" and (system_prompt or few_shot):
+            raise ValueError("system_prompt and few_shot go with messages, not with message_type='completion'")
+        if dataset is None and eval_dataset is None:
+            raise ValueError("Either dataset or eval_dataset must be provided")
+        self.generation = running()
+        self.logger = logging.getLogger(f"verifiers.envs.{type(self).__name__}")
+        self._put("dataset", dataset)
+        self._put("eval_dataset", eval_dataset)
+        definitions = [options.pop(name, None) for name in ("tool_defs", "oai_tools")]
+        tools = next((each for each in definitions if each is not None), None)
+        native = {name: options.pop(name) for name in ("env_id", "env_args") if name in options}
+        native.update({name: functools.partial(self._sources.rows, name) for name in NAMES if self._sources.has(name)})
+        super().__init__(
+            **{**native, **self._native_options()}, parser=parser or Parser(), message_type=message_type,
+            rubric=rubric if rubric is not None else Rubric(),
+            sampling_args=copy.deepcopy(options.pop("sampling_args", None)),
+        )  # fmt: skip
+        self.system_prompt, self.few_shot = system_prompt, [dict(message) for message in few_shot or []]
+        wire = None if tools is None else tools_of(tools_to_wire(tools), self.generation)
+        setattr(self, _TOOLS[self.generation], wire)
+        options.setdefault("map_kwargs", {})
+        for name, value in options.items():
+            setattr(self, name, value)
+        for name in NAMES:
+            if self._sources.is_built(name):
+                self._tables[name].check(self._style())
+        self.__post_init__()
+
+    def _native_options(self) -> dict[str, Any]:
+        """Further options for the environment of ours that this one is built on."""
+        return {}
+
+    def __post_init__(self) -> None:
+        """Find the marked methods."""
+        self._cleanups = marks.hooks_of(self, "cleanup", self.generation)
+        self._teardowns = marks.hooks_of(self, "teardown", self.generation)
+
+    def settle(self) -> None:
+        """Check what could not be checked while the package was building: functions may be added to a rubric later.
+
+        Raises:
+            EnvironmentFault: a reward function asks for what nothing answers to.
+        """
+        settle_all(self.rubric, self.prepared, self._sources.columns())
+
+    # Datasets
+
+    @functools.cached_property
+    def _sources(self) -> Sources:
+        return Sources(self._format)
+
+    def _put(self, name: str, source: Any) -> None:
+        self._sources.put(name, source)
+        tables: dict[str, Table] | None = vars(self).get("_tables")
+        if tables is not None:
+            tables.pop(name, None)
+            if source is not None:
+                tables[name] = Table(functools.partial(self._sources.rows, name), name)
+
+    def _format(self) -> Format:
+        task = (self.env_id or "").split("/")[-1] or "default"
+        return Format(self.generation, self.message_type, self.system_prompt, self.few_shot, task)
+
+    def _style(self) -> Style:
+        return Style(self.message_type, None, [])  # rows are formatted when they come here
+
+    @property
+    def dataset(self) -> Any:
+        """The formatted training rows as a `datasets.Dataset`; None if there are none."""
+        return self._sources.shown("dataset")
+
+    @dataset.setter
+    def dataset(self, source: Any) -> None:
+        self._put("dataset", source)
+
+    @property
+    def eval_dataset(self) -> Any:
+        """The formatted evaluation rows as a `datasets.Dataset`; None if there are none."""
+        return self._sources.shown("eval_dataset")
+
+    @eval_dataset.setter
+    def eval_dataset(self, source: Any) -> None:
+        self._put("eval_dataset", source)
+
+    def get_dataset(self, n: int = -1, seed: int | None = None) -> Any:
+        """The formatted training rows, shuffled if a seed is given; the first `n` if that is above 0."""
+        if not self._sources.has("dataset"):
+            raise ValueError("dataset is not set")
+        return selected(self.dataset, n, seed)
+
+    def get_eval_dataset(self, n: int = -1, seed: int | None = None) -> Any:
+        """As `get_dataset`, of the rows that are evaluated."""
+        return selected(self.eval_dataset, n, seed) if self._sources.has("eval_dataset") else self.get_dataset(n, seed)
+
+    def build_dataset(self) -> Any:
+        """The formatted training rows."""
+        return self.dataset
+
+    def build_eval_dataset(self) -> Any:
+        """The formatted evaluation rows."""
+        return self.eval_dataset
+
+    # Tools
+
+    def _tools(self, state: State) -> list[JsonDict]:
+        """The row's own tools, else the environment's; in the state as its generation knows them, too."""
+        given: Any = state.get("info")
+        info: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+        own: Any = info.get("tool_defs") or info.get("oai_tools")
+        if isinstance(own, str):
+            own = json.loads(own)
+        wire = tools_to_wire(own or getattr(self, _TOOLS[self.generation], None))
+        state[_TOOLS[self.generation]] = tools_of(wire, self.generation)
+        return wire
+
+    # The rollout
+
+    def _timing(self) -> JsonDict:
+        return timing_of(super()._timing(), self.generation)
+
+    def prepared(self, state: State) -> ClassicState:
+        """A state of our engine, fresh or restored from a journal, as the author's code knows it; the same object."""
+        if isinstance(state, ClassicState) and state.generation == self.generation:
+            return state
+        prompt = state["prompt"] if state.example is None else state.example.prompt
+        adopted = adopt(state, self.generation, self._sources.row_of(state["example_id"], prompt))
+        if _TOOLS[self.generation] not in adopted:
+            self._tools(adopted)
+        return adopted
+
+    async def rollout(self, *args: Any, **kwargs: Any) -> Any:
+        """Play one rollout: of our engine's `(state, chat)`, or the classic `(input, client, model, sampling_args)`."""
+        if not is_engine(args, kwargs):
+            return await self._rollout_of_input(*args, **kwargs)
+        token = current.set(self.generation)
+        state = self.prepared(args[0])
+        try:
+            await super().rollout(state, cast(Chat, args[1]))
+        finally:
+            current.reset(token)
+            state.check_client()
+
+    async def _rollout_of_input(
+        self, input: Mapping[str, Any], client: Any, model: str, sampling_args: JsonDict | None = None
+    ) -> State:
+        state = await self.init_state(input, client, model, sampling_args)
+        await self._loop(state)
+        await self.render_completion(state)
+        return state
+
+    async def play(self, state: State) -> None:
+        """Play by the author's own `rollout(input, client, model, sampling_args)`, if there is one."""
+        own: Callable[..., Awaitable[Any]] | None = getattr(type(self).rollout, "own", None)
+        if own is None:
+            return await self._loop(state)
+        args = copy.deepcopy(state["sampling_args"])
+        made = await own(self, Input(state), state["client"], state["model"], args)
+        if isinstance(made, dict) and made is not state:
+            take_over(state, cast(JsonDict, made))
+        state["is_completed"] = True
+
+    async def _loop(self, state: State) -> None:
+        raise EnvironmentFault(f"{type(self).__name__} must have a rollout(input, client, model, sampling_args)")
+
+    async def init_state(
+        self, input: Mapping[str, Any], client: Any, model: str, sampling_args: JsonDict | None = None
+    ) -> ClassicState:
+        """The state of a rollout of `input`: the engine's own, if that is what it plays."""
+        if isinstance(input, Input):
+            return self.prepared(input.state)
+        fields = copy.deepcopy(dict(input))
+        if isinstance(fields.get("info"), str):
+            fields["info"] = json.loads(fields["info"])
+        state = State(input={"task": self._format().task, "answer": "", "info": {}, "example_id": 0, **fields})
+        state.update(
+            model=model, sampling_args=sampling_args or {}, is_completed=False, is_truncated=False, stop_condition=None,
+            final_env_response=None, trajectory=[], trajectory_id=uuid.uuid4().hex, reward=None, metrics=None,
+            error=None, timing={"started_at": time.time()}, client=client,
+        )  # fmt: skip
+        made = adopt(state, self.generation, None)
+        state["tools"] = self._tools(made)
+        return made
+
+    async def render_completion(self, state: State) -> None:
+        """Put into `state["completion"]` what was said after the prompt, by the last step of the trajectory."""
+        if not state["trajectory"]:
+            state["completion"] = state.get("completion") or ("" if isinstance(state["prompt"], str) else [])
+            whole, start = state["completion"], 0
+        else:
+            last = state["trajectory"][-1]
+            whole, start = concat([last["prompt"], last["completion"]]), len(state["prompt"])
+        if state.get("final_env_response"):
+            whole = concat([whole, messages_of(state["final_env_response"], self.generation)])
+        state["completion"] = whole[start:]
+
+    async def get_model_response(  # type: ignore[override]
+        self,
+        state: State,
+        prompt: Any,
+        client: Any = None,
+        model: str | None = None,
+        oai_tools: Any = None,
+        sampling_args: Mapping[str, Any] | None = None,
+        message_type: MessageType | None = None,
+        **options: Any,
+    ) -> Any:
+        """Ask the rollout's model, or `client` if that is one of the author's own. What is asked says which kind of
+        model it is; `tool_defs` is another name of `oai_tools`.
+
+        Raises:
+            EnvironmentFault: `message_type` is not the kind of the prompt.
+            ModelError: `vf.ModelError`, `vf.OverlongPromptError` and so on; or ours, if the endpoint is unusable.
+        """
+        asked: Prompt = messages_of(prompt, self.generation)
+        is_text = isinstance(asked, str)
+        if message_type is not None and is_text != (message_type == "completion"):
+            kind = "a text" if is_text else "messages"
+            raise EnvironmentFault(f"get_model_response was given {kind} as the prompt, and {message_type=}")
+        mine = state.get(_TOOLS[self.generation])
+        tools = tools_to_wire(oai_tools or options.get("tool_defs") or mine)
+        started = time.time()
+        try:
+            reply = await ask(state, asked, tools=tools, sampling_args=sampling_args, client=client, model=model)
+        except ModelError as error:
+            raise faults.classic(error)  # noqa: B904  # chained there
+        response = reply if isinstance(reply, Response) else response_of(reply, is_text=is_text, model=state["model"])
+        count_model_call(cast(ClassicState, state), started, response)
+        return response
+
+    def get_state_usage(self, state: State) -> JsonDict | None:
+        """Tokens of the rollout so far, as far as the endpoint tells."""
+        return state.get("usage")
+
+    # How it is changed
+
+    def add_rubric(self, rubric: NativeRubric) -> None:
+        """Score with `rubric` as well."""
+        mine = cast(NativeRubric, self.rubric)
+        if isinstance(mine, RubricGroup):
+            mine.rubrics.append(rubric)
+        else:
+            self.rubric = RubricGroup([mine, rubric])
+
+    def set_kwargs(self, **values: Any) -> None:
+        """Change attributes: by the author's own code any, from outside those that there are.
+
+        Raises:
+            ConfigError: a run's settings name an attribute that there is not.
+        """
+        if current.get() is None:
+            return super().set_kwargs(**values)
+        for name, value in values.items():
+            setter = getattr(self, f"set_{name}", None)
+            if callable(setter):
+                setter(value)
+            else:
+                setattr(self, name, value)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused.
+
+        Raises:
+            UsageError: always; says what to do instead.
+        """
+        name = self.env_id or type(self).__name__
+        raise UsageError(
+            f"{name}: evaluate() and generate() are what `bench run {self.env_id or 'ENV'} -m MODEL` does here: it "
+            "asks models through its endpoints and limits, and keeps what they say"
+        )
+
+    generate = generate_sync = evaluate_sync = run_rollout = run_group = evaluate
+
+    async def teardown(self) -> None:
+        """Run the `@vf.teardown` methods, then the rubric's."""
+        await super().teardown()
+        mine = cast(NativeRubric, self.rubric)
+        if isinstance(mine, Rubric):
+            try:
+                await mine.teardown()
+            except (Exception, SystemExit) as error:  # the results are in by now
+                self._fault("rubric teardown", error)

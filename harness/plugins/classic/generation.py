@@ -1,0 +1,149 @@
+"""Which generation of the classic API a package was written for. Owns the evidence: what its distribution requires,
+else what its source says; imports nothing of it.
+
+`B` is 0.1.8 – 0.1.10: messages are dicts, tools lie in `oai_tools`, times are milliseconds. `C` is 0.1.11 – 0.3:
+messages are typed, tools are `vf.Tool` in `tool_defs`, times are spans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from harness.plugins.classic.source_text import code_of, names_of_api
+
+Generation: TypeAlias = Literal["B", "C"]
+
+DEFAULT: Generation = "B"
+"""Without evidence: code that keeps to what both have. Plain dicts are the stricter promise."""
+
+VERSIONS: dict[Generation, str] = {"B": "0.1.9.post3", "C": "0.1.14"}
+"""The release that each generation says it is."""
+
+_RELEASES: tuple[tuple[Generation, tuple[int, ...]], ...] = (
+    ("B", (0, 1, 8)), ("B", (0, 1, 8, 2)), ("B", (0, 1, 9)), ("B", (0, 1, 9, 3)), ("B", (0, 1, 10)),
+    ("C", (0, 1, 11)), ("C", (0, 1, 12)), ("C", (0, 1, 14)), ("C", (0, 2, 0)), ("C", (0, 3, 1)),
+)  # fmt: skip
+"""What a requirement can choose from; a fourth number is a post release."""
+
+_REQUIREMENT = re.compile(r"^\s*verifiers(?![\w.-])\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)", re.IGNORECASE)
+_CLAUSE = re.compile(r"(===|==|~=|!=|<=|>=|<|>)\s*v?(\d+(?:\.\d+)*)(\.\*)?(?:\.?post(\d+))?")
+
+_HINTS: dict[Generation, tuple[re.Pattern[str], ...]] = {
+    "B": tuple(
+        re.compile(pattern)
+        for pattern in (
+            r"\boai_tools\b", r"\bChatMessages?\b", r"\b(?:generation|scoring|total)_ms\b", r"\bscore_sem\b",
+            r"\[[\"']function[\"']\]|\.get\([\"']function[\"']", r"\bChatCompletion\w*", r"\bModelResponse\b",
+            r"convert_func_to_oai_tool", r"[\"']tool_calls[\"'] (?:not )?in ", r"parse_response_messages\b",
+        )
+    ),
+    "C": tuple(
+        re.compile(pattern)
+        for pattern in (
+            r"\b(?:User|Assistant|System|Tool)Message\b", r"\btool_defs\b", r"\bvf\.Tool(?:Call)?\b", r"\bToolCall\b",
+            r"\.tool_calls\b", r"\bensure_keys\b|\bMissingKeyError\b", r"\bDatasetBuilder\b", r"\bvf\.Client\b",
+            r"\bmaybe_normalize_messages\b|\bnormalize_messages\b", r"convert_func_to_tool_def",
+            r"timing[\"']\]\.\w+", r"parse_response_message\b", r"\btimeout_seconds\s*=", r"\bpass_threshold\s*=",
+            r"\b(?:Invalid)ModelResponseError\b|\bTunnelError\b",
+        )
+    ),
+}  # fmt: skip
+"""What only one of them has, or what its authors write."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    operator: str
+    version: tuple[int, ...]
+    is_prefix: bool
+    """`==0.1.*`."""
+
+    def allows(self, release: tuple[int, ...]) -> bool:
+        width = max(len(self.version), len(release))
+        mine, theirs = _padded(self.version, width), _padded(release, width)
+        if self.is_prefix:
+            same = release[: len(self.version)] == self.version
+            return same if self.operator == "==" else not same
+        match self.operator:
+            case "==" | "===":
+                return theirs == mine
+            case "!=":
+                return theirs != mine
+            case ">=":
+                return theirs >= mine
+            case "<=":
+                return theirs <= mine
+            case "<":
+                return theirs < mine
+            case ">":
+                return theirs > mine
+            case _:  # ~=
+                head = self.version[:-1]
+                return theirs >= mine and release[: len(head)] == head
+
+
+def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Generation:
+    """The generation that a package was written for.
+
+    Args:
+        requirements: What its distribution, or its `pyproject.toml`, requires.
+        sources: The text of its modules.
+    """
+    clauses = _clauses(requirements)
+    allowed: set[Generation] = set()
+    allowed.update(kind for kind, release in _RELEASES if all(clause.allows(release) for clause in clauses))
+    if len(allowed) == 1:
+        return allowed.pop()
+    lowest = [clause.version for clause in clauses if clause.operator in (">=", ">", "~=", "==", "===")]
+    declared: Generation = "C" if lowest and max(lowest) >= (0, 1, 11) else "B"
+    if not allowed and lowest:
+        return declared  # a pin to a release that is not in the table
+    texts = list(sources)
+    decided = _decided(texts)
+    if decided is not None:
+        return decided
+    codes = [code_of(text) for text in texts]
+    votes: dict[Generation, int] = {
+        generation: sum(any(pattern.search(code) for code in codes) for pattern in patterns)
+        for generation, patterns in _HINTS.items()
+    }
+    if votes["B"] != votes["C"]:
+        return "B" if votes["B"] > votes["C"] else "C"
+    return declared if lowest else DEFAULT
+
+
+def _decided(texts: Iterable[str]) -> Generation | None:
+    """The generation that alone has a name that is used; None if there is no such name, or one of each."""
+    from harness.plugins.classic import surface
+
+    used: set[str] = set()
+    for text in texts:
+        used |= names_of_api(text)
+    names = {kind: {*surface.names("", kind), *surface.names("types", kind)} for kind in VERSIONS}
+    of_b, of_c = bool(used & (names["B"] - names["C"])), bool(used & (names["C"] - names["B"]))
+    if of_b == of_c:
+        return None
+    return "B" if of_b else "C"
+
+
+def requires_verifiers(requirements: Iterable[str]) -> bool:
+    """Whether `verifiers` is among the requirements."""
+    return any(_REQUIREMENT.match(requirement) for requirement in requirements)
+
+
+def _clauses(requirements: Iterable[str]) -> list[_Clause]:
+    clauses: list[_Clause] = []
+    for requirement in requirements:
+        match = _REQUIREMENT.match(requirement)
+        for operator, version, star, post in _CLAUSE.findall(match[1]) if match else ():
+            numbers = tuple(int(number) for number in version.split("."))
+            if post:
+                numbers = (*_padded(numbers, 3), int(post))
+            clauses.append(_Clause(operator, numbers, bool(star)))
+    return clauses
+
+
+def _padded(version: tuple[int, ...], width: int) -> tuple[int, ...]:
+    return version + (0,) * (width - len(version))

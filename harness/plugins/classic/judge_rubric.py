@@ -1,0 +1,183 @@
+"""`vf.JudgeRubric`: a judge model that reward functions ask. Owns the classic prompt, its cache in the state and the
+client that functions get; the judge is asked through the run's endpoints, gate and account
+(`harness.rubrics.judge_port`)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Score
+from harness.core.state import State
+from harness.core.types import JsonDict, Prompt
+from harness.plugins.classic.records import plain
+from harness.plugins.classic.rubric import Rubric
+from harness.rubrics.judge_port import JudgeSpec, ask, judge_chat, seated
+from harness.rubrics.parser import Parser as NativeParser
+
+DEFAULT_MODEL = "gpt-4.1-nano"
+DEFAULT_URL = "https://api.openai.com/v1"
+KEY_VAR = "OPENAI_API_KEY"
+
+DEFAULT_JUDGE_PROMPT = """\
+Compare the response to a question with the known answer, and decide whether the response is right.
+
+Question:
+```
+{question}
+```
+
+Known answer:
+```
+{answer}
+```
+
+Response:
+```
+{response}
+```
+
+Say "yes" if it is right, else "no", and nothing more."""
+
+
+class JudgeRubric(Rubric):
+    """A rubric whose functions may take `judge`, `judge_client`, `judge_model`, `judge_prompt`, `judge_sampling_args`.
+
+    Args:
+        parser: Finds what of a completion the judge is shown.
+        parallelize_scoring: Kept; the run's settings decide.
+        judge_client: Whose URL and key the judge is asked with; the openai package's defaults without one.
+        judge_model: The judge.
+        judge_sampling_args: What it is asked with.
+        judge_prompt: A template with `{question}`, `{answer}` and `{response}`.
+        **kwargs: See `Rubric`.
+    """
+
+    def __init__(
+        self,
+        parser: NativeParser | None = None,
+        parallelize_scoring: bool = False,
+        judge_client: Any = None,
+        judge_model: str = DEFAULT_MODEL,
+        judge_sampling_args: Mapping[str, Any] | None = None,
+        judge_prompt: str = DEFAULT_JUDGE_PROMPT,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(parser=parser, **kwargs)
+        self.parallelize_scoring = parallelize_scoring
+        self._given = judge_client
+        self.judge_model, self.judge_prompt = judge_model, judge_prompt
+        self.judge_sampling_args: JsonDict = dict(judge_sampling_args or {})
+        self.judge_client = _Client(self)
+        self.class_objects = {
+            "parser": self.parser,
+            "judge": self.judge,
+            "judge_client": self.judge_client,
+            "judge_model": self.judge_model,
+            "judge_prompt": self.judge_prompt,
+            "judge_sampling_args": self.judge_sampling_args,
+        }
+
+    @property
+    def given_client(self) -> Any:
+        """The client that the author passed; None for none."""
+        return self._given
+
+    @property
+    def judges(self) -> tuple[JudgeSpec, ...]:
+        """The judge, if it is asked through the run's own clients."""
+        return (self.spec,) if self.is_ours else ()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the judge's URL is known; an object of the author's own is asked as it is."""
+        return self._given is None or (hasattr(self._given, "base_url") and hasattr(self._given, "api_key"))
+
+    @functools.cached_property
+    def spec(self) -> JudgeSpec:
+        """The judge as the engine is asked for it."""
+        client = self._given
+        if client is None:
+            named = os.environ.get("OPENAI_BASE_URL") or None
+            return JudgeSpec(self.judge_model, named, KEY_VAR, prompt=self.judge_prompt, default_url=DEFAULT_URL)
+        key: object = client.api_key
+        given: Mapping[str, object] = getattr(client, "_custom_headers", None) or {}
+        headers = {name: str(value) for name, value in given.items()}
+        return JudgeSpec(
+            self.judge_model, str(client.base_url).rstrip("/"), headers=headers, prompt=self.judge_prompt,
+            key=key if isinstance(key, str) and key else None,
+        )  # fmt: skip
+
+    async def judge(self, prompt: Prompt, completion: Prompt, answer: Any, state: State | None = None) -> str:
+        """What the judge says of a completion; asked once a prompt for each rollout.
+
+        Raises:
+            ModelError: it could not be asked.
+        """
+        question = str(prompt[-1].get("content", "")) if isinstance(prompt, list) else str(prompt)
+        response = cast(Any, self.parser).parse_answer(completion)
+        text = self.judge_prompt.format(question=question, answer=answer, response=response)
+        cached: Any = state.get("judge_response") if state is not None else None
+        known: dict[str, str] = cast("dict[str, str]", cached) if isinstance(cached, dict) else {}
+        if text in known:
+            return known[text]
+        said = await self._ask([{"role": "user", "content": text}], state)
+        if state is not None:
+            state["judge_response"] = {**known, text: said}
+        return said
+
+    async def score(self, states: Sequence[State]) -> list[Score]:
+        """Score rollouts; an unusable judge ends the run."""
+        with seated():
+            return await super().score(states)
+
+    async def _ask(self, messages: list[JsonDict], state: State | None) -> str:
+        args = {name: value for name, value in self.judge_sampling_args.items() if value is not None}
+        if "max_tokens" in args:
+            args["max_completion_tokens"] = args.pop("max_tokens")
+        if not self.is_ours:
+            reply = self._given.chat.completions.create(model=self.judge_model, messages=messages, **args)
+            reply = await reply if inspect.isawaitable(reply) else reply
+            return str(reply.choices[0].message.content)
+        asked = await ask(self.spec, cast(Prompt, messages), state, sampling_args=args)
+        return str(asked.response.message.get("content"))
+
+
+class _Client:
+    """What functions get as `judge_client`: calls of the judge's own model go through the run's clients, everything
+    else to the author's client."""
+
+    def __init__(self, rubric: JudgeRubric) -> None:
+        self._rubric = rubric
+        self.chat = self
+        self.completions = self
+
+    def __getattr__(self, name: str) -> Any:
+        given = self._rubric.given_client
+        if given is None:
+            return getattr(self._ours(), name)
+        return getattr(given, name)
+
+    def create(self, **request: Any) -> Any:
+        """`chat.completions.create`."""
+        rubric = self._rubric
+        given = rubric.given_client
+        # Its methods are wrapped, so that they do not look async.
+        is_async = given is None or any(base.__name__.startswith("Async") for base in type(given).__mro__)
+        if rubric.is_ours and is_async and request.get("model") == rubric.judge_model:
+            return self._ours().chat.completions.create(**{**request, "messages": plain(request.get("messages"))})
+        if given is None:
+            raise EnvironmentFault(
+                f"the rubric's judge is {rubric.judge_model!r}, and a reward function asks for "
+                f"{request.get('model')!r}; for another model it needs a judge_client of its own"
+            )
+        return given.chat.completions.create(**request)
+
+    def _ours(self) -> Any:
+        from harness.plugins.classic.openai_client import async_openai
+
+        return async_openai(judge_chat(self._rubric.spec))

@@ -1,0 +1,75 @@
+"""The logging helpers of the classic API. Owns the level of the logger `verifiers`; handlers are the program's
+business, so none is added or taken away."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from harness.core.types import Prompt, text_of
+
+_LOGGER = "verifiers"
+
+
+def setup_logging(level: str | int | None = "INFO", *args: Any, **kwargs: Any) -> None:
+    """Set the level of the classic packages' logger."""
+    logging.getLogger(_LOGGER).setLevel(level.upper() if isinstance(level, str) else level or logging.INFO)
+
+
+@contextlib.contextmanager
+def log_level(level: str | int) -> Generator[None]:
+    """Another level for a while."""
+    logger = logging.getLogger(_LOGGER)
+    before = logger.level
+    setup_logging(level)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextlib.contextmanager
+def quiet_verifiers() -> Generator[None]:
+    """Warnings and worse alone, for a while."""
+    with log_level(logging.WARNING):
+        yield
+
+
+def print_time(time_s: float) -> str:
+    """Seconds, minutes or hours."""
+    if time_s < 60:
+        return f"{time_s:.0f}s"
+    return f"{time_s / 60:.0f}m" if time_s < 3600 else f"{time_s / 3600:.1f}h"
+
+
+def truncate(s: str, limit: int = 200) -> str:
+    """A text's first characters."""
+    return s if len(s) <= limit else s[:limit] + "..."
+
+
+def print_prompt_completions_sample(
+    prompts: Sequence[Prompt],
+    completions: Sequence[Prompt],
+    errors: Sequence[object] | None = None,
+    rewards: Sequence[float] | None = None,
+    step: int = 0,
+    num_samples: int = 1,
+) -> None:
+    """Print some rollouts: what was asked, what was said, and what it was worth."""
+    shown = [f"Step {step}"]
+    for number in range(min(num_samples, len(prompts))):
+        shown.append(f"--- prompt\n{_shown(prompts[number])}\n--- completion\n{_shown(completions[number])}")
+        if errors is not None and number < len(errors) and errors[number] is not None:
+            shown.append(f"--- error: {errors[number]!r}")
+        if rewards is not None and number < len(rewards):
+            shown.append(f"--- reward: {rewards[number]:.3f}")
+    sys.stdout.write("\n".join(shown) + "\n")
+
+
+def _shown(messages: Prompt) -> str:
+    if isinstance(messages, str):
+        return messages
+    return "\n".join(f"{message.get('role')}: {text_of(message)}" for message in messages)

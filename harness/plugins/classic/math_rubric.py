@@ -1,0 +1,68 @@
+"""`vf.MathRubric`: answers compared as mathematics. Owns the classic rules for what the answer of a reply is; the
+comparison runs in the worker processes of our own rubric."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from harness.core.state import State
+from harness.core.types import Prompt
+from harness.plugins.classic.context import generation as running
+from harness.plugins.classic.parsers import MaybeThinkParser
+from harness.plugins.classic.reward_functions import RewardFunc
+from harness.plugins.classic.rubric import Rubric
+from harness.rubrics.extract import extract_boxed_answer
+from harness.rubrics.math import expected, graded, require_math_verify
+from harness.rubrics.math_pool import math_pool
+from harness.rubrics.parser import Parser as NativeParser
+
+MAX_VERIFY_CHARS = 50_000
+
+
+class MathRubric(Rubric):
+    r"""1 for an answer that equals the expected one.
+
+    Args:
+        funcs: Further functions.
+        weights: As many.
+        parser: Finds the answer; the last `\boxed{…}` outside of `<think>` by default. Without a box, generation B
+            takes the whole text, and C nothing.
+        max_workers: Kept; all math rubrics share worker processes.
+        timeout_seconds: CPU seconds of one comparison.
+        max_verify_chars: Longer answers are wrong (generation C).
+        **kwargs: See `Rubric`.
+    """
+
+    def __init__(
+        self,
+        funcs: Sequence[RewardFunc] | None = None,
+        weights: Sequence[float] | None = None,
+        parser: NativeParser | None = None,
+        max_workers: int = 10,
+        timeout_seconds: float = 5,
+        max_verify_chars: int = MAX_VERIFY_CHARS,
+        **kwargs: Any,
+    ) -> None:
+        require_math_verify("vf.MathRubric")
+        strict = functools.partial(extract_boxed_answer, strict=True)
+        default = MaybeThinkParser(extract_fn=extract_boxed_answer if running() == "B" else strict)
+        super().__init__(funcs=funcs, weights=weights, parser=parser or default, **kwargs)
+        self.max_workers, self.timeout_seconds, self.max_verify_chars = max_workers, timeout_seconds, max_verify_chars
+        self.add_reward_func(self.correct_answer)
+
+    async def correct_answer(
+        self, parser: NativeParser, completion: Prompt, answer: Any, state: State | None = None, **kwargs: Any
+    ) -> float:
+        """1 if what the parser finds equals the expected answer, else 0.
+
+        Raises:
+            VerificationError: there is no verdict.
+        """
+        found: Any = parser.parse_answer(completion)
+        said = "" if found is None else extract_boxed_answer(str(found)).strip()
+        if not said or len(str(found)) > self.max_verify_chars:
+            return 0.0
+        math_pool.reserve(self.max_workers)
+        return await graded(said, expected(str(answer)), float(self.timeout_seconds), {} if state is None else state)

@@ -1,0 +1,188 @@
+"""The loop of turns as classic environments know it, on our own. Owns what their hooks get and may return: messages of
+their generation, lists that are theirs to change, replies in the classic shape."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from typing import Any
+
+from harness.core.errors import EnvironmentFault
+from harness.core.state import State
+from harness.core.types import JsonDict, Messages, Prompt
+from harness.envs.multi_turn import MultiTurnEnv as NativeMultiTurnEnv
+from harness.plugins.classic import marks
+from harness.plugins.classic.environment import Environment
+from harness.plugins.classic.faults import OverlongPromptError
+from harness.plugins.classic.messages import concat, messages_of
+from harness.plugins.classic.responses import as_response
+from harness.plugins.classic.rubric import Rubric
+from harness.plugins.classic.state import RolloutTiming, TimeSpan, count_env_response
+from harness.usercode.threads import offload
+
+
+class MultiTurnMonitorRubric(Rubric):
+    """The metric `num_turns`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_metric(self.num_turns)
+
+    async def num_turns(self, state: State) -> int:
+        """How often the model has replied."""
+        return len(state["trajectory"])
+
+
+class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIncompatibleMethodOverride]  # theirs
+    """`vf.MultiTurnEnv`.
+
+    Args:
+        max_turns: Model replies after which a rollout ends; 0 or less for no bound.
+        timeout_seconds: Seconds after which a rollout ends as it is (generation C).
+        **kwargs: See `Environment`.
+    """
+
+    def __init__(self, max_turns: int = -1, timeout_seconds: float | None = None, **kwargs: Any) -> None:
+        self.max_turns, self.timeout_seconds = max_turns, timeout_seconds
+        self.max_total_completion_tokens = -1
+        super().__init__(**kwargs)
+        self.max_turns = max_turns
+        self._stops = marks.hooks_of(self, "stop", self.generation)
+        self.add_rubric(MultiTurnMonitorRubric())
+
+    def _native_options(self) -> dict[str, Any]:
+        return {"max_turns": -1}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._stops = marks.hooks_of(self, "stop", self.generation)
+
+    def set_max_turns(self, max_turns: int) -> None:
+        """Change the bound on model replies."""
+        self.max_turns = max_turns
+
+    def set_max_total_completion_tokens(self, max_total_completion_tokens: int) -> None:
+        """Bound the tokens of all replies of a rollout."""
+        self.max_total_completion_tokens = max_total_completion_tokens
+
+    # Hooks
+
+    async def setup_state(self, state: State) -> State:
+        """Called before the first turn."""
+        return state
+
+    async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
+        """Answer the model."""
+        raise NotImplementedError(f"{type(self).__name__}.env_response")
+
+    async def get_prompt_messages(self, state: State) -> Prompt:
+        """What the model is asked next: the prompt, then what was said and the environment's answer to it."""
+        if not state["trajectory"]:
+            return state["prompt"]
+        last = state["trajectory"][-1]
+        said = concat([last["prompt"], last["completion"]])
+        started = time.time()
+        answer: Any = await self._call(self.env_response, said, state)
+        if isinstance(answer, tuple):
+            raise EnvironmentFault(
+                f"{type(self).__name__}.env_response returned a tuple, as before release 0.1.8; it must return messages"
+            )
+        if answer is None and state.get("final_env_response") is not None:
+            answer = "" if isinstance(said, str) else []
+        count_env_response(state, started)
+        # `said` as the hook has left it: what it appended or took away holds from here on.
+        return concat([messages_of(said, self.generation), messages_of(answer, self.generation)])
+
+    async def _call(self, method: Any, *args: Any) -> Any:
+        """A hook: awaited if it is async, else in a thread."""
+        if inspect.iscoroutinefunction(method):
+            return await method(*args)
+        result = await offload.run(method, *args)
+        return await result if inspect.isawaitable(result) else result
+
+    async def add_trajectory_step(self, state: State, trajectory_step: JsonDict) -> None:  # type: ignore[override]
+        """Put one turn into the trajectory."""
+        state["trajectory"].append(trajectory_step)
+
+    async def add_model_response(self, state: State, prompt_messages: Any, response: Any) -> None:  # type: ignore[override]
+        """Put the model's reply into the trajectory."""
+        reply = as_response(response)
+        asked = messages_of(prompt_messages, self.generation)
+        step: JsonDict = {
+            "prompt": list(asked) if isinstance(asked, list) else asked,
+            "completion": reply.said,
+            "response": response,
+            "tokens": None,
+            "reward": None,
+            "advantage": None,
+            "is_truncated": reply.is_truncated,
+            "trajectory_id": state["trajectory_id"],
+            "extras": {},
+        }
+        state.transcript = concat([step["prompt"], step["completion"]])
+        await self.add_trajectory_step(state, step)
+
+    # Stop conditions
+
+    @marks.stop
+    async def prompt_too_long(self, state: State) -> bool:
+        """The conversation no longer fits."""
+        return bool(state.get("prompt_too_long"))
+
+    @marks.stop
+    async def max_turns_reached(self, state: State) -> bool:
+        """The model has had its turns."""
+        return 0 < self.max_turns <= len(state["trajectory"])
+
+    @marks.stop
+    async def has_final_env_response(self, state: State) -> bool:
+        """The environment has said its last word."""
+        return state.get("final_env_response") is not None
+
+    @marks.stop
+    async def max_total_completion_tokens_reached(self, state: State) -> bool:
+        """The replies have had their tokens."""
+        usage = self.get_state_usage(state) or {}
+        return 0 < self.max_total_completion_tokens <= usage.get("output_tokens", 0)
+
+    # The loop
+
+    async def _loop(self, state: State) -> None:
+        bound = asyncio.timeout(self.timeout_seconds)
+        try:
+            async with bound:
+                await NativeMultiTurnEnv.play(self, state)
+        except OverlongPromptError:
+            state["prompt_too_long"] = state["is_truncated"] = True
+            await self._end(state, "prompt_too_long")
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            state["timed_out"], state["is_completed"], state["stop_condition"] = True, True, "timeout_reached"
+        state["is_truncated"] = bool(state.get("is_truncated")) or any(
+            step.get("is_truncated") for step in state["trajectory"]
+        )
+
+    async def _start(self, state: State) -> None:
+        timing = state["timing"]
+        started = time.time()
+        await super()._start(state)
+        state["prompt"] = messages_of(state["prompt"], self.generation)
+        state.transcript = state["prompt"]
+        if isinstance(timing, RolloutTiming):
+            timing["setup"] = TimeSpan(start=started, end=time.time())
+
+    def _add_monitor(self) -> None:
+        """Nothing: the constructor adds the classic one."""
+
+
+class SingleTurnEnv(MultiTurnEnv):
+    """`vf.SingleTurnEnv`: one question, one answer."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"max_turns": 1, **kwargs})
+
+    async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
+        """Never called."""
+        raise NotImplementedError("env_response is not implemented for SingleTurnEnv")

@@ -1,0 +1,309 @@
+"""The real openai SDK on top of our own model clients: author code that was written against `AsyncOpenAI` asks
+through a `Chat`, and so through the run's limiter, retries, health and accounts. Owns the translation both ways; opens
+no socket, holds no key and tries nothing twice.
+
+What the author's code sees of a failed call is what the SDK makes of it (`RateLimitError`, `APITimeoutError`, …). The
+error that our client raised travels inside it, and `original` finds it again. Some errors are not author code's to
+handle, because they are not about the call: `Faults` keeps those, for whoever runs that code to ask afterwards.
+
+Not carried: request headers, and the SDK's own timeout and retries (the run's `request_timeout` and `request_retries`
+hold)."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import uuid
+from collections.abc import Collection, Mapping
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+import orjson
+
+from harness.core.errors import ContextLengthError, EnvironmentFault, HarnessError, ModelError, SystemicError
+from harness.core.types import Chat, JsonDict, Message, MessageType, ModelResponse, Prompt, Usage
+from harness.envs.dataset import without_gaps
+from harness.models.wire import CHAT_PATH, COMPLETIONS_PATH
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+BASE_URL = "http://bench.invalid/v1"
+"""What the client says when author code asks for its URL. The name can never be looked up (RFC 6761)."""
+
+_KEY = "bench.error"
+"""Where a reply's `extensions` hold the error that it stands for."""
+
+_STATUS = {"rate_limit": 429, "bad_request": 400, "context_length": 400, "auth": 401, "not_found": 404}
+"""The status of an error that had none, by reason. 502 for the rest."""
+
+_TOO_LONG = "This model's maximum context length is exceeded (context length, prompt_too_long)."
+"""Classic code knows such an error by its text, each release by other words; these are in all their lists."""
+
+_LIMITS = ("max_tokens", "max_completion_tokens")
+
+
+class Faults:
+    """What author code may not swallow, though it catches every exception of its model calls."""
+
+    def __init__(self) -> None:
+        self.error: HarnessError | None = None
+        """A `SystemicError`, or the fault of asking for what does not exist here. The first one."""
+
+    def add(self, error: HarnessError) -> None:
+        """Note `error` if it is of that kind."""
+        if self.error is None and isinstance(error, SystemicError | EnvironmentFault):
+            self.error = error
+
+    def check(self) -> None:
+        """Raise what was noted.
+
+        Raises:
+            SystemicError: the endpoint is unusable.
+            EnvironmentFault: the code asked for another model, a stream, or something else that there is not.
+        """
+        if self.error is not None:
+            raise self.error
+
+
+def async_openai(
+    chat: Chat,
+    *,
+    names: Collection[str] = (),
+    sampling_args: Mapping[str, Any] | None = None,
+    faults: Faults | None = None,
+) -> AsyncOpenAI:
+    """An `AsyncOpenAI` whose chat completions and completions are calls of `chat`. Cheap: one a rollout.
+
+    Args:
+        chat: The model; lays a call's sampling arguments over its own.
+        names: What the model may be called beside `chat.model`.
+        sampling_args: The run's own, if the author's code is given them: a call is then what that code made of them.
+            What it left out is left out, except the token limit; one that it renamed gets its name back.
+        faults: Where errors are noted that author code may not get past.
+
+    Raises:
+        EnvironmentFault: the openai package is not installed.
+    """
+    openai, http = _sdk()
+    transport = _Transport(chat, {chat.model, *names}, dict(sampling_args or {}), faults or Faults(), http)
+    return openai.AsyncOpenAI(
+        api_key="none",
+        base_url=BASE_URL,
+        organization="",
+        project="",
+        max_retries=0,
+        # Without trust_env=False each client would read certificates and proxies: 10 ms instead of 20 µs.
+        http_client=http.AsyncClient(base_url=BASE_URL, transport=transport, trust_env=False, timeout=None),
+    )
+
+
+def is_sdk_client(value: object) -> bool:
+    """Whether something is an `AsyncOpenAI`."""
+    return isinstance(value, _sdk()[0].AsyncOpenAI)
+
+
+def original(error: BaseException | None) -> HarnessError | None:
+    """The error of ours that an exception out of author code stands for or was caused by; None if there is none."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, HarnessError):
+            return error
+        extensions: object = getattr(getattr(error, "response", None), "extensions", None)
+        if isinstance(extensions, dict):
+            inside = cast("dict[str, object]", extensions).get(_KEY)
+            if isinstance(inside, HarnessError):
+                return inside
+        error = error.__cause__ or error.__context__
+    return None
+
+
+@cache
+def sdk_arguments(message_type: MessageType) -> frozenset[str]:
+    """What the SDK's function takes by name; anything else must go into its `extra_body`.
+
+    Args:
+        message_type: `chat` for chat completions, `completion` for completions.
+    """
+    resources = _sdk()[0].resources
+    kind = resources.chat.AsyncCompletions if message_type == "chat" else resources.AsyncCompletions
+    return frozenset(inspect.signature(kind.create).parameters)
+
+
+@cache
+def _sdk() -> tuple[ModuleType, ModuleType]:
+    """The openai package, and the HTTP library that this version of it is built on (httpx, from 3.0 httpx2)."""
+    try:
+        import openai
+    except ImportError as error:
+        raise EnvironmentFault(
+            "this environment talks to its model through the openai package, which is not installed: "
+            "pip install 'bench-harness[classic]'"
+        ) from error
+    import importlib
+
+    base = next(kind for kind in openai.DefaultAsyncHttpxClient.__mro__ if kind.__name__ == "AsyncClient")
+    return openai, importlib.import_module(base.__module__.split(".")[0])
+
+
+class _Transport:
+    """Stands where the HTTP library would open a connection."""
+
+    def __init__(
+        self, chat: Chat, names: Collection[str], sampling_args: JsonDict, faults: Faults, http: ModuleType
+    ) -> None:
+        self._chat = chat
+        self._names = names
+        self._run_args = sampling_args
+        self._faults = faults
+        self._http = http
+        self._base = str(http.URL(BASE_URL).path)
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Answer one request; the name and the types are the HTTP library's."""
+        try:
+            path = str(request.url.path).removeprefix(self._base)
+            body = _body(request, path)
+            prompt = self._prompt(path, body)
+            response = await self._chat(
+                prompt, tools=body.pop("tools", None) or None, sampling_args=self._over(body) or None
+            )
+        except HarnessError as error:
+            self._faults.add(error)
+            return self._failed(request, error)
+        wire = _chat_reply if path == CHAT_PATH else _completion_reply
+        return self._http.Response(
+            200, headers=_HEADERS, content=orjson.dumps(wire(response, self._chat.model)), request=request
+        )
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+    async def __aenter__(self) -> _Transport:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        return None
+
+    def _prompt(self, path: str, body: JsonDict) -> Prompt:
+        """The request's prompt, taken out of `body` with whatever else is no sampling argument."""
+        model = body.pop("model", None)
+        if model not in self._names:
+            raise EnvironmentFault(
+                f"the environment asks for the model {model!r} through the client of this run, whose model is "
+                f"{self._chat.model!r}; let it use state['model'], or a judge for another one"
+            )
+        if body.pop("stream", None):
+            raise EnvironmentFault("the environment asks for a streamed reply (stream=True), which is not read here")
+        body.pop("stream_options", None)
+        if body.get("n") == 1:
+            del body["n"]
+        if path == CHAT_PATH:
+            return _checked_messages(body.pop("messages", None))
+        prompt: object = body.pop("prompt", None)
+        if isinstance(prompt, list) and len(cast("list[object]", prompt)) == 1:
+            prompt = cast("list[object]", prompt)[0]
+        if not isinstance(prompt, str):
+            raise EnvironmentFault("the environment asks for a completion of tokens or of several texts; give one text")
+        return prompt
+
+    def _over(self, body: JsonDict) -> JsonDict:
+        """What is laid over the run's sampling arguments. Of the two names for the token limit one is sent."""
+        over: JsonDict = {name: None for name in self._run_args if name not in body and name not in _LIMITS}
+        over.update(body)
+        for here, other in (_LIMITS, _LIMITS[::-1]):
+            if here not in body or other in body or self._run_args.get(other) is None:
+                continue
+            if body[here] == self._run_args[other]:
+                del over[here]  # the run's own, renamed
+            else:
+                over[other] = None
+            break
+        return over
+
+    def _failed(self, request: Any, error: HarnessError) -> Any:
+        """What the SDK makes the right exception of."""
+        reason = error.reason if isinstance(error, ModelError) else ""
+        status = error.status if isinstance(error, ModelError) else 501
+        if status is None and reason == "timeout":
+            raise self._http.ReadTimeout(str(error), request=request) from error
+        if status is None and reason == "connection":
+            raise self._http.ConnectError(str(error), request=request) from error
+        if status is None or status < 400:
+            status = _STATUS.get(reason, 502)
+        too_long = isinstance(error, ContextLengthError)
+        words = f"{error} {_TOO_LONG}" if too_long else str(error)
+        fields = {"message": words, "type": reason or "unsupported", "param": None, "code": reason or "unsupported"}
+        if too_long:
+            status, fields["code"] = 400, "context_length_exceeded"
+        return self._http.Response(
+            status,
+            # The SDK tries some statuses again when author code allows it; our client has done so already.
+            headers={**_HEADERS, "x-should-retry": "false"},
+            content=orjson.dumps({"error": fields}),
+            request=request,
+            extensions={_KEY: error},
+        )
+
+
+_HEADERS = {"content-type": "application/json"}
+
+
+def _body(request: Any, path: str) -> JsonDict:
+    if request.method != "POST" or path not in (CHAT_PATH, COMPLETIONS_PATH):
+        raise EnvironmentFault(
+            f"the environment asks for {request.method} {path}: the model of a run answers chat.completions.create and "
+            "completions.create, nothing else"
+        )
+    body: object = orjson.loads(request.content)
+    if not isinstance(body, dict):
+        raise EnvironmentFault(f"the environment posts something other than a JSON object to {path}")
+    return cast(JsonDict, body)
+
+
+def _checked_messages(messages: object) -> list[Message]:
+    if not isinstance(messages, list):
+        raise EnvironmentFault(f"messages must be a list, not {type(messages).__name__}")
+    # What is null in a typed message is absent on the wire: endpoints refuse `"tool_calls": null`.
+    return [
+        without_gaps(cast(Message, message)) if isinstance(message, dict) else cast(Message, message)
+        for message in cast("list[object]", messages)
+    ]
+
+
+def _chat_reply(response: ModelResponse, model: str) -> JsonDict:
+    choice = {"index": 0, "finish_reason": response.finish_reason, "logprobs": None, "message": response.message}
+    return _reply(response, model, "chatcmpl", "chat.completion", choice)
+
+
+def _completion_reply(response: ModelResponse, model: str) -> JsonDict:
+    text = response.message.get("content") or ""
+    choice = {"index": 0, "finish_reason": response.finish_reason, "logprobs": None, "text": text}
+    return _reply(response, model, "cmpl", "text_completion", choice)
+
+
+def _reply(response: ModelResponse, model: str, prefix: str, kind: str, choice: JsonDict) -> JsonDict:
+    return {
+        "id": response.id or f"{prefix}-{uuid.uuid4().hex}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": response.model or model,
+        "choices": [choice],
+        "usage": _usage(response.usage),
+    }
+
+
+def _usage(usage: Usage) -> JsonDict | None:
+    """The tokens as the wire has them; None where the endpoint reported none, which is not zero."""
+    if not usage.requests or usage.unreported:
+        return None
+    fields: JsonDict = {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
+    return fields if usage.cost is None else {**fields, "cost": usage.cost}

@@ -1,0 +1,75 @@
+"""An author's own `rollout` and `get_model_response`, behind which our engine still finds its own. Owns what such a
+`rollout` is given and what is taken over from what it returns; plays nothing."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from harness.core.state import State
+from harness.core.types import JsonDict
+from harness.plugins.classic.responses import Response, as_response
+from harness.usercode.threads import offload
+
+Method = Callable[..., Awaitable[Any]]
+
+
+class Input(dict[str, Any]):
+    """What an author's `rollout` gets as its input: the row, and the engine's state for `init_state`."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(copy.deepcopy(dict(state["input"])))
+        self.state = state
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return copy.deepcopy(dict(self), memo)
+
+
+def is_engine(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether `rollout` is called as our engine calls it: with a state and a chat."""
+    return len(args) == 2 and not kwargs and isinstance(args[0], State)
+
+
+def dispatching(own: Method, ours: Method) -> Method:
+    """An author's `rollout`, which calls `ours` where our engine calls it."""
+
+    @functools.wraps(own)
+    async def rollout(self: object, *args: Any, **kwargs: Any) -> Any:
+        if is_engine(args, kwargs):
+            return await ours(self, *args)
+        return await own(self, *args, **kwargs)
+
+    setattr(rollout, "own", own)  # noqa: B010
+    return rollout
+
+
+def reading(own: Method) -> Method:
+    """An author's `get_model_response`, plain or async, with any kind of reply."""
+
+    @functools.wraps(own)
+    async def get_model_response(self: object, *args: Any, **kwargs: Any) -> Response:
+        if inspect.iscoroutinefunction(own):
+            return as_response(await own(self, *args, **kwargs))
+        reply: Any = await offload.run(own, self, *args, **kwargs)
+        return as_response(await reply if inspect.isawaitable(reply) else reply)
+
+    setattr(get_model_response, "own", own)  # noqa: B010
+    return get_model_response
+
+
+def wrap_own(cls: type, name: str, wrap: Callable[[Method], Method]) -> None:
+    """Wrap a method that `cls` has from an author: its own, or that of a class beside ours that it inherits from."""
+    found = getattr(cls, name)
+    if not getattr(found, "__module__", "harness.").startswith("harness.") and not hasattr(found, "own"):
+        setattr(cls, name, wrap(found))
+
+
+def take_over(state: State, made: JsonDict) -> None:
+    """Put what an author's `rollout` returned into the state that the engine knows."""
+    state["input"].update(made.get("input") or {})
+    for name, value in made.items():
+        if name not in ("input", "client", "tools", "timing"):
+            state[name] = value

@@ -1,0 +1,166 @@
+"""What is known of a classic environment's package before it is imported: its modules, their text, and what it
+requires. Owns the reading of files and metadata for the import hook; imports nothing of the package."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from harness.plugins.classic.generation import Generation, generation_of, requires_verifiers
+from harness.plugins.classic.source_text import asks, imported
+from harness.settings.packages import FoundEnvironment
+
+_REQUIRED = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+
+_PROJECT_LEVELS = 3
+"""Folders above a module in which its pyproject.toml may lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package that imports the classic API."""
+
+    generation: Generation
+    roots: frozenset[str]
+    """Top-level modules whose imports of `verifiers` are answered."""
+    libraries: dict[str, Generation] = field(default_factory=dict[str, Generation])
+    """Top-level modules of further distributions that it needs and that need the API too."""
+
+
+def read_package(found: FoundEnvironment) -> Package | None:
+    """Read a package's text and metadata.
+
+    Args:
+        found: The environment.
+
+    Returns:
+        None for a package in which nothing asks for the API.
+    """
+    texts = dict(_texts(found.source_files))
+    root = found.module
+    roots = {root}
+    single = _single_file(found)
+    if single is not None:
+        texts |= dict(_neighbours(single, roots))
+    requirements = _requirements(found)
+    libraries = {name: dist for dist in _libraries(requirements) for name in _top_levels(dist)}
+    uses_api = any(asks(text) for text in texts.values()) or requires_verifiers(requirements)
+    if not uses_api and not libraries:
+        return None
+    if found.dist_name is not None:
+        roots.update(_top_levels_of(found.dist_name))
+    generation = generation_of(requirements, texts.values())
+    return Package(
+        generation,
+        frozenset(roots),
+        {name: generation_of(dist.requires or (), ()) for name, dist in libraries.items() if name not in roots},
+    )
+
+
+def _single_file(found: FoundEnvironment) -> Path | None:
+    """The file of an environment that is one, with others beside it that are not simply all that is installed."""
+    files = found.source_files
+    if any(path.name == "__init__.py" and path.parent.name == found.module for path in files):
+        return None
+    single = next((path for path in files if path.stem == found.module), None)
+    return single if single is not None and next(single.parent.glob("*.dist-info"), None) is None else None
+
+
+def _texts(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    for path in files:
+        try:
+            yield path, path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+
+
+def _neighbours(source: Path, roots: set[str]) -> Iterator[tuple[Path, str]]:
+    """The files beside a single-file environment that it imports, and those that they import."""
+    waiting = [source]
+    while waiting:
+        for _, text in _texts([waiting.pop()]):
+            for name in sorted(imported(text)):
+                beside = source.parent / f"{name}.py"
+                package = source.parent / name / "__init__.py"
+                if name in roots or name in sys.stdlib_module_names:
+                    continue
+                files = [beside] if beside.is_file() else sorted(package.parent.rglob("*.py"))
+                if not beside.is_file() and not package.is_file():
+                    continue
+                roots.add(name)
+                waiting.extend(files)
+                yield from _texts(files)
+
+
+def _requirements(found: FoundEnvironment) -> list[str]:
+    """What the package requires: its distribution's metadata, else the pyproject.toml of its checkout."""
+    if found.dist_name is not None:
+        try:
+            return list(importlib.metadata.requires(found.dist_name) or ())
+        except importlib.metadata.PackageNotFoundError:
+            return []
+    folder = found.source_files[0].parent if found.source_files else None
+    for _ in range(_PROJECT_LEVELS):
+        if folder is None:
+            break
+        declared = _project_requirements(folder / "pyproject.toml")
+        if declared is not None:
+            return declared
+        folder = folder.parent
+    return []
+
+
+def _project_requirements(path: Path) -> list[str] | None:
+    try:
+        document: object = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return None
+    project = cast("dict[str, object]", document).get("project")
+    if not isinstance(project, dict):
+        return None
+    listed = cast("dict[str, object]", project).get("dependencies")
+    return [str(item) for item in cast("list[object]", listed)] if isinstance(listed, list) else []
+
+
+def _libraries(requirements: Iterable[str]) -> Iterator[importlib.metadata.Distribution]:
+    """The required distributions that require `verifiers` themselves, and theirs."""
+    waiting, seen = list(requirements), {"verifiers"}
+    while waiting:
+        match = _REQUIRED.match(waiting.pop())
+        name = re.sub(r"[-_.]+", "-", match[1]).lower() if match else "verifiers"
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            dist = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        needs = dist.requires or []
+        if requires_verifiers(needs):
+            waiting.extend(needs)
+            yield dist
+
+
+def _top_levels_of(dist_name: str) -> set[str]:
+    try:
+        return _top_levels(importlib.metadata.distribution(dist_name))
+    except importlib.metadata.PackageNotFoundError:
+        return set()
+
+
+def _top_levels(dist: importlib.metadata.Distribution) -> set[str]:
+    """Import names of a distribution, by its file list."""
+    names: set[str] = set()
+    for line in (dist.read_text("RECORD") or "").splitlines():
+        path = line.rsplit(",", 2)[0].strip('"')
+        head, _, tail = path.partition("/")
+        name = head if tail else head.removesuffix(".py") if head.endswith(".py") else ""
+        if name.isidentifier() and not name.startswith("__editable__"):
+            names.add(name)
+    return names - {"harness", "verifiers"}

@@ -1,0 +1,178 @@
+"""The parsers of the classic API, on our own. Owns what differs: a parser of a completion says "None" for a reply
+without content (B), and the graded format reward gives its points for spacing to every reply."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from harness.core.types import Messages, Prompt, text_of
+from harness.rubrics import parser, think_parser, xml_parser
+from harness.rubrics.parser import identity
+
+
+class Parser(parser.Parser):
+    """`vf.Parser(extract_fn)`: the last assistant message, through `extract_fn`."""
+
+    def __init__(self, extract_fn: Callable[[str], Any] = identity) -> None:
+        self.logger = logging.getLogger(f"verifiers.parsers.{type(self).__name__}")
+        super().__init__(extract_fn)
+
+    def parse_answer(self, completion: Prompt) -> Any:
+        """What `parse` makes of a text, or of the last assistant message; None without one."""
+        if isinstance(completion, str):
+            return self.parse(completion)
+        messages = self.get_assistant_messages(completion)
+        return self.parse(text_of(messages[-1])) if messages else None
+
+    def get_format_reward_func(self) -> Callable[..., float]:
+        """A reward that every completion gets."""
+
+        def format_reward_func(completion: Prompt, **kwargs: Any) -> float:
+            return 1.0
+
+        return format_reward_func
+
+
+class ThinkParser(Parser):
+    """The text after `</think>`; "" without it."""
+
+    def parse(self, text: str) -> Any:
+        """What `extract_fn` makes of it."""
+        return self.extract_fn(text.rpartition("</think>")[2].strip() if "</think>" in text else "")
+
+    def get_format_reward_func(self) -> Callable[..., float]:
+        """The share of assistant messages that open with `<think>`, close it once and go on."""
+        grade = think_parser.ThinkParser().get_format_reward_func()
+
+        def format_reward_func(completion: Prompt, **kwargs: Any) -> float:
+            return grade(completion)
+
+        return format_reward_func
+
+
+class MaybeThinkParser(Parser):
+    """The text after `</think>`, or the whole text."""
+
+    def parse(self, text: str) -> Any:
+        """What `extract_fn` makes of it."""
+        return self.extract_fn(text.rpartition("</think>")[2].strip())
+
+
+class XMLParser(Parser):
+    """`vf.XMLParser(fields, answer_field, extract_fn)`: fields in tags.
+
+    Args:
+        fields: Names; a tuple is one field under several names.
+        answer_field: What `parse_answer` returns.
+        extract_fn: Kept; the classic parser does not apply it to fields.
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[str | tuple[str, ...]],
+        answer_field: str = "answer",
+        extract_fn: Callable[[str], Any] = identity,
+    ) -> None:
+        super().__init__(extract_fn)
+        self._tags = xml_parser.XMLParser(_unrepeated(fields))
+        self._fields: list[tuple[str, list[str]]] = [
+            (field, [field]) if isinstance(field, str) else (field[0], list(field)) for field in fields
+        ]
+        self.answer_field = answer_field
+
+    def parse(self, text: str, strip: bool = True, last: bool = False) -> SimpleNamespace:
+        """An attribute for every name, None where there is no such tag."""
+        # The classic pattern takes white space next to the tags for part of them, with and without `strip`.
+        return self._tags.parse(text, strip=True, last=last)
+
+    def parse_answer(self, completion: Prompt) -> Any:
+        """The last answer of a text; of messages, the first in the newest assistant message that has one."""
+        if isinstance(completion, str):
+            return getattr(self.parse(completion, last=True), self.answer_field, None)
+        for message in reversed(self.get_assistant_messages(completion)):
+            answer = getattr(self.parse(text_of(message)), self.answer_field, None)
+            if answer is not None:
+                return answer
+        return None
+
+    def get_fields(self) -> list[str]:
+        """The first name of each field."""
+        return [name for name, _ in self._fields]
+
+    def get_format_str(self) -> str:
+        """The format as one would show it in a prompt."""
+        shown = [names[0] if len(names) == 1 else f"[ {' | '.join(names)} ]" for _, names in self._fields]
+        return "\n".join(f"<{name}>\n...\n</{name}>" for name in shown)
+
+    def format(self, **values: Any) -> str:
+        """The given values in tags.
+
+        Raises:
+            ValueError: a field has no value.
+        """
+        parts: list[str] = []
+        for name, names in self._fields:
+            value = next((values[each] for each in [name, *names] if each in values), None)
+            if value is None:
+                raise ValueError(f"Missing value for field '{name}' (allowed: {names})")
+            parts.append(f"<{name}>\n{value}\n</{name}>")
+        return "\n".join(parts)
+
+    def get_format_reward_func(self) -> Callable[..., float]:
+        """The mean over assistant messages of 0.4 × the share of fields present (if any is complete), 0.2 for spacing
+        (which every message gets), 0.2 for opening with the first field and 0.2 for ending with the last."""
+
+        def format_reward_func(completion: Messages, **kwargs: Any) -> float:
+            messages = self.get_assistant_messages(completion)
+            grades = [self._grade(text_of(message)) for message in messages]
+            return math.fsum(grades) / len(grades) if grades else 0.0
+
+        return format_reward_func
+
+    def _grade(self, text: str) -> float:
+        parsed = self.parse(text)
+        bare = text.strip()
+        complete = [any(getattr(parsed, name, None) is not None for name in names) for _, names in self._fields]
+        touched = [
+            done or any(f"<{name}>" in text or f"</{name}>" in text for name in names)
+            for done, (_, names) in zip(complete, self._fields, strict=True)
+        ]
+        grade = 0.2
+        if any(complete):
+            grade += 0.4 * sum(touched) / len(self._fields)
+        if any(bare.startswith(f"<{name}>") for name in self._fields[0][1]):
+            grade += 0.2
+        if any(bare.endswith(f"</{name}>") for name in self._fields[-1][1]):
+            grade += 0.2
+        return grade
+
+
+def _unrepeated(fields: Sequence[str | tuple[str, ...]]) -> Sequence[str | tuple[str, ...]]:
+    """The fields, if each first name occurs once.
+
+    Raises:
+        ValueError: one occurs twice, or a tuple is empty.
+        TypeError: a field is neither a text nor a tuple of texts.
+    """
+    seen: set[str] = set()
+    names: set[str] = set()
+    unique: list[str | tuple[str, ...]] = []
+    for field in fields:
+        if isinstance(field, tuple) and not field:
+            raise ValueError("Field tuple cannot be empty.")
+        every = (field,) if isinstance(field, str) else field
+        if not isinstance(every, tuple) or not all(isinstance(name, str) for name in every):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError("Each field must be a string or a tuple of strings.")
+        if every[0] in seen:
+            raise ValueError(f"Duplicate field name: {every[0]}")
+        seen.add(every[0])
+        # A name that two fields allow is read for both; our own parser wants it once.
+        left = tuple(name for name in every if name not in names)
+        names.update(every)
+        if left:
+            unique.append(left)
+    return unique

@@ -1,0 +1,82 @@
+"""What `pip_install_packages` of `vf.PythonEnv` comes to where nothing can be downloaded: packages that are installed
+beside the harness, which the sandbox shows. Owns the check of names and versions; installs nothing."""
+
+from __future__ import annotations
+
+import importlib.metadata as metadata
+import importlib.util
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from harness.core.errors import EnvironmentFault
+
+
+def modules_of(packages: str, who: str) -> tuple[str, ...]:
+    """The modules of packages and of all that they require, by their names at import.
+
+    Args:
+        packages: As on pip's command line.
+        who: Whose they are, for messages.
+
+    Raises:
+        EnvironmentFault: one is not installed, or not in the version that is asked for; says what to install.
+    """
+    wanted = [_requirement(word, who) for word in shlex.split(packages) if not word.startswith("-")]
+    missing = [str(requirement) for requirement in wanted if not _is_met(requirement)]
+    if missing:
+        raise EnvironmentFault(
+            f"{who}: its Python tool is to have {', '.join(missing)}; the sandbox shows what is installed beside "
+            f"bench, and has no network. Run: pip install {' '.join(map(shlex.quote, missing))}"
+        )
+    found: dict[str, list[str]] = {}
+    waiting = list(wanted)
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in found and _is_met(requirement):  # a dependency that pip was told to leave out is not there
+            found[name] = list(_modules(requirement.name))
+            waiting.extend(_required(requirement))
+    return tuple(sorted({module for modules in found.values() for module in modules}))
+
+
+def _requirement(word: str, who: str) -> Requirement:
+    try:
+        return Requirement(word)
+    except InvalidRequirement as error:
+        raise EnvironmentFault(
+            f"{who}: pip_install_packages holds {word!r}, which is no name of a package with versions: {error}"
+        ) from error
+
+
+def _is_met(requirement: Requirement) -> bool:
+    try:
+        return requirement.specifier.contains(metadata.version(requirement.name), prereleases=True)
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def _required(requirement: Requirement) -> Iterator[Requirement]:
+    for line in metadata.requires(requirement.name) or ():
+        needed = Requirement(line)
+        extras = ("", *requirement.extras)
+        if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras):
+            yield needed
+
+
+def _modules(distribution: str) -> Iterator[str]:
+    """The top-level modules of a distribution that can be imported from files."""
+    names: set[str] = set()
+    for file in metadata.files(distribution) or ():
+        path = PurePosixPath(str(file))
+        first = path.parts[0]
+        name = first.split(".")[0] if len(path.parts) == 1 and path.suffix in (".py", ".so", ".pyd") else first
+        if name.isidentifier():
+            names.add(name)
+    for name in sorted(names):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None and spec.has_location:
+            yield name

@@ -1,0 +1,134 @@
+"""`vf.PythonEnv`: a tool `python` over an interpreter per rollout that remembers. Owns the classic arguments, metric
+and form of what the model reads; the interpreter is that of `harness.sandbox.workbench`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypedDict
+
+from harness.core.errors import SandboxError as HarnessSandboxError
+from harness.core.state import State
+from harness.core.types import JsonDict, Messages
+from harness.plugins.classic import faults
+from harness.plugins.classic.pip_packages import modules_of
+from harness.plugins.classic.rubric import Rubric
+from harness.plugins.classic.sandbox_env import SandboxEnv, SandboxState, entries
+from harness.sandbox.workbench import NEW_INTERPRETER, CodeResult, Lost
+
+
+class PythonWorkerState(TypedDict):
+    """`state["python_state"]`."""
+
+    ready: bool
+    execution_count: int
+    ready_wait_time: float
+
+
+class PythonWorkerNotReadyError(faults.SandboxError):
+    """The interpreter did not start."""
+
+
+class PythonWorkerRequestError(faults.SandboxError):
+    """The interpreter could not be asked."""
+
+
+class PythonWorkerDeadError(faults.SandboxError):
+    """The interpreter is gone. Here, that is told to the model, which has a new one."""
+
+
+class PythonMonitorRubric(Rubric):
+    """The metric `python_ready_wait_time`, in seconds."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_metric(self.python_ready_wait_time)
+
+    async def python_ready_wait_time(self, state: State) -> float:
+        """How long the interpreter took to start, its sandbox included; 0 if it was not needed."""
+        return state["python_state"]["ready_wait_time"]
+
+
+class PythonEnv(SandboxEnv):
+    """`vf.PythonEnv`: a model with a Python interpreter whose variables stay from call to call.
+
+    Args:
+        pip_install_packages: What the interpreter can import: it must be installed beside the harness.
+        max_startup_wait_seconds: Kept as an attribute: nothing is installed at the start, which takes a moment.
+        **kwargs: See `SandboxEnv`.
+
+    Raises:
+        SandboxMissing: there is no sandbox on this machine; says what to install.
+        EnvironmentFault: a package is not installed; says how to install it.
+    """
+
+    def __init__(
+        self, pip_install_packages: str = "numpy sympy scipy", max_startup_wait_seconds: int = 30, **kwargs: Any
+    ) -> None:
+        self._modules = modules_of(pip_install_packages, type(self).__name__)
+        self.max_startup_wait_seconds = max_startup_wait_seconds
+        super().__init__(sandbox_name="python-env", **kwargs)
+        self.add_rubric(PythonMonitorRubric())
+        self.add_tool(self.python, args_to_skip=["sandbox_id", "sandbox_state", "python_state"])
+        self.remove_tool(self.bash)
+
+    async def setup_state(self, state: State, **kwargs: Any) -> Any:
+        """Give the rollout an interpreter, which starts with its first use."""
+        made: Any = await super().setup_state(state, **kwargs)
+        state["python_state"] = PythonWorkerState(ready=False, execution_count=0, ready_wait_time=0.0)
+        return made
+
+    def update_tool_args(
+        self, tool_name: str, tool_args: JsonDict, messages: Messages, state: State, **kwargs: Any
+    ) -> JsonDict:
+        """Hand `python` its rollout's interpreter."""
+        if tool_name != "python":
+            return super().update_tool_args(tool_name, tool_args, messages, state, **kwargs)
+        return {**tool_args, **entries(state, "sandbox_id", "sandbox_state", "python_state")}
+
+    async def python(
+        self, code: str, sandbox_id: str, sandbox_state: SandboxState, python_state: PythonWorkerState
+    ) -> str:
+        """Run Python code; variables, functions and imports stay from call to call. Returns what the code prints, the
+        value of its last line if that is an expression, or a traceback.
+
+        Args:
+            code: The code.
+            sandbox_id: The rollout's sandbox.
+            sandbox_state: What is measured of it.
+            python_state: What is measured of the interpreter.
+        """
+        bench, seconds = self._bench(sandbox_id), self.timeout_per_command_seconds
+        started = time.monotonic()
+        try:
+            done = await bench.python(code, seconds, apart=True)
+        except HarnessSandboxError as error:
+            raise PythonWorkerNotReadyError(str(error)) from error
+        opened = 0.0 if sandbox_state["ready"] else bench.open_seconds
+        waited = 0.0 if python_state["ready"] else bench.ready_seconds
+        self._measured(sandbox_state, bench, time.monotonic() - started - waited)
+        if not python_state["ready"]:
+            python_state["ready"], python_state["ready_wait_time"] = True, opened + waited
+        if isinstance(done, Lost):
+            python_state["execution_count"] = 0
+            return _lost(done, seconds)
+        python_state["execution_count"] += 1
+        return _told(done, python_state["execution_count"])
+
+
+def _lost(lost: Lost, seconds: float) -> str:
+    if lost.timed_out and not lost.everything:
+        return f"Error: Command timed out after {seconds:g}s\n{NEW_INTERPRETER}"
+    return f"Error: {lost}"
+
+
+def _told(cell: CodeResult, count: int) -> str:
+    """What a model reads of a piece of code."""
+    output, errors = cell.output.rstrip(), cell.errors.rstrip()
+    parts = [output] if output else []
+    if errors:
+        parts.append(f"stderr:\n{errors}")
+    if cell.error is not None:
+        parts.append(cell.error.rstrip())
+    elif cell.value is not None:
+        parts.append(f"Out[{count}]: {cell.value}")
+    return "\n".join(parts) or "(no output)"

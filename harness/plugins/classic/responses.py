@@ -1,0 +1,238 @@
+"""A model's reply as classic packages read it: `response.choices[0].message.content` (B) and `response.message` (C),
+one object for both. Owns the way from our `ModelResponse`, and from a reply that an author's own client made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+from harness.core.errors import EnvironmentFault
+from harness.core.types import JsonDict, ModelResponse, Prompt
+from harness.plugins.classic.messages import AssistantMessage, WireMessage, message_of
+from harness.plugins.classic.records import Record, plain, recorded
+
+
+class ReplyMessage(WireMessage):
+    """The message of a choice: absent fields read as None."""
+
+    declared = ("content", "refusal", "tool_calls", "function_call", "audio", "annotations")
+
+
+class ResponseMessage(AssistantMessage):
+    """The message of a reply of generation C."""
+
+    declared = (*AssistantMessage.declared, "finish_reason", "is_truncated", "tokens")
+
+
+class Usage(Record):
+    """Tokens of a call."""
+
+    declared = ("reasoning_tokens", "prompt_tokens_details", "completion_tokens_details")
+
+
+class Choice(Record):
+    """The answer of a reply."""
+
+    declared = ("logprobs", "finish_reason")
+
+
+class Response(Record):
+    """A reply, ours or one that an author builds. Its JSON is that of the OpenAI wire.
+
+    Args:
+        *args: The fields as one mapping.
+        **values: The fields: `choices` as the wire has them, or `message` as generation C has it; `id`, `created`,
+            `model` and `usage` may be left out.
+
+    Raises:
+        EnvironmentFault: there is neither a choice nor a message.
+    """
+
+    declared = ("usage", "system_fingerprint", "service_tier")
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        fields: JsonDict = dict(*args, **values)
+        message = fields.pop("message", None)
+        choices = [_choice(each) for each in fields.pop("choices", None) or ()]
+        if message is not None:
+            choices[:1] = [_choice_of(message, choices[0]["finish_reason"] if choices else None)]
+        if not choices:
+            raise EnvironmentFault("a reply needs `choices` or a `message`")
+        usage = fields.pop("usage", None)
+        kind = "text_completion" if "message" not in choices[0] else "chat.completion"
+        filled = {name: fields.pop(name, None) or default for name, default in _filled(kind).items()}
+        super().__init__({**filled, "choices": choices, **fields, **({"usage": _usage(usage)} if usage else {})})
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name == "message":
+            self.__dict__.pop("_typed", None)
+            self["choices"] = [_choice_of(value, None), *self["choices"][1:]]
+            return
+        super().__setitem__(name, _usage(value) if name == "usage" and value else value)
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "choices" and "_typed" in self.__dict__:
+            self._take_in()
+        return super().__getitem__(name)
+
+    @property
+    def message(self) -> ResponseMessage:
+        """The answer as a typed message. What is changed in it is changed in the reply."""
+        if "_typed" not in self.__dict__:
+            choice = self["choices"][0]
+            fields = {"role": "assistant", "content": choice.get("text"), **plain(choice.get("message") or {})}
+            reason = choice["finish_reason"]
+            typed = ResponseMessage(**fields, finish_reason=reason, is_truncated=reason == "length")
+            self.__dict__["_typed"] = (typed, plain(typed))
+        typed: ResponseMessage = self.__dict__["_typed"][0]
+        return typed
+
+    def _take_in(self) -> None:
+        """Put what was changed in the typed message into the choice."""
+        typed, before = self.__dict__["_typed"]
+        if (now := plain(typed)) != before:
+            self.__dict__["_typed"] = (typed, now)
+            choices: list[Choice] = super().__getitem__("choices")
+            choices[0] = _choice_of(typed, None, is_text=self.is_text)
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the endpoint stopped for want of tokens."""
+        return self["choices"][0]["finish_reason"] == "length"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a completion model said it."""
+        return self["object"] == "text_completion"
+
+    @property
+    def said(self) -> Prompt:
+        """What goes into the transcript: a text, or one message of the generation that runs."""
+        choice = self["choices"][0]
+        return str(choice.get("text") or "") if self.is_text else cast("Prompt", [message_of(dict(choice["message"]))])
+
+    def model_dump(self, *, exclude_none: bool = False, **options: Any) -> JsonDict:
+        """The fields of the wire."""
+        _ = self["choices"]
+        return super().model_dump(exclude_none=exclude_none, **options)
+
+
+def _filled(kind: str) -> JsonDict:
+    return {"id": "", "object": kind, "created": int(time.time()), "model": ""}
+
+
+def _usage(value: object) -> Usage:
+    """Token counts under the names of the wire; those that are missing are 0."""
+    given: JsonDict = plain(value) if isinstance(value, Mapping) or hasattr(value, "model_dump") else plain(vars(value))
+    tokens = Usage(recorded(given))
+    for name, other in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")):
+        tokens[name] = tokens.get(name) or given.get(other) or 0
+    tokens["total_tokens"] = tokens.get("total_tokens") or tokens["prompt_tokens"] + tokens["completion_tokens"]
+    return tokens
+
+
+def _part(value: object, name: str) -> Any:
+    """A field of a mapping or an object; None where it has none."""
+    return cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _choice(value: object) -> Choice:
+    """A choice of the wire, from a dict or an object."""
+    text, message = _part(value, "text"), _part(value, "message")
+    reason = _part(value, "finish_reason")
+    if message is None:
+        return Choice({"index": 0, "finish_reason": reason, "text": "" if text is None else str(text)})
+    return _choice_of(message, reason)
+
+
+def _choice_of(message: object, finish_reason: str | None, *, is_text: bool = False) -> Choice:
+    """The choice that holds a message: a text, a dict, or an object with `content`."""
+    if isinstance(message, str):
+        fields: JsonDict = {"content": message}
+    elif isinstance(message, Mapping) or hasattr(message, "model_dump"):
+        fields = dict(plain(message))
+    else:
+        parts = {name: _part(message, name) for name in ("role", *ResponseMessage.declared)}
+        fields = {name: plain(part) for name, part in parts.items() if part is not None}
+    reason = fields.pop("finish_reason", None) or finish_reason
+    if fields.pop("is_truncated", None):
+        reason = "length"
+    fields.pop("tokens", None)
+    choice = Choice({"index": 0, "finish_reason": reason})
+    if is_text:
+        choice["text"] = str(fields.get("content") or "")
+    else:
+        choice["message"] = ReplyMessage({**fields, "role": "assistant"})
+    return choice
+
+
+def response_of(reply: ModelResponse, *, is_text: bool, model: str) -> Response:
+    """Our reply in the classic shape."""
+    usage = reply.usage
+    tokens = Usage(
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        total_tokens=usage.input_tokens + usage.output_tokens,
+    )
+    return _response(
+        reply.message, reply.finish_reason, is_text=is_text, id=reply.id or "", model=reply.model or model,
+        usage=None if usage.unreported else tokens,
+    )  # fmt: skip
+
+
+def response_for(said: Prompt | JsonDict, told: Mapping[str, Any]) -> Response:
+    """A reply rebuilt from what is recorded.
+
+    Args:
+        said: What went into the transcript.
+        told: What else is known: its `model`, `id`, `created`, `usage` and `finish_reason`.
+    """
+    is_text = isinstance(said, str)
+    message: JsonDict = {"content": said} if isinstance(said, str) else said if isinstance(said, dict) else said[0]
+    reason = told.get("finish_reason") or ("tool_calls" if message.get("tool_calls") else "stop")
+    usage = told.get("usage")
+    made = _response(
+        message, reason, is_text=is_text, id=str(told.get("id") or ""), model=str(told.get("model") or ""),
+        usage=Usage(recorded(usage)) if usage else None,
+    )  # fmt: skip
+    if "created" in told:
+        made["created"] = told["created"]
+    return made
+
+
+def is_response(value: object) -> bool:
+    """Whether a value can be read as a reply."""
+    return isinstance(value, Response | ModelResponse) or bool(_part(value, "choices") or _part(value, "message"))
+
+
+def as_response(value: Any) -> Response:
+    """What a `get_model_response` or a client returned, as a `Response`.
+
+    Args:
+        value: Ours, the openai package's, or any object or dict with `choices` or a `message`.
+
+    Raises:
+        EnvironmentFault: it has neither.
+    """
+    if isinstance(value, Response):
+        return value
+    if isinstance(value, ModelResponse):
+        return response_of(value, is_text=False, model="")
+    if not is_response(value):
+        kind = type(cast(object, value)).__name__
+        raise EnvironmentFault(f"a reply must have `choices` or a `message`, and {kind} {value!r:.80} has neither")
+    names = ("id", "object", "created", "model", "usage", "choices", "message")
+    return Response({name: part for name in names if (part := _part(value, name)) is not None})
+
+
+def _response(
+    message: JsonDict, finish_reason: str | None, *, is_text: bool, id: str, model: str, usage: Usage | None
+) -> Response:
+    choice: JsonDict = {"index": 0, "finish_reason": finish_reason}
+    if is_text:
+        choice["text"] = message.get("content") or ""
+    else:
+        choice["message"] = {"role": "assistant", **message}
+    return Response(id=id, model=model, choices=[choice], **({} if usage is None else {"usage": usage}))

@@ -1,0 +1,393 @@
+"""The rubric of the classic API. Owns its lists (`funcs`, `weights`, `class_objects`), which authors change as they
+like, the methods that they override, and the rule for functions of one name; the running of functions and what
+becomes of one that fails is that of our own rubrics."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import math
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from harness.core.records import FIXED_COLUMNS, Score
+from harness.core.state import State
+from harness.plugins.classic import marks, reward_functions
+from harness.plugins.classic.context import current
+from harness.plugins.classic.context import generation as running
+from harness.plugins.classic.generation import Generation
+from harness.plugins.classic.parsers import Parser
+from harness.plugins.classic.reward_functions import RewardFunc, Weights
+from harness.rubrics.functions import RewardFunction, Value, read, total, weight_limits
+from harness.rubrics.parser import Parser as NativeParser
+from harness.rubrics.rubric import Rubric as NativeRubric
+from harness.rubrics.scoring import Scoring
+
+
+class Rubric(NativeRubric):
+    """`vf.Rubric(funcs, weights, parser)`.
+
+    Args:
+        funcs: Reward functions.
+        weights: As many; 1 each by default.
+        parser: What functions get as `parser`; a plain one by default.
+        **kwargs: Kept as attributes.
+
+    Raises:
+        ValueError: as many weights as functions are wanted.
+    """
+
+    def __init__(
+        self,
+        funcs: Sequence[RewardFunc] | None = None,
+        weights: Sequence[float] | None = None,
+        parser: NativeParser | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(parser=parser or Parser())
+        self.generation: Generation = running()
+        self.logger = logging.getLogger(f"verifiers.rubrics.{type(self).__name__}")
+        self.funcs: list[RewardFunc] = list(funcs or [])
+        given = list(weights or []) or [1.0] * len(self.funcs)
+        if len(given) != len(self.funcs):
+            raise ValueError(f"Number of weights ({len(given)}) must match number of functions ({len(self.funcs)})")
+        self.weights = given
+        self.class_objects: dict[str, Any] = {"parser": self.parser}
+        self.score_object_providers: list[Callable[[State], Mapping[str, object]]] = []
+        self.group_score_object_providers: list[Callable[[list[State]], Mapping[str, object]]] = []
+        self._reasons: dict[str, dict[str, str]] = {}
+        """Why functions gave nothing, by rollout, for an author's scoring that called ours."""
+        self.prepare: Callable[[State], State] | None = None
+        """Turns a state of our engine into a classic one; set by the environment."""
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+
+    # What authors call
+
+    @property
+    def parser(self) -> NativeParser:
+        """What functions get as `parser`."""
+        return super().parser
+
+    @parser.setter
+    def parser(self, parser: NativeParser) -> None:
+        self._own_parser = parser
+        if "parser" in vars(self).get("class_objects", {}):
+            self.class_objects["parser"] = parser
+
+    @property
+    def weights(self) -> Any:
+        """The functions' weights: a list, in their order."""
+        return self._weights
+
+    @weights.setter
+    def weights(self, weights: Sequence[float]) -> None:
+        self._weights = Weights(weights, self._get_reward_func_names)
+
+    @property
+    def reward_funcs(self) -> list[RewardFunc]:
+        """An older name of `funcs`."""
+        return self.funcs
+
+    @property
+    def reward_weights(self) -> list[float]:
+        """An older name of `weights`."""
+        return list(self.weights)
+
+    def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
+        """Add a function to the reward."""
+        self.funcs.append(func)
+        self.weights.append(weight)
+
+    def add_metric(self, func: RewardFunc, weight: float = 0.0) -> None:
+        """Add a function that is only recorded."""
+        self.funcs.append(func)
+        self.weights.append(weight)
+
+    def add_class_object(self, name: str, obj: object) -> None:
+        """Let functions take `obj` as a parameter called `name`, whenever they were added."""
+        self.class_objects[name] = obj
+
+    def add_score_object_provider(self, provider: Callable[[State], Mapping[str, object]]) -> None:
+        """Let functions take what `provider` makes of a state."""
+        self.score_object_providers.append(provider)
+
+    def add_group_score_object_provider(self, provider: Callable[[list[State]], Mapping[str, object]]) -> None:
+        """Let functions of a group take what `provider` makes of its states."""
+        self.group_score_object_providers.append(provider)
+
+    def _get_reward_func_names(self) -> list[str]:
+        return [reward_functions.name_of(function) for function in self.funcs]
+
+    def _get_reward_funcs(self) -> list[RewardFunc]:
+        return list(self.funcs)
+
+    def _get_reward_weights(self) -> list[float]:
+        return list(self.weights)
+
+    def _is_group_func(self, func: RewardFunc) -> bool:
+        return reward_functions.is_group(func)
+
+    def get_reward_func_names(self) -> list[str]:
+        """The functions' names."""
+        return self._get_reward_func_names()
+
+    def get_reward_funcs(self) -> list[RewardFunc]:
+        """The functions."""
+        return self._get_reward_funcs()
+
+    def get_reward_weights(self) -> list[float]:
+        """Their weights."""
+        return self._get_reward_weights()
+
+    # What our engine asks
+
+    def adopt_parser(self, parser: NativeParser) -> None:
+        """Nothing: a classic rubric that was given no parser has a plain one, whatever its environment reads with."""
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Every function's name, once."""
+        return tuple(dict.fromkeys(column(name) for name in self._get_reward_func_names()))
+
+    @property
+    def is_group(self) -> bool:
+        """Whether a function, or an overridden `score_group`, sees all rollouts of an example together."""
+        return self._overrides("score_group") or any(self._is_group_func(function) for function in self.funcs)
+
+    @property
+    def has_group_rewards(self) -> bool:
+        """Whether a function sees all rollouts of an example together."""
+        return any(self._is_group_func(function) for function in self.funcs)
+
+    @property
+    def has_advantages(self) -> bool:
+        """Whether the rubric makes advantages of its own: there is no training here."""
+        return False
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The sums of the negative and of the positive weights."""
+        return weight_limits(self.weights)
+
+    def settle(self, prepare: Callable[[State], State], columns: Collection[str] | None) -> None:
+        """Check the functions, now that the environment is built, and remember how states are prepared.
+
+        Args:
+            prepare: See `prepare`.
+            columns: The dataset's columns; None while nobody knows them.
+
+        Raises:
+            EnvironmentFault: a function asks for what nothing answers to.
+        """
+        self.prepare = prepare
+        if self.score_object_providers or self.group_score_object_providers:
+            return  # what they provide is known when they are asked
+        if columns is None and self.generation == "C":
+            return  # a function may ask for a column, and these are known when the dataset is built
+        extra = columns or () if self.generation == "C" else ()
+        for function in self.funcs:
+            reward_functions.check(function, {*self.class_objects, *extra}, "reward function")
+
+    async def score(self, states: Sequence[State]) -> list[Score]:
+        """Score rollouts, by the author's own `score_group` or `score_rollout` where there is one."""
+        if not states:
+            return []
+        prepare = self.prepare
+        prepared = [state if prepare is None else prepare(state) for state in states]
+        token = current.set(self.generation)
+        try:
+            async with self._cleaning(prepared):
+                return await self._scored(prepared)
+        finally:
+            current.reset(token)
+
+    async def _scored(self, states: Sequence[State]) -> list[Score]:
+        if self._overrides("score_group"):
+            await self._call(self.score_group, list(states))
+        elif self._overrides("score_rollout"):
+            for state in states:
+                await self._call(self.score_rollout, state)
+        else:
+            scores = await self._run(states)
+            self._reasons.clear()
+            return scores
+        return [self._said(state) for state in states]
+
+    # What authors override, or call from what they override
+
+    async def score_rollout(self, state: State, score_sem: object = None, **kwargs: Any) -> None:
+        """Score one rollout: `reward` and `metrics` are in its state then."""
+        await self._run([state])
+
+    async def score_group(self, states: list[State], score_sem: object = None, **kwargs: Any) -> None:
+        """Score all rollouts of an example."""
+        await self._run(states)
+
+    async def dummy_score_rollout(self, state: State) -> None:
+        """A reward of 0 and no metrics."""
+        state["reward"], state["metrics"] = 0.0, {}
+
+    async def dummy_score_group(self, states: list[State]) -> None:
+        """As for one rollout."""
+        for state in states:
+            await self.dummy_score_rollout(state)
+
+    async def cleanup(self, state: State) -> None:
+        """Run the methods marked `@vf.cleanup`."""
+        for method in marks.marked(self, "cleanup"):
+            result = method(state)
+            if inspect.isawaitable(result):
+                await result
+
+    async def teardown(self) -> None:
+        """Run the methods marked `@vf.teardown`."""
+        for method in marks.marked(self, "teardown"):
+            result = method()
+            if inspect.isawaitable(result):
+                await result
+
+    def score_objects(self, state: State) -> Mapping[str, object]:
+        """What functions may take beside the state's fields."""
+        objects: dict[str, object] = dict(self.class_objects)
+        for provider in self.score_object_providers:
+            objects.update(provider(state))
+        return objects
+
+    async def _run(self, states: Sequence[State]) -> list[Score]:
+        """The functions, in order, and the weighted sum."""
+        columns = self.generation == "C"
+        plans = [
+            reward_functions.planned(function, weight, self._sources, columns)
+            for function, weight in zip(self.funcs, self.weights, strict=True)
+        ]
+        started = time.time()
+        scores = await _weigh(states, plans)
+        self._keep(states, scores, started)
+        return scores
+
+    def _keep(self, states: Sequence[State], scores: Sequence[Score], started: float) -> None:
+        """Put what was found into the states, as authors read it."""
+        known = [score.reward for score in scores if score.reward is not None]
+        mean = math.fsum(known) / len(known) if known else 0.0
+        for state, score in zip(states, scores, strict=True):
+            state["reward"], state["metrics"] = score.reward, dict(score.metrics)
+            state["advantage"] = None if score.reward is None else score.reward - mean
+            self._reasons[state["trajectory_id"]] = score.reasons
+            _note_time(state, started)
+
+    def _sources(self, states: Sequence[State]) -> Mapping[str, object]:
+        if len(states) == 1 and not self.group_score_object_providers:
+            return self.score_objects(states[0])
+        objects: dict[str, object] = dict(self.class_objects)
+        for provider in self.group_score_object_providers:
+            objects.update(provider(list(states)))
+        return objects
+
+    def _said(self, state: State) -> Score:
+        """What an author's own scoring has put into a state."""
+        reward = state.get("reward")
+        given: dict[str, object] = state.get("metrics") or {}
+        metrics = {column(str(name)): _number(value) for name, value in given.items()}
+        reasons = self._reasons.pop(state["trajectory_id"], {})
+        number = _number(reward)
+        if number is None and not reasons:
+            reasons = {"*": f"{type(self).__name__} left the reward {reward!r}"}
+        return Score(number, {name: metrics.get(name) for name in self.metric_names} | metrics, reasons)
+
+    def _overrides(self, name: str) -> bool:
+        """Whether an author's class has a method of its own by this name."""
+        owner = next(base for base in type(self).__mro__ if name in vars(base))
+        return not owner.__module__.startswith("harness.")
+
+    async def _call(self, method: Callable[..., Any], states: object) -> None:
+        """A method of the author's, with a semaphore that never blocks where generation B passes one."""
+        if "score_sem" in inspect.signature(method).parameters:
+            await method(states, score_sem=contextlib.nullcontext())
+        else:
+            await method(states)
+
+    @contextlib.asynccontextmanager
+    async def _cleaning(self, states: Sequence[State]) -> AsyncGenerator[None]:
+        """The rubric's own clean-up after scoring (generation C)."""
+        try:
+            yield
+        finally:
+            if self.generation == "C":
+                for state in states:
+                    await self.cleanup(state)
+
+
+async def _weigh(states: Sequence[State], plans: Sequence[RewardFunction]) -> list[Score]:
+    """Run planned functions. Of several of one name each counts in the reward, and the last is the metric."""
+    unique = _renamed(plans)
+    scoring = Scoring(states, {})
+    await scoring.run(unique)
+    return [_score(values, list(zip(plans, unique, strict=True))) for values in scoring.values]
+
+
+def _renamed(plans: Sequence[RewardFunction]) -> list[RewardFunction]:
+    seen: dict[str, int] = {}
+    renamed: list[RewardFunction] = []
+    for plan in plans:
+        seen[plan.name] = seen.get(plan.name, 0) + 1
+        renamed.append(plan if seen[plan.name] == 1 else replace(plan, name=f"{plan.name}#{seen[plan.name]}"))
+    return renamed
+
+
+def _score(values: Mapping[str, Value], plans: Sequence[tuple[RewardFunction, RewardFunction]]) -> Score:
+    terms: list[float] = []
+    metrics: dict[str, float | None] = {}
+    fatal: dict[str, str] = {}
+    minor: dict[str, str] = {}
+    for plan, unique in plans:
+        value, reason = values[unique.name]
+        metrics[column(plan.name)] = value
+        if value is None:
+            (fatal if plan.weight else minor)[plan.name] = reason
+        elif plan.weight:
+            terms.append(plan.weight * value)
+    reward = total(terms)
+    if not fatal and not math.isfinite(reward):
+        fatal["*"] = f"the weighted sum is {reward}"
+    return Score(None if fatal else reward, metrics, {**fatal, **minor})
+
+
+def _number(value: object) -> float | None:
+    return read(value)[0]
+
+
+def _note_time(state: State, started: float) -> None:
+    timing = state.get("timing")
+    now = time.time()
+    if isinstance(timing, dict) and "scoring_ms" in timing:
+        cast("dict[str, float]", timing)["scoring_ms"] = (now - started) * 1000.0
+        timing["total_ms"] = timing["generation_ms"] + timing["scoring_ms"]
+    elif isinstance(timing, dict) and "scoring" in timing:
+        cast("dict[str, dict[str, float]]", timing)["scoring"].update(start=started, end=now)
+
+
+def column(name: str) -> str:
+    """What a metric is called in results, which have columns of their own."""
+    return f"{name}_metric" if name in FIXED_COLUMNS else name
+
+
+def rubrics_of(rubric: NativeRubric) -> Iterator[NativeRubric]:
+    """A rubric and those in it."""
+    yield rubric
+    for inner in getattr(rubric, "rubrics", ()):
+        yield from rubrics_of(inner)
+
+
+def settle_all(rubric: NativeRubric, prepare: Callable[[State], State], columns: Collection[str] | None) -> None:
+    """Settle every classic rubric in a rubric.
+
+    Raises:
+        EnvironmentFault: see `Rubric.settle`.
+    """
+    for each in rubrics_of(rubric):
+        if isinstance(each, Rubric):
+            each.settle(prepare, columns)

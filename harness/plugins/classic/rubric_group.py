@@ -1,0 +1,136 @@
+"""Several classic rubrics as one. Owns the sum of their rewards and of their metrics of one name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from harness.core.records import Score
+from harness.core.state import State
+from harness.plugins.classic.reward_functions import RewardFunc, Weights
+from harness.plugins.classic.rubric import Rubric
+from harness.rubrics.functions import range_limits, total
+from harness.rubrics.rubric import Rubric as NativeRubric
+
+
+class RubricGroup(Rubric):
+    """`vf.RubricGroup(rubrics)`. What is added to it goes to the first.
+
+    Raises:
+        ValueError: there are no rubrics.
+    """
+
+    def __init__(self, rubrics: Sequence[NativeRubric], **kwargs: Any) -> None:
+        if not rubrics:
+            raise ValueError("RubricGroup must have at least one rubric")
+        super().__init__(**kwargs)
+        self.rubrics: list[NativeRubric] = list(rubrics)
+
+    @property
+    def first(self) -> Rubric | NativeRubric:
+        """The rubric that additions go to."""
+        return self.rubrics[0]
+
+    def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
+        """Add a function to the first rubric."""
+        self.first.add_reward_func(func, weight)
+
+    def add_metric(self, func: RewardFunc, weight: float = 0.0) -> None:
+        """Add a metric to the first rubric."""
+        self.first.add_metric(func, weight)
+
+    def add_class_object(self, name: str, obj: object) -> None:
+        """Add an object to the first rubric."""
+        self.first.add_class_object(name, obj)
+
+    def _get_reward_func_names(self) -> list[str]:
+        return [name for rubric in self.rubrics for name in _names(rubric)]
+
+    def _get_reward_funcs(self) -> list[RewardFunc]:
+        return [func for rubric in self.rubrics if isinstance(rubric, Rubric) for func in rubric.get_reward_funcs()]
+
+    def _get_reward_weights(self) -> list[float]:
+        return [weight for rubric in self.rubrics for weight in _weights(rubric)]
+
+    @property
+    def weights(self) -> Any:
+        """The weights of every function of every rubric."""
+        return Weights(self._get_reward_weights(), self._get_reward_func_names)
+
+    @weights.setter
+    def weights(self, weights: Sequence[float]) -> None:
+        """Nothing: the weights are the rubrics' own."""
+
+    @property
+    def is_group(self) -> bool:
+        """Whether any of them sees all rollouts of an example together."""
+        return self._overrides("score_group") or any(rubric.is_group for rubric in self.rubrics)
+
+    @property
+    def has_group_rewards(self) -> bool:
+        """Whether any of them has a function that does."""
+        return any(rubric.is_group for rubric in self.rubrics)
+
+    @property
+    def judges(self) -> tuple[Any, ...]:
+        """Theirs, in order."""
+        return tuple(spec for rubric in self.rubrics for spec in getattr(rubric, "judges", ()))
+
+    @property
+    def needs_live_state(self) -> bool:
+        """Whether any of them can only score in the process that generated."""
+        return any(rubric.needs_live_state for rubric in self.rubrics)
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The sums of the lowest and of the highest rewards."""
+        return range_limits(rubric.reward_range for rubric in self.rubrics)
+
+    async def cleanup(self, state: State) -> None:
+        """Its own; each rubric cleans up when it has scored."""
+        await super().cleanup(state)
+
+    async def teardown(self) -> None:
+        """Its own, then theirs."""
+        await super().teardown()
+        for rubric in self.rubrics:
+            if isinstance(rubric, Rubric):
+                await rubric.teardown()
+
+    async def _run(self, states: Sequence[State]) -> list[Score]:
+        started = time.time()
+        before = [(state.get("reward"), dict(state.get("metrics") or {})) for state in states]
+        parts: list[list[Score]] = []
+        for rubric in self.rubrics:
+            for state, (reward, metrics) in zip(states, before, strict=True):
+                state["reward"], state["metrics"] = reward, dict(metrics)
+            parts.append(await rubric.score(states))
+        scores = [_sum(scores) for scores in zip(*parts, strict=True)]
+        self._keep(states, scores, started)
+        return scores
+
+
+def _names(rubric: NativeRubric) -> Sequence[str]:
+    return rubric.get_reward_func_names() if isinstance(rubric, Rubric) else rubric.metric_names
+
+
+def _weights(rubric: NativeRubric) -> Sequence[float]:
+    return rubric.get_reward_weights() if isinstance(rubric, Rubric) else list(rubric.weights.values())
+
+
+def _sum(scores: Sequence[Score]) -> Score:
+    rewards: list[float] = []
+    metrics: dict[str, float | None] = {}
+    fatal: dict[str, str] = {}
+    minor: dict[str, str] = {}
+    for score in scores:
+        for name, value in score.metrics.items():
+            held = metrics.get(name, 0.0)
+            metrics[name] = None if value is None or held is None else held + value
+        if score.reward is None:
+            fatal.update(score.reasons)
+        else:
+            minor.update(score.reasons)
+            rewards.append(score.reward)
+    return Score(total(rewards) if len(rewards) == len(scores) else None, metrics, {**fatal, **minor})

@@ -1,0 +1,216 @@
+"""`vf.SandboxEnv`: a tool `bash` over a sandbox per rollout. Owns the classic arguments, hooks, metrics and words; the
+sandbox is one of `harness.sandbox` on this machine, where the classic class rents one of a provider."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from harness.core.errors import EnvironmentFault
+from harness.core.errors import SandboxError as HarnessSandboxError
+from harness.core.state import State
+from harness.core.types import JsonDict, Messages
+from harness.plugins.classic import faults, marks
+from harness.plugins.classic.rubric import Rubric
+from harness.plugins.classic.sandbox_client import SandboxClient
+from harness.plugins.classic.sandbox_request import (
+    MACHINE,
+    SERVICE,
+    START_COMMAND,
+    SandboxRequest,
+    limits_of,
+    request_of,
+)
+from harness.plugins.classic.tool_env import StatefulToolEnv
+from harness.sandbox import find_sandbox
+from harness.sandbox.workbench import Lost, Ran, Workbench
+
+_log = logging.getLogger(__name__)
+
+
+_REMOTE = frozenset({"active_sandboxes", "bulk_delete_sandboxes", "teardown_sandbox_client", "with_retry"})
+
+
+class SandboxState(TypedDict):
+    """`state["sandbox_state"]`."""
+
+    ready: bool
+    ready_wait_time: float
+    command_execution_times: list[float]
+
+
+class SandboxCreationError(faults.SandboxError):
+    """A sandbox was not made."""
+
+
+class SandboxNotReadyError(faults.SandboxError):
+    """A sandbox did not start."""
+
+
+class SandboxMonitorRubric(Rubric):
+    """The metrics `sandbox_ready_wait_time` and `sandbox_command_execution_time`, in seconds."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_metric(self.sandbox_ready_wait_time)
+        self.add_metric(self.sandbox_command_execution_time)
+
+    async def sandbox_ready_wait_time(self, state: State) -> float:
+        """How long the sandbox took to open; 0 if it was not needed."""
+        return state["sandbox_state"]["ready_wait_time"]
+
+    async def sandbox_command_execution_time(self, state: State) -> float:
+        """How long a command took on average."""
+        times = state["sandbox_state"]["command_execution_times"]
+        return sum(times) / len(times) if times else 0.0
+
+
+class SandboxEnv(StatefulToolEnv):
+    """`vf.SandboxEnv`: a model with a shell. The sandbox opens with the first command and ends with the rollout; its
+    work folder lasts as long, each command has a shell of its own.
+
+    Args:
+        *args: `sandbox_name`, `docker_image`, `start_command`, `cpu_cores`, `memory_gb`, `disk_size_gb`, `gpu_count`,
+            `timeout_minutes`, `timeout_per_command_seconds`, `environment_vars`, `team_id`, `advanced_configs`.
+        **kwargs: These by name, arguments of a provider's service, which mean nothing here, and those of `ToolEnv`.
+
+    Raises:
+        SandboxMissing: there is no sandbox on this machine; says what to install.
+        EnvironmentFault: an argument asks for what no sandbox here has.
+    """
+
+    _modules: Sequence[str] = ()
+    """What programs inside may import beside the standard library."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if len(args) > len(MACHINE):
+            raise TypeError(f"vf.SandboxEnv takes at most {len(MACHINE)} arguments by position, not {len(args)}")
+        machine: dict[str, Any] = dict(zip(MACHINE, args, strict=False))
+        machine.update({name: kwargs.pop(name) for name in (*MACHINE, *SERVICE) if name in kwargs})
+        self.sandbox_request = request_of(machine)
+        self.timeout_per_command_seconds = machine.get("timeout_per_command_seconds", 30)
+        limits_of(self.sandbox_request, type(self).__name__)
+        stop_errors = kwargs.pop("stop_errors", None)
+        self._sandbox = find_sandbox(packages=self._modules)
+        self._benches: dict[str, Workbench] = {}
+        super().__init__(stop_errors=[faults.SandboxError] if stop_errors is None else stop_errors, **kwargs)
+        self.sandbox_client = SandboxClient(self._bench, self.timeout_per_command_seconds)
+        self.add_rubric(SandboxMonitorRubric())
+        self.add_tool(self.bash, args_to_skip=["sandbox_id", "working_dir", "sandbox_state"])
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _REMOTE:
+            raise AttributeError(
+                f"{type(self).__name__}.{name} is not offered here: it belongs to the machines of a remote provider"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    # Hooks
+
+    def get_sandbox_request(self, state: State) -> SandboxRequest:
+        """What the rollout's sandbox is to be; override it to have others for some rows."""
+        return self.sandbox_request.model_copy()
+
+    async def post_rollout(self, state: State) -> None:
+        """Called when a rollout has ended, while its sandbox is still there; override it to look into that."""
+
+    async def setup_state(self, state: State, **kwargs: Any) -> Any:
+        """Give the rollout a sandbox, which opens with its first use."""
+        request: Any = self.get_sandbox_request(state)
+        limits = limits_of(request, type(self).__name__)
+        start = None if request.start_command == START_COMMAND else request.start_command
+        sandbox_id = uuid.uuid4().hex
+        self._benches[sandbox_id] = Workbench(self._sandbox, limits, request.environment_vars, self._modules, start)
+        state["sandbox_id"] = sandbox_id
+        state["sandbox_state"] = SandboxState(ready=False, ready_wait_time=0.0, command_execution_times=[])
+        return await super().setup_state(state, **kwargs)
+
+    def update_tool_args(
+        self, tool_name: str, tool_args: JsonDict, messages: Messages, state: State, **kwargs: Any
+    ) -> JsonDict:
+        """Hand `bash` its rollout's sandbox."""
+        if tool_name != "bash":
+            return dict(tool_args)
+        return {**tool_args, **entries(state, "sandbox_id", "sandbox_state"), "working_dir": state.get("working_dir")}
+
+    def _should_stop_for_error(self, err: Exception) -> bool:
+        # A broken sandbox is nothing that a model can be told of, whatever `stop_errors` says.
+        return isinstance(err, faults.SandboxError) or super()._should_stop_for_error(err)
+
+    # The tool
+
+    async def bash(
+        self, command: str, sandbox_id: str, sandbox_state: SandboxState, working_dir: str | None = None
+    ) -> str:
+        """Run a shell command in the sandbox, whose files stay from call to call. Returns what the command writes.
+
+        Args:
+            command: The command.
+            sandbox_id: The rollout's sandbox.
+            sandbox_state: What is measured of it.
+            working_dir: Where to run, if not in the work folder.
+        """
+        bench, seconds = self._bench(sandbox_id), self.timeout_per_command_seconds
+        started = time.monotonic()
+        try:
+            done = await bench.command(command, seconds, working_dir)
+        except HarnessSandboxError as error:
+            raise SandboxNotReadyError(str(error)) from error
+        self._measured(sandbox_state, bench, time.monotonic() - started)
+        return told(done, seconds)
+
+    def _bench(self, sandbox_id: str) -> Workbench:
+        bench = self._benches.get(sandbox_id)
+        if bench is None:
+            raise faults.SandboxError(f"there is no sandbox {sandbox_id!r}: its rollout has ended")
+        return bench
+
+    def _measured(self, sandbox_state: SandboxState, bench: Workbench, seconds: float) -> None:
+        if not sandbox_state["ready"]:
+            sandbox_state["ready"], sandbox_state["ready_wait_time"] = True, bench.open_seconds
+            seconds -= bench.open_seconds
+        sandbox_state["command_execution_times"].append(max(0.0, seconds))
+
+    # The end
+
+    @marks.cleanup
+    async def destroy_sandbox(self, state: State) -> None:
+        """Call `post_rollout`, then end the sandbox."""
+        try:
+            await self.post_rollout(state)
+        finally:
+            bench = self._benches.pop(str(state.get("sandbox_id")), None)
+            if bench is not None:
+                await bench.close()
+
+    @marks.teardown
+    async def teardown_sandboxes(self) -> None:
+        """End what rollouts have left."""
+        while self._benches:
+            await self._benches.popitem()[1].close()
+
+
+def told(done: Ran | Lost, seconds: float) -> str:
+    """What a model reads of a command."""
+    if isinstance(done, Lost):
+        return f"Error: {done}"
+    if done.timed_out:
+        return f"Error: Command timed out after {seconds:g}s"
+    output, errors = done.stdout.strip(), done.stderr.strip()
+    parts = [output, f"stderr:\n{errors}" if errors else ""]
+    return "\n".join(part for part in parts if part) or "(no output)"
+
+
+def entries(state: Mapping[str, Any], *names: str) -> JsonDict:
+    """Entries of a state that `setup_state` made.
+
+    Raises:
+        EnvironmentFault: a subclass did not call it.
+    """
+    missing = [name for name in names if name not in state]
+    if missing:
+        raise EnvironmentFault(f"state has no {missing[0]!r}: setup_state must call super().setup_state")
+    return {name: state[name] for name in names}

@@ -1,0 +1,121 @@
+"""What classic packages say about a provider's machine, and what of it means something here. Owns the arguments, their
+refusal where nothing here does what they ask for, and the limits that follow from them; opens nothing."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from harness.core.errors import EnvironmentFault
+from harness.sandbox import Limits
+
+_log = logging.getLogger(__name__)
+
+START_COMMAND = "tail -f /dev/null"
+"""Keeps a container alive: nothing to do here."""
+
+MACHINE = (
+    "sandbox_name", "docker_image", "start_command", "cpu_cores", "memory_gb", "disk_size_gb", "gpu_count",
+    "timeout_minutes", "timeout_per_command_seconds", "environment_vars", "team_id", "advanced_configs",
+)  # fmt: skip
+"""The arguments of `vf.SandboxEnv` in their order, as far as they may be passed by position."""
+
+SERVICE = (
+    "labels", "max_retries", "base_delay", "backoff_factor", "max_backoff_seconds", "jitter",
+    "sandbox_client_max_workers", "sandbox_client_max_connections", "sandbox_client_max_keepalive_connections",
+)  # fmt: skip
+"""How the provider's service is asked, and what its bill says: nothing that a rollout could tell."""
+
+_PYTHON_IMAGE = re.compile(r"^(?:docker\.io/)?(?:library/)?python(?:[:@].*)?$")
+_PLAIN_IMAGE = re.compile(r"^(?:docker\.io/)?(?:library/)?(?:debian|ubuntu)(?:[:@].*)?$")
+
+_MB = 1024
+
+
+@dataclasses.dataclass
+class SandboxRequest:
+    """What a rollout's sandbox is to be: what `get_sandbox_request` returns, and may change for a row."""
+
+    name: str = "sandbox-env"
+    docker_image: str = "python:3.11-slim"
+    start_command: str | None = START_COMMAND
+    cpu_cores: float = 1
+    memory_gb: float = 2
+    disk_size_gb: float = 5
+    gpu_count: int = 0
+    timeout_minutes: float = 60
+    environment_vars: dict[str, str] | None = None
+    team_id: str | None = None
+    advanced_configs: Any = None
+    labels: list[str] | None = None
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> SandboxRequest:
+        """A copy with some fields changed."""
+        made = copy.deepcopy(self) if deep else copy.copy(self)
+        for name, value in (update or {}).items():
+            setattr(made, name, value)
+        return made
+
+
+def request_of(arguments: Mapping[str, Any]) -> SandboxRequest:
+    """The request that constructor arguments ask for."""
+    known = {field.name for field in dataclasses.fields(SandboxRequest)}
+    fields = {name: value for name, value in arguments.items() if name in known}
+    if "sandbox_name" in arguments:
+        fields["name"] = arguments["sandbox_name"]
+    return SandboxRequest(**fields)
+
+
+def limits_of(request: Any, who: str) -> Limits:
+    """The limits of a sandbox as requested.
+
+    Args:
+        request: A `SandboxRequest`, or an object with its attributes.
+        who: Whose it is, for messages.
+
+    Raises:
+        EnvironmentFault: it asks for what there is not: a GPU, the programs of an image, a provider's settings.
+    """
+    _check(request, who)
+    asked = {name: getattr(request, name) for name in ("cpu_cores", "memory_gb", "disk_size_gb", "timeout_minutes")}
+    for name, value in asked.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise EnvironmentFault(f"{who}: {name} must be a number above 0, not {value!r}")
+    seconds = 60.0 * asked["timeout_minutes"]
+    disk = max(1, round(asked["disk_size_gb"] * _MB))
+    return Limits(
+        wall_seconds=seconds, cpu_seconds=seconds * asked["cpu_cores"], processes=256,
+        memory_mb=max(1, round(asked["memory_gb"] * _MB)), disk_mb=disk, file_mb=disk, output_bytes=4_000_000,
+    )  # fmt: skip
+
+
+def _check(request: Any, who: str) -> None:
+    image = str(request.docker_image)
+    if request.gpu_count:
+        raise EnvironmentFault(
+            f"{who}: gpu_count={request.gpu_count!r} asks for a GPU, and no sandbox of bench has one. Build the "
+            "environment with gpu_count=0 if its code can do without"
+        )
+    if request.advanced_configs is not None:
+        raise EnvironmentFault(f"{who}: advanced_configs are settings of a remote provider; none is used here")
+    if _PLAIN_IMAGE.match(image):
+        _warn_once(who, image)
+    elif not _PYTHON_IMAGE.match(image):
+        raise EnvironmentFault(
+            f"{who}: docker_image={image!r} holds programs and files that the sandbox of bench does not: it shows the "
+            "Python and the programs of this machine. Build the environment with docker_image='python:3.11-slim' if "
+            "those are enough for it"
+        )
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def _warn_once(who: str, image: str) -> None:
+    if (who, image) not in _warned:
+        _warned.add((who, image))
+        _log.warning("%s: docker_image=%r is not used: commands find the programs of this machine", who, image)

@@ -1,0 +1,187 @@
+"""What the text of a Python file says, read without running it: which modules it imports, whether it asks for
+`verifiers`, which of its names it uses, and the code that is left without comments and texts. Owns the reading; what
+follows from it for a package is `packages` and `generation`."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+
+from harness.core.syntax import parse
+
+NAME = "verifiers"
+
+_ASKS = re.compile(r"^\s*(?:import|from)\s+verifiers\b|import_module\(\s*[\"']verifiers\b", re.MULTILINE)
+_IMPORTED = re.compile(r"^\s*(?:from\s+([A-Za-z_]\w*)|import\s+([A-Za-z_]\w*))", re.MULTILINE)
+
+_CALLED_IMPORTS = frozenset({"import_module", "__import__", "find_spec"})
+_KEYED = frozenset({"get", "pop", "setdefault"})
+"""Methods whose first argument is a key."""
+_ASKING = frozenset({"hasattr", "getattr"})
+
+
+@functools.lru_cache(maxsize=512)
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an author's invalid escapes are not ours to tell of
+            return parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def imported(text: str) -> set[str]:
+    """Top-level names of the modules that a file imports, wherever and however."""
+    tree = _parsed(text)
+    if tree is None:
+        return {one or other for one, other in _IMPORTED.findall(text)}
+    return {name.partition(".")[0] for name in _imports(tree)}
+
+
+def asks(text: str) -> bool:
+    """Whether a file asks for `verifiers`. In doubt it does: where the name occurs in its code, also as a text that may
+    be the name of a module."""
+    tree = _parsed(text)
+    if tree is None:
+        return bool(_ASKS.search(text))
+    if NAME not in text:
+        return False
+    docs = _texts_for_readers(tree)
+    return NAME in imported(text) or any(
+        (isinstance(node, ast.Name) and node.id == NAME)
+        or (isinstance(node, ast.Constant) and id(node) not in docs and _is_named(node.value))
+        for node in ast.walk(tree)
+    )
+
+
+def names_of_api(text: str) -> set[str]:
+    """The names of `verifiers` that a file uses for certain: `vf.NAME` and imports; without those that it asks for with
+    `hasattr` or inside a `try`, as it can do without them. After `import *` they are all names that the file reads and
+    does not bind."""
+    tree = _parsed(text)
+    if tree is None:
+        return set()
+    aliases = {
+        alias.asname or NAME
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name == NAME
+    }
+    used: set[str] = set()
+    unsure: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+            used.add(node.attr)
+        elif isinstance(node, ast.ImportFrom) and node.module in (NAME, f"{NAME}.types"):
+            names = {alias.name for alias in node.names}
+            used |= _unbound(tree) if "*" in names else names
+        elif isinstance(node, ast.Call) and _called(node) in _ASKING and len(node.args) > 1:
+            unsure.update(_texts(node.args[1:2]))
+        elif isinstance(node, ast.Try):
+            unsure.update(_tried(node))
+    return used - unsure
+
+
+def code_of(text: str) -> str:
+    """The code alone: no comments, and of texts only those that are keys. The text itself if it is no Python."""
+    tree = _parsed(text)
+    if tree is None:
+        return text
+    try:
+        return ast.unparse(_Stripper().visit(parse(text)))
+    except (ValueError, RecursionError):
+        return text
+
+
+class _Stripper(ast.NodeTransformer):
+    """Empties texts, but those that are keys: what a `[…]` or a `get(…)` reads, an `in` looks for, a dict has."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        return ast.copy_location(ast.Constant(""), node) if isinstance(node.value, str | bytes) else node
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        parts = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+        return ast.copy_location(ast.Tuple([self.visit(part) for part in parts], ast.Load()), node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        key = node.slice
+        self.generic_visit(node)
+        node.slice = key if isinstance(key, ast.Constant) else node.slice
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        left = node.left
+        self.generic_visit(node)
+        if isinstance(left, ast.Constant) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            node.left = left
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        first = node.args[0] if node.args else None
+        self.generic_visit(node)
+        if isinstance(first, ast.Constant) and _called(node) in _KEYED:
+            node.args[0] = first
+        return node
+
+    def visit_Dict(self, node: ast.Dict) -> ast.expr:
+        keys = list(node.keys)
+        self.generic_visit(node)
+        node.keys = [old if isinstance(old, ast.Constant) else new for old, new in zip(keys, node.keys, strict=True)]
+        return node
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+        elif isinstance(node, ast.Call) and _called(node) in _CALLED_IMPORTS:
+            yield from _texts(node.args[:1])
+
+
+def _unbound(tree: ast.Module) -> set[str]:
+    """Names that a file reads and neither assigns, defines nor imports."""
+    read: set[str] = set()
+    bound: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+    return read - bound
+
+
+def _tried(node: ast.Try) -> Iterator[str]:
+    """Names that are imported or read inside a `try`."""
+    for inner in (part for statement in node.body for part in ast.walk(statement)):
+        if isinstance(inner, ast.ImportFrom):
+            yield from (alias.name for alias in inner.names)
+        elif isinstance(inner, ast.Attribute):
+            yield inner.attr
+
+
+def _texts_for_readers(tree: ast.Module) -> set[int]:
+    """Texts that are statements of their own: docstrings, and what is put out of the way in quotes."""
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def _called(node: ast.Call) -> str:
+    function = node.func
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+
+
+def _texts(nodes: Iterable[ast.expr]) -> list[str]:
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def _is_named(value: object) -> bool:
+    return isinstance(value, str) and (value == NAME or value.startswith(f"{NAME}."))

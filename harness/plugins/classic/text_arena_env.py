@@ -1,0 +1,204 @@
+"""TextArena's word games as classic environments. Owns the games: one is built, each rollout plays a copy that shares
+its dictionaries; nltk's word lists, which the games need, are looked for on this machine before any network is
+asked."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import random
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from harness.core.errors import EnvironmentFault
+from harness.core.state import State
+from harness.core.types import JsonDict, Messages, Prompt
+from harness.plugins.classic import marks
+from harness.plugins.classic.multi_turn import MultiTurnEnv
+from harness.plugins.classic.parsers import Parser, XMLParser
+from harness.rubrics.rubric import Rubric as NativeRubric
+from harness.usercode.threads import offload
+
+CORPORA = {"words": "corpora/words", "averaged_perceptron_tagger_eng": "taggers/averaged_perceptron_tagger_eng"}
+"""What the word games read of nltk's data, by the name under which it is downloaded."""
+
+_SHARED = ("dictionary", "word_list")
+"""Attributes of a game that it never changes: half a million words (38 MB) that no rollout needs its own copy of."""
+
+_making = threading.Lock()
+
+
+def _same(text: str) -> str:
+    return text
+
+
+class TextArenaEnv(MultiTurnEnv):
+    """`vf.TextArenaEnv`: a TextArena game for one player with a secret word.
+
+    Args:
+        game: The game's id; one with a list of words and a secret word (`Wordle-v0` and its kin).
+        num_train_examples: Rows of the training dataset: words to guess, chosen by `seed`.
+        num_eval_examples: Rows of the evaluation dataset; at 0 the training rows are evaluated.
+        system_prompt: Put in front of the game's own instructions.
+        parser: Reads the guess; `XMLParser(["think", "guess"], answer_field="guess")` by default.
+        rubric: Scores rollouts.
+        feedback_fn: Makes the message to the model out of what the game shows.
+        seed: Decides the words.
+        **kwargs: See `MultiTurnEnv`.
+
+    Raises:
+        EnvironmentFault: textarena is not installed, nltk's word lists are neither here nor to be had, or the game has
+            no secret word.
+    """
+
+    def __init__(
+        self,
+        game: str = "Wordle-v0",
+        num_train_examples: int = 1000,
+        num_eval_examples: int = 0,
+        system_prompt: str | None = None,
+        parser: Parser | None = None,
+        rubric: NativeRubric | None = None,
+        feedback_fn: Callable[[str], str] = _same,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        self.game = game
+        self.num_train_examples, self.num_eval_examples = num_train_examples, num_eval_examples
+        self.feedback_fn = feedback_fn
+        self.seed = seed
+        self.ta_env = _make(game)
+        words = _words(self.ta_env, game)
+        self.shared_memo = _shared(self.ta_env)
+        question = self.ta_env.get_observation()[1]
+        choose = random.Random(seed)
+        rows = [
+            {"question": question, "answer": choose.choice(words)}
+            for _ in range(num_train_examples + num_eval_examples)
+        ]
+        super().__init__(
+            dataset=rows[:num_train_examples] or None,
+            eval_dataset=rows[num_train_examples:] or None,
+            system_prompt=system_prompt,
+            parser=parser or XMLParser(fields=["think", "guess"], answer_field="guess"),
+            rubric=rubric,
+            message_type="chat",
+            **kwargs,
+        )
+
+    async def setup_state(self, state: State) -> State:
+        """Give the rollout a game of its own, with its row's word."""
+        game = await offload.run(copy.deepcopy, self.ta_env, dict(self.shared_memo))
+        game.state.game_state["secret_word"] = state["answer"]
+        state["ta_env"] = game
+        return state
+
+    @marks.cleanup
+    async def cleanup_ta_env(self, state: State) -> None:
+        """Let the game go."""
+        state.pop("ta_env", None)
+
+    async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
+        """Play the model's guess."""
+        guess = str(self.parser.parse_answer(messages))
+        is_over, text = await offload.run(self._play, state["ta_env"], guess)
+        answer = [{"role": "user", "content": text}]
+        if is_over:
+            state["final_env_response"] = answer
+        return cast(Prompt, answer)
+
+    def _play(self, game: Any, guess: str) -> tuple[bool, str]:
+        game.step(guess)
+        if game.state.done:
+            return True, str(game.state.game_info[0]["reason"])
+        return False, str(self.feedback_fn(game.get_observation()[1]))
+
+
+def _make(game: str) -> Any:
+    try:
+        nltk, textarena = (importlib.import_module(name) for name in ("nltk", "textarena"))
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"TextArenaEnv needs {error.name}, which is not installed: pip install 'bench-harness[textarena]'"
+        ) from error
+    missing: list[str] = []
+    with _making, _at_hand_first(nltk, missing):
+        try:
+            made = textarena.make(env_id=game)
+        except LookupError as error:
+            raise EnvironmentFault(_no_words(missing)) from error
+        except ValueError as error:
+            raise EnvironmentFault(f"TextArenaEnv(game={game!r}): {error}") from error
+        made.reset(num_players=1)
+    return made
+
+
+@contextmanager
+def _at_hand_first(nltk: Any, missing: list[str]) -> Generator[None]:
+    """While a game is made, nltk downloads only what is not on this machine, and says nothing: the games ask for all
+    their data each time, and print."""
+    download = nltk.download
+
+    def lookup(names: str | list[str], *args: Any, **options: Any) -> bool:
+        wanted = [names] if isinstance(names, str) else names
+        absent = [name for name in wanted if not _has(nltk, name)]
+        for name in absent:
+            download(name, *args, **{**options, "quiet": True})
+        missing.extend(name for name in absent if not _has(nltk, name))
+        return not missing
+
+    nltk.download = lookup
+    try:
+        yield
+    finally:
+        nltk.download = download
+
+
+def _has(nltk: Any, name: str) -> bool:
+    place = CORPORA.get(name)
+    for path in (place, f"{place}.zip") if place else ():
+        try:
+            nltk.data.find(path)
+        except LookupError:
+            continue
+        return True
+    return False
+
+
+def _no_words(missing: list[str]) -> str:
+    names = " ".join(dict.fromkeys(missing)) or " ".join(CORPORA)
+    return (
+        f"TextArena's word games need nltk's data ({names}), which is not on this machine and could not be downloaded. "
+        f"Where there is a network, run `python -m nltk.downloader {' '.join(CORPORA)}`; else copy the folder "
+        "nltk_data from such a machine and name it in the variable NLTK_DATA"
+    )
+
+
+def _base(game: Any) -> Any:
+    """The game inside its wrappers."""
+    while hasattr(game, "env"):
+        game = game.env
+    return game
+
+
+def _words(game: Any, name: str) -> list[str]:
+    words: Any = getattr(_base(game), "word_list", None)
+    if isinstance(words, dict):
+        parts = cast("list[list[str] | str]", list(cast(JsonDict, words).values()))
+        words = [word for part in parts for word in ([part] if isinstance(part, str) else part)]
+    state: object = game.state.game_state
+    if not words or not isinstance(state, dict) or "secret_word" not in state:
+        raise EnvironmentFault(
+            f"TextArenaEnv(game={name!r}): the game has no list of words with a secret one among them, so its rows "
+            "would not decide what is played; write a MultiTurnEnv around it"
+        )
+    return list(words)
+
+
+def _shared(game: Any) -> dict[int, Any]:
+    """The memo for copies: what is in it is not copied."""
+    base = _base(game)
+    values = [getattr(base, name, None) for name in _SHARED]
+    return {id(value): value for value in values if value is not None}

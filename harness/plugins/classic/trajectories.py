@@ -1,0 +1,100 @@
+"""The steps of a classic environment's trajectory on their way through the journal: what the author put into them
+(`extras`, step rewards, conversations of its own), and what the endpoint said beside its message (tokens, why it
+stopped). Owns which of it the transcript does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+from harness.core.types import JsonDict, Prompt
+from harness.plugins.classic.messages import messages_of
+from harness.plugins.classic.records import plain
+from harness.plugins.classic.responses import as_response, is_response, response_for
+
+_FIELDS = ("extras", "reward", "advantage", "is_truncated")
+
+_REPLY = "reply"
+"""Where a note has what is told of the step's response."""
+
+
+def kept(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> list[JsonDict]:
+    """What a journal must hold of these steps beside the transcript; nothing if that tells all.
+
+    Args:
+        trajectory: The steps.
+        prompt: The rollout's.
+        completion: The rollout's, as it is recorded.
+    """
+    notes = [{name: plain(step[name]) for name in _FIELDS if step.get(name)} for step in trajectory]
+    for note, step in zip(notes, trajectory, strict=True):
+        told = _told(step.get("response"))
+        if told:
+            note[_REPLY] = told
+    if not (_is_one_conversation(trajectory) and _is_told(trajectory, prompt, completion)):
+        for note, step in zip(notes, trajectory, strict=True):
+            note.update(prompt=plain(step.get("prompt")), completion=plain(step.get("completion")))
+    return notes if any(notes) else []
+
+
+def put_back(trajectory: list[JsonDict], steps: object, model: str) -> None:
+    """Lay what was kept over steps that were rebuilt from the transcript, and give each a response again.
+
+    Args:
+        trajectory: The steps; changed.
+        steps: What `kept` returned, if anything.
+        model: Who replied, where nothing was kept of that.
+    """
+    notes = cast("list[JsonDict]", steps) if isinstance(steps, list) else []
+    if notes and len(notes) != len(trajectory):
+        shape: dict[str, Any] = dict.fromkeys(("response", "tokens", "reward", "advantage"))
+        trajectory[:] = [{**shape, "is_truncated": False, "extras": {}} for note in notes if "prompt" in note]
+    for number, step in enumerate(trajectory):
+        note = dict(notes[number]) if number < len(notes) else {}
+        told: JsonDict = note.pop(_REPLY, None) or {}
+        step.update(note)
+        step["prompt"], step["completion"] = messages_of(step["prompt"]), messages_of(step["completion"])
+        if step["response"] is None:
+            step["response"] = response_for(step["completion"], {"model": model, **told})
+
+
+def _told(response: object) -> JsonDict:
+    """What a response says beside its message."""
+    if not is_response(response):
+        return {}
+    reply = as_response(response)
+    told = {name: reply.get(name) for name in ("id", "model", "created", "usage")}
+    told["finish_reason"] = reply["choices"][0]["finish_reason"]
+    return {name: plain(value) for name, value in told.items() if value is not None}
+
+
+def _is_told(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> bool:
+    """Whether the steps are those that a restored state makes of the transcript: one for each assistant message, one
+    alone for a text."""
+    if isinstance(completion, str):
+        said = [(len(prompt), completion)] if completion else []
+    else:
+        said = [
+            (len(prompt) + index, [message])
+            for index, message in enumerate(completion)
+            if message.get("role") == "assistant"
+        ]
+    asked = [(len(step.get("prompt") or ()), plain(step.get("completion"))) for step in trajectory]
+    return asked == [(length, plain(reply)) for length, reply in said]
+
+
+def _is_one_conversation(trajectory: Sequence[JsonDict]) -> bool:
+    """Whether each step goes on where the one before ended."""
+    for before, step in pairwise(trajectory):
+        said, asked = before.get("completion"), step.get("prompt")
+        if isinstance(said, str) or isinstance(asked, str):
+            if not str(asked).startswith(f"{before.get('prompt')}{said}"):
+                return False
+            continue
+        if not said or not isinstance(asked, list):
+            return False
+        end = len(before["prompt"]) + len(said)
+        if len(cast("list[object]", asked)) < end or asked[end - 1] is not said[-1]:
+            return False
+    return True

@@ -1,0 +1,143 @@
+"""A run as records of Every Eval Ever, schema 0.3.0: one aggregate file and one file with a line a rollout, in the
+folders where that project's datastore and validator look for them. Owns names and places; the aggregate is
+`every_eval_ever_aggregate`'s business, the lines `every_eval_ever_rows`'."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from harness.plugins.exports.every_eval_ever_aggregate import Identity, Sidecar, aggregate
+from harness.plugins.exports.every_eval_ever_rows import row_of
+from harness.plugins.exports.foreign import Source, json_bytes, one_line, unbroken
+from harness.store.export_formats import Exported
+from harness.store.rundir import RunDir
+
+_RESERVED = frozenset(
+    {"con", "prn", "aux", "nul", "data", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
+)
+"""Names that no folder of the datastore may have: Windows' own, and that of its root."""
+
+_DEVELOPERS = {"gemini": "google", "mistral": "mistralai", "xai": "xai", "cohere": "CohereLabs"}
+"""Providers that serve their own models, where the datastore calls them otherwise than we do."""
+
+_OWN_MODELS = frozenset({"openai", "anthropic", "deepseek", "ai21", *_DEVELOPERS})
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """How the run is called and where its files lie."""
+
+    identity: Identity
+    folder: str
+    mark: str
+
+    @property
+    def aggregate(self) -> str:
+        return f"{self.folder}/{self.mark}.json"
+
+    @property
+    def samples(self) -> str:
+        return f"{self.folder}/{self.mark}_samples.jsonl"
+
+
+def write(run: RunDir, target: Path) -> Exported:
+    """Writes `data/<environment>/<developer>/<model>/<uuid>.json` and `…_samples.jsonl` below a folder.
+
+    The uuid belongs to the run: a second export has the same one.
+
+    Args:
+        run: The run.
+        target: The folder; made if it is missing.
+
+    Raises:
+        StoreError: the run cannot be read.
+        OSError: a file cannot be written.
+    """
+    source = Source.read(run)
+    names = _names(source)
+    (target / names.folder).mkdir(parents=True, exist_ok=True)
+    sidecar = _write_samples(source, names, target / names.samples)
+    if not sidecar.rows:
+        (target / names.samples).unlink()
+    document = aggregate(source, names.identity, sidecar if sidecar.rows else None)
+    (target / names.aggregate).write_bytes(one_line(json_bytes(document)))
+    written = ([target / names.samples] if sidecar.rows else []) + [target / names.aggregate]
+    return Exported(tuple(written), sidecar.rows, _notes(source, names))
+
+
+def _write_samples(source: Source, names: _Names, path: Path) -> Sidecar:
+    digest, rows = hashlib.sha256(), 0
+    with path.open("xb") as file:
+        for outcome in source.outcomes():
+            line = one_line(json_bytes(row_of(outcome, names.identity, source.summary.pass_threshold)))
+            digest.update(line)
+            file.write(line)
+            rows += 1
+    return Sidecar(names.samples, digest.hexdigest(), rows)
+
+
+def _notes(source: Source, names: _Names) -> tuple[str, ...]:
+    notes = [f'{names.aggregate}: "source_organization_name" and "evaluator_relationship" are yours to fill in']
+    if names.identity.developer == "unknown":
+        notes.append(f"who made {source.manifest.model} is not known: the folder and the id say `unknown`")
+    if unscored := sum(source.summary.unscored.values()):
+        notes.append(
+            f"the format knows no rollout without a score: {unscored} have an `error` and the score 0, and are in none "
+            "of the aggregate numbers"
+        )
+    if source.summary.reward.estimate.mean is None:
+        notes.append("no rollout has a score, so there is no aggregate result")
+    return tuple(notes)
+
+
+def _names(source: Source) -> _Names:
+    manifest = source.manifest
+    developer, model = _split(source)
+    task = _component(manifest.env_id)
+    model_id = f"{developer}/{model}"
+    created = _epoch(manifest.created)
+    identity = Identity(
+        evaluation_id=f"{task}/{model_id}/{manifest.id}",
+        model_id=model_id,
+        developer=developer,
+        task=task,
+        created=created,
+    )
+    mark = uuid.UUID(bytes=hashlib.sha256(manifest.id.encode()).digest()[:16], version=4)
+    return _Names(identity, f"data/{task}/{developer}/{_short(model.replace('/', '_'), 200)}", str(mark))
+
+
+def _split(source: Source) -> tuple[str, str]:
+    """(developer, model) of `developer/model`; a bare name's developer is the provider that serves its own models."""
+    parts = [_component(part) for part in source.manifest.model.split("/") if part]
+    if len(parts) > 1:
+        return parts[0], "/".join(parts[1:])
+    provider = source.provider
+    own = _DEVELOPERS.get(provider or "", provider) if provider in _OWN_MODELS else None
+    return own or "unknown", parts[0] if parts else "unknown"
+
+
+def _component(text: str) -> str:
+    """`text` as the name of a folder on any system."""
+    name = _short(re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", unbroken(text)).rstrip(". ").strip(), 100) or "_"
+    return f"_{name}" if name.split(".", 1)[0].lower() in _RESERVED or name.startswith(".") else name
+
+
+def _short(name: str, limit: int) -> str:
+    """At most `limit` bytes of a name; a longer one ends in eight characters of its sha256."""
+    data = name.encode()
+    if len(data) <= limit:
+        return name
+    return f"{data[: limit - 9].decode(errors='ignore')}-{hashlib.sha256(data).hexdigest()[:8]}"
+
+
+def _epoch(created: str) -> str:
+    try:
+        return repr(datetime.fromisoformat(created).timestamp())
+    except ValueError:
+        return "0"

@@ -1,0 +1,225 @@
+"""The aggregate record of Every Eval Ever: who evaluated what, how the model was asked, and every number with its
+uncertainty. Owns the mapping of settings and statistics to its fields."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.core.types import JsonDict
+from harness.plugins.exports.foreign import Source, worded
+from harness.stats.summary import METHODS, Spread
+
+SCHEMA_VERSION = "0.3.0"
+
+REWARD = "reward"
+"""The result that the lines of the samples file belong to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells the evaluation from every other one."""
+
+    evaluation_id: str
+    model_id: str
+    """`developer/model`, in letters that a folder's name may have."""
+    developer: str
+    task: str
+    """The environment, in such letters."""
+    created: str
+    """When the run began: Unix time as text."""
+
+    def result_id(self, name: str) -> str:
+        """The key that joins a line to a result."""
+        return f"{self.task}.{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """The samples file."""
+
+    path: str
+    """From the root of the datastore."""
+    sha256: str
+    rows: int
+
+
+def aggregate(source: Source, identity: Identity, sidecar: Sidecar | None) -> JsonDict:
+    """The record.
+
+    Args:
+        source: The run.
+        identity: How it is called.
+        sidecar: Its samples file; None if it has no rollout.
+    """
+    manifest = source.manifest
+    record: JsonDict = {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": identity.evaluation_id,
+        "evaluation_timestamp": identity.created,
+        "retrieved_timestamp": repr(time.time()),
+        "source_metadata": {
+            "source_name": "bench",
+            "source_type": "evaluation_run",
+            "source_organization_name": "unknown",
+            "evaluator_relationship": "other",
+            "additional_details": _texts({
+                "run_id": manifest.id, "kind": manifest.kind, "suite": manifest.suite, "parent": manifest.parent,
+                "status": manifest.status,
+            }),
+        },
+        "model_info": _model(source, identity),
+        "eval_library": {
+            "name": "bench-harness",
+            "version": str(manifest.versions.get("bench-harness") or "unknown"),
+            "additional_details": _texts(manifest.versions),
+        },
+        "evaluation_results": list(_results(source, identity)),
+    }  # fmt: skip
+    if sidecar is not None:
+        record["detailed_evaluation_results"] = {
+            "format": "jsonl", "file_path": sidecar.path, "hash_algorithm": "sha256", "checksum": sidecar.sha256,
+            "total_rows": sidecar.rows,
+        }  # fmt: skip
+    return record
+
+
+def _model(source: Source, identity: Identity) -> JsonDict:
+    deployment = "self_deployed" if source.is_local else "externally_managed" if source.provider else "unknown"
+    model: JsonDict = {
+        "name": source.manifest.model,
+        "id": identity.model_id,
+        "developer": identity.developer,
+        "additional_details": {"deployment_type": deployment, "model_availability": "unknown"},
+    }
+    if source.provider and not source.is_local:
+        model["inference_platform"] = source.provider
+    return model
+
+
+def _results(source: Source, identity: Identity) -> list[JsonDict]:
+    """The reward, every metric and every pass rate that is defined."""
+    summary, (low, high) = source.summary, source.manifest.reward_range
+    shared: JsonDict = {
+        "source_data": _dataset(source),
+        "evaluation_timestamp": identity.created,
+        "generation_config": _generation(source),
+    }
+    results: list[JsonDict] = []
+    reward = summary.reward
+    if (score := _score(reward)) is not None:
+        bounds = min(low, reward.min or 0.0), max(high, reward.max or 0.0)
+        score["details"] = _coverage(source)
+        results.append(_result(identity, REWARD, {"metric_kind": "reward", **_bounds(*bounds)}, score))
+    for name, spread in summary.metrics.items():
+        if (score := _score(spread)) is not None:
+            results.append(_result(identity, name, {"metric_kind": "metric", **_bounds(-math.inf, math.inf)}, score))
+    for title, kind, rates in (
+        ("pass@", "pass_at_k", summary.pass_at_k),
+        ("pass^", "pass_hat_k", summary.pass_hat_k),
+    ):
+        for k, rate in rates.items():
+            if rate.value is None or (k == 1 and title == "pass^"):
+                continue
+            config: JsonDict = {
+                "metric_kind": "pass_rate", "metric_unit": "proportion", "metric_parameters": {"k": k},
+                "evaluation_description": METHODS[kind], **_bounds(0.0, 1.0),
+                "additional_details": _texts({"pass_threshold": summary.pass_threshold, "excluded": rate.excluded}),
+            }  # fmt: skip
+            if title == "pass@":
+                config["metric_id"] = kind
+            results.append(_result(identity, f"{title}{k}", config, {"score": rate.value}))
+    return [{**result, **shared} for result in results]
+
+
+def _result(identity: Identity, name: str, config: JsonDict, score: JsonDict) -> JsonDict:
+    metric: JsonDict = {
+        "metric_id": identity.result_id(name),
+        "metric_name": name,
+        "lower_is_better": False,
+        "score_type": "continuous",
+    }
+    return {
+        "evaluation_result_id": identity.result_id(name),
+        "evaluation_name": identity.task,
+        "metric_config": metric | config,
+        "score_details": score,
+    }
+
+
+def _score(spread: Spread) -> JsonDict | None:
+    """The mean with its uncertainty; None if there is no mean."""
+    estimate = spread.estimate
+    if estimate.mean is None:
+        return None
+    uncertainty: JsonDict = {"num_samples": estimate.examples}
+    if estimate.stderr is not None:
+        uncertainty["standard_error"] = {"value": estimate.stderr, "method": METHODS["stderr"]}
+    if estimate.low is not None and estimate.high is not None:
+        method = METHODS.get(estimate.method or "", "unknown")
+        uncertainty["confidence_interval"] = {
+            "lower": estimate.low, "upper": estimate.high, "confidence_level": 0.95, "method": method,
+        }  # fmt: skip
+    if spread.std is not None:
+        uncertainty["standard_deviation"] = spread.std
+    return {"score": estimate.mean, "uncertainty": uncertainty}
+
+
+def _coverage(source: Source) -> dict[str, str]:
+    """How much of what was asked for is in the mean."""
+    summary = source.summary
+    return _texts({
+        "planned": summary.planned, "scored": summary.scored, "unscored": dict(summary.unscored),
+        "not_run": summary.not_run, "bounds": None if summary.bounds is None else list(summary.bounds),
+        "truncated": summary.truncated, "empty": summary.empty, "refused": summary.refused,
+        "rollouts_per_example": source.epochs, "pass_threshold": summary.pass_threshold,
+        "cost_usd": summary.usage.cost,
+    })  # fmt: skip
+
+
+def _dataset(source: Source) -> JsonDict:
+    manifest = source.manifest
+    environment = manifest.identity.get("env")
+    details = {"environment": manifest.env_id, "examples": source.summary.num_examples, "identity": environment}
+    return {"dataset_name": manifest.env_id, "source_type": "other", "additional_details": _texts(details)}
+
+
+_NUMBERS = ("temperature", "top_p", "top_k")
+
+
+def _generation(source: Source) -> JsonDict:
+    settings = source.manifest.settings
+    arguments: JsonDict = {}
+    rest: JsonDict = {}
+    for name, value in source.sampling_args.items():
+        own = "max_tokens" if name == "max_completion_tokens" else name
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and (own in _NUMBERS or (own == "max_tokens" and isinstance(value, int) and value >= 1)):
+            arguments[own] = value
+        else:
+            rest[name] = value
+    if source.manifest.command:
+        arguments["execution_command"] = source.manifest.command
+    timeout = settings.get("env.timeout")
+    if isinstance(timeout, int | float) and timeout > 0:
+        arguments["eval_limits"] = {"time_limit": math.ceil(timeout)}
+    rest["env_args"] = settings.get("env.env_args") or None
+    config: JsonDict = {"generation_args": arguments}
+    if details := _texts(rest):
+        config["additional_details"] = details
+    return config
+
+
+def _bounds(low: float, high: float) -> JsonDict:
+    """Infinity is text here, since it is no number of JSON."""
+    return {
+        "min_score": low if math.isfinite(low) else "-Infinity",
+        "max_score": high if math.isfinite(high) else "Infinity",
+    }
+
+
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    """Details, which must be text; what is None or empty is left out."""
+    return {name: worded(value) for name, value in values.items() if value is not None and value != {}}

@@ -1,0 +1,266 @@
+"""What exports have in common: a run opened with its numbers and without the names of private folders, JSON that strict
+readers take, and the untyped parts of messages read with care. Knows no format."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import orjson
+
+from harness.core.loopback import is_loopback_url, litellm_provider
+from harness.core.records import JUDGEMENTS, Failed
+from harness.core.types import JsonDict, Message, Messages, Prompt, Usage
+from harness.settings.providers import PROVIDERS
+from harness.stats.summary import Summary
+from harness.store.catalogue import read_entry
+from harness.store.codec import to_text
+from harness.store.manifest import Manifest
+from harness.store.outcomes import Outcome, outcomes, read_journal
+from harness.store.recorded import Recorded
+from harness.store.rundir import RunDir
+from harness.store.tally import summary_of
+
+NOT_A_NUMBER = orjson.Fragment(b"NaN")
+"""`json_bytes` writes it as NaN, which is no JSON: for readers that want just that."""
+
+_DEPTH = 100
+"""Levels of a value that is nested without reason; what is deeper becomes text. Readers fail at some hundreds."""
+
+_LARGEST = 2**63 - 1
+
+_REFERENCE = "reference/"
+
+_LINE_BREAKS = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
+"""What `str.splitlines` breaks lines at and JSON lets stand, and its escapes. In JSON it stands in strings alone."""
+
+_PRIVATE = ("command", "settings", "identity", "derived")
+"""Fields of a manifest in which paths may stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run that is about to be exported."""
+
+    manifest: Manifest
+    """In which the home folder of whoever exports is `~`: exports are for others to read."""
+    recorded: Recorded
+    summary: Summary
+    """Made from the journal as it is now."""
+
+    @classmethod
+    def read(cls, run: RunDir) -> Source:
+        """Reads a run's manifest and folds its journal.
+
+        Raises:
+            StoreError: either cannot be read.
+        """
+        manifest, recorded = run.read_manifest(), read_journal(run)
+        summary = summary_of(manifest, recorded, read_entry(run.path).final)
+        public = {name: _homeless(getattr(manifest, name), os.path.expanduser("~")) for name in _PRIVATE}
+        return cls(dataclasses.replace(manifest, **public), recorded, summary)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """The rollouts in the order of every table, one in memory at a time."""
+        return outcomes(self.recorded)
+
+    @property
+    def epochs(self) -> int:
+        """Rollouts that were asked for of each example."""
+        asked = self.manifest.planned.get("rollouts_per_example")
+        return max(1, asked) if isinstance(asked, int) else 1
+
+    @property
+    def sampling_args(self) -> JsonDict:
+        """What the model was asked with, as it stands in the settings."""
+        return as_dict(self.manifest.settings.get("model.sampling_args"))
+
+    @property
+    def url(self) -> str | None:
+        """Where the model was asked; "" is the embedded server, None unknown."""
+        return as_text(self.manifest.settings.get("model.api_base_url"))
+
+    @property
+    def provider(self) -> str | None:
+        """The known provider that was asked, by its name in our table or litellm's."""
+        if not self.url:
+            return None
+        if name := litellm_provider(self.url):
+            return name
+        host = urlsplit(self.url).hostname
+        return next((name for name, known in PROVIDERS.items() if urlsplit(known.url).hostname == host), None)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this machine itself answered: the embedded server, or one on loopback."""
+        return self.manifest.model.startswith(_REFERENCE) or (bool(self.url) and is_loopback_url(self.url or ""))
+
+
+def _homeless(value: object, home: str) -> Any:
+    """A JSON value in whose texts the folder `home` is called `~`."""
+    if isinstance(value, str):
+        return re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", value) if len(home) > 1 else value
+    if isinstance(value, dict):
+        return {name: _homeless(item, home) for name, item in cast(JsonDict, value).items()}
+    if isinstance(value, list | tuple):
+        return [_homeless(item, home) for item in cast("Sequence[object]", value)]
+    return value
+
+
+def as_dict(value: object) -> JsonDict:
+    """`value` if it is an object, else an empty one."""
+    return cast(JsonDict, value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """`value` if it is a list, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str | None:
+    """`value` if it is text, else None."""
+    return value if isinstance(value, str) else None
+
+
+def worded(value: object) -> str:
+    """Any value as text: text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else to_text(value)
+
+
+def unbroken(text: str) -> str:
+    """`text` in which no lone surrogate is left, since no UTF-8 holds one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def json_bytes(value: object) -> bytes:
+    """One line of JSON without its newline: valid UTF-8, no key twice, nothing nested beyond reason.
+
+    Lone surrogates become `�`, and integers beyond 64 bits text: tables of the readers hold no greater ones.
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER)
+    except TypeError:
+        return json.dumps(_tamed(value, _DEPTH), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def one_line(document: bytes) -> bytes:
+    """A JSON document as a line of a file, also for readers that break lines where Unicode does."""
+    for letter, escape in _LINE_BREAKS:
+        document = document.replace(letter, escape)
+    return document + b"\n"
+
+
+def messages_of(prompt: Prompt | object, role: str) -> Messages:
+    """A prompt or completion as messages; what is none gets `role`."""
+    if isinstance(prompt, str):
+        return [{"role": role, "content": prompt}] if prompt else []
+    items = cast("Sequence[object]", prompt) if isinstance(prompt, list | tuple) else ()
+    return [cast(Message, item) if isinstance(item, dict) else {"role": role, "content": item} for item in items]
+
+
+def last_reply(messages: Iterable[Message]) -> Message | None:
+    """The newest message of the model."""
+    found: Message | None = None
+    for message in messages:
+        if message.get("role") == "assistant":
+            found = message
+    return found
+
+
+def text_of(content: object) -> str:
+    """What can be read of a message's content."""
+    if isinstance(content, str):
+        return content
+    texts = (part if isinstance(part, str) else as_dict(part).get("text") for part in as_list(content))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call of a message, whatever its shape."""
+
+    id: str
+    name: str
+    arguments: JsonDict
+    """As an object; what was no JSON object stands whole under `arguments`."""
+    problem: str | None = None
+    """Why it was none."""
+    is_custom: bool = False
+    """Whether the tool takes free text, not JSON."""
+
+
+def calls_of(message: Message) -> list[Call]:
+    """The tool calls of a message."""
+    calls = [_call(as_dict(item), number) for number, item in enumerate(as_list(message.get("tool_calls")))]
+    old = as_dict(message.get("function_call"))
+    return [*calls, _call({"function": old}, len(calls))] if old else calls
+
+
+def judgements_of(outcome: Outcome) -> list[JsonDict]:
+    """Every reply of a judge about a rollout."""
+    state = {} if isinstance(outcome.base, Failed) else outcome.base.state
+    extra = {} if outcome.score is None else outcome.score.extra
+    return [as_dict(entry) for entry in as_list(extra.get(JUDGEMENTS, state.get(JUDGEMENTS))) if as_dict(entry)]
+
+
+def usage_of(judgement: JsonDict) -> Usage:
+    """What one reply of a judge used."""
+    told = as_dict(judgement.get("usage"))
+    known = {name: told[name] for name in Usage.__slots__ if isinstance(told.get(name), int | float)}
+    return Usage(**cast("Mapping[str, Any]", known))
+
+
+def _call(item: JsonDict, number: int) -> Call:
+    told = as_dict(item.get("function"))
+    custom = as_dict(item.get("custom"))
+    name, given = (told.get("name"), told.get("arguments")) if told else (custom.get("name"), custom.get("input"))
+    mark = as_text(item.get("id")) or f"call_{number}"
+    if custom and not told:
+        return Call(mark, worded(name or ""), {"input": given}, is_custom=True)
+    if isinstance(given, dict):
+        return Call(mark, worded(name or ""), cast(JsonDict, given))
+    text = worded("" if given is None else given)
+    try:
+        # Python's parser takes NaN and makes infinities, which are no JSON for others.
+        value = cast(object, json.loads(text, parse_constant=_nothing, parse_float=_finite) if text.strip() else {})
+    except (ValueError, RecursionError) as error:
+        return Call(mark, worded(name or ""), {"arguments": text}, f"the arguments are no JSON: {error}")
+    if not isinstance(value, dict):
+        return Call(mark, worded(name or ""), {"arguments": text}, "the arguments are no JSON object")
+    return Call(mark, worded(name or ""), cast(JsonDict, value))
+
+
+def _nothing(_constant: str) -> None:
+    return None
+
+
+def _finite(digits: str) -> float | None:
+    number = float(digits)
+    return number if math.isfinite(number) else None
+
+
+def _tamed(value: object, levels: int) -> object:
+    if isinstance(value, str):
+        return unbroken(value)
+    if isinstance(value, orjson.Fragment):
+        return math.nan
+    if isinstance(value, dict | list | tuple) and levels == 0:
+        return unbroken(to_text(cast(object, value)))
+    if isinstance(value, dict):
+        return {unbroken(name): _tamed(item, levels - 1) for name, item in cast(JsonDict, value).items()}
+    if isinstance(value, list | tuple):
+        return [_tamed(item, levels - 1) for item in cast("list[object]", value)]
+    if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
+        return str(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,121 @@
+"""A run as an Inspect eval log, which `inspect view` and `inspect_ai.log` read. Owns the two containers, `.eval` (a zip
+file) and `.json`; what is in them is made by `inspect_header`, `inspect_sample` and `inspect_messages`.
+
+Written without Inspect. Samples go through a temporary file, so that memory does not grow with the run: what stands
+before them in the log is known only after them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TypeAlias
+
+from harness.core.records import Failed
+from harness.core.types import JsonDict
+from harness.plugins.exports.foreign import Source, json_bytes
+from harness.plugins.exports.inspect_header import LOG_VERSION, Totals, header_of
+from harness.plugins.exports.inspect_sample import SampleIds, sample_of, summary_of
+from harness.store.export_formats import Exported
+from harness.store.rundir import RunDir, safe_name
+
+_Samples: TypeAlias = Iterator[JsonDict]
+
+_LEVEL = 3
+"""Of compression: transcripts get hardly smaller above, at several times the time."""
+
+_LISTED = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}[:-]\d{2}[:-]\d{2}")
+"""How the name of a `.json` file begins that Inspect takes for a log among others. Every `.eval` file is one."""
+
+
+class _Reading:
+    """The samples of a run, and what is known of them once all are read."""
+
+    def __init__(self, run: RunDir) -> None:
+        self.source = Source.read(run)
+        self.totals = Totals()
+        self.ids = SampleIds()
+        self.rows = 0
+
+    def samples(self) -> _Samples:
+        for outcome in self.source.outcomes():
+            self.totals.add(outcome, isinstance(outcome.base, Failed))
+            self.rows += 1
+            yield sample_of(outcome, self.ids.of(outcome.example), self.source)
+
+    def header(self) -> JsonDict:
+        return header_of(self.source, self.totals, self.ids.all)
+
+    def exported(self, target: Path) -> Exported:
+        notes: list[str] = []
+        if unscored := sum(self.source.summary.unscored.values()):
+            notes.append(
+                f"rollouts without a score ({unscored}) are NaN or errors in the log, and in none of its means"
+            )
+        if _is_json(target) and not _LISTED.match(target.name):
+            name = (
+                f"{self.source.manifest.created[:19].replace(':', '-')}_{safe_name(self.source.manifest.env_id)}.json"
+            )
+            notes.append(f"inspect view lists a .json log only if its name begins with its time, as in {name}")
+        return Exported((target,), self.rows, tuple(notes))
+
+
+def write(run: RunDir, target: Path) -> Exported:
+    """Writes the log: as JSON if the name ends in `.json`, else as `.eval`.
+
+    Args:
+        run: The run.
+        target: The file; must not exist.
+
+    Raises:
+        StoreError: the run cannot be read.
+        OSError: the file cannot be written.
+    """
+    reading = _Reading(run)
+    (_write_json if _is_json(target) else _write_eval)(reading, target)
+    return reading.exported(target)
+
+
+def _is_json(target: Path) -> bool:
+    return target.suffix.lower() == ".json"
+
+
+def _write_eval(reading: _Reading, target: Path) -> None:
+    packed = zipfile.ZipFile(target, "x", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
+    with tempfile.TemporaryFile(dir=target.parent) as summaries, packed as archive:
+        for sample in _listed(reading, summaries):
+            archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json_bytes(sample))
+        header = reading.header()
+        start = {"version": LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
+        archive.writestr("_journal/start.json", json_bytes(start))
+        with archive.open("summaries.json", "w", force_zip64=True) as member:
+            _copy(summaries, member)
+        archive.writestr("header.json", json_bytes(header))
+
+
+def _listed(reading: _Reading, summaries: IO[bytes]) -> _Samples:
+    """The samples; their summaries become a JSON list on the way."""
+    summaries.write(b"[")
+    for number, sample in enumerate(reading.samples()):
+        summaries.write(b",\n" if number else b"")
+        summaries.write(json_bytes(summary_of(sample)))
+        yield sample
+    summaries.write(b"]")
+
+
+def _write_json(reading: _Reading, target: Path) -> None:
+    with tempfile.TemporaryFile(dir=target.parent) as samples, target.open("xb") as file:
+        for number, sample in enumerate(reading.samples()):
+            samples.write(b",\n" if number else b"")
+            samples.write(json_bytes(sample))
+        file.write(json_bytes(reading.header()).removesuffix(b"}") + b',"samples":[')
+        _copy(samples, file)
+        file.write(b"]}\n")
+
+
+def _copy(source: IO[bytes], target: IO[bytes]) -> None:
+    source.seek(0)
+    shutil.copyfileobj(source, target, 1 << 20)

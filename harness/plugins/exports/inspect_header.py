@@ -1,0 +1,249 @@
+"""The head of an Inspect log: what was evaluated and how, the results, the totals. Owns the mapping of settings and
+statistics; samples are `inspect_sample`'s business."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from harness.core.types import JsonDict, Usage
+from harness.plugins.exports.foreign import NOT_A_NUMBER, Source, as_dict
+from harness.plugins.exports.inspect_sample import REWARD, judge_usage, moment, used
+from harness.stats.summary import Spread, number
+from harness.store.outcomes import Outcome
+
+LOG_VERSION = 2
+"""Of the log's schema, as Inspect 0.3 writes it."""
+
+_STATUS = {"done": "success", "stopped": "error", "failed": "error", "interrupted": "cancelled", "running": "cancelled"}
+"""A log says `started` only while Inspect itself writes it, so a run that goes on is exported as cut short."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What is added up while samples are written."""
+
+    generated: int = 0
+    failed: int = 0
+    finished_at: float = 0.0
+    judges: dict[str, Usage] = field(default_factory=dict[str, Usage])
+
+    def add(self, outcome: Outcome, is_failed: bool) -> None:
+        """Counts one rollout."""
+        timing = outcome.base.timing
+        self.failed += is_failed
+        self.generated += not is_failed
+        scoring = 0.0 if outcome.score is None else outcome.score.seconds
+        self.finished_at = max(self.finished_at, timing.started_at + timing.generation + scoring)
+        for name, usage in judge_usage(outcome).items():
+            self.judges[name] = self.judges.get(name, Usage()) + usage
+
+
+def header_of(source: Source, totals: Totals, sample_ids: list[int | str]) -> JsonDict:
+    """The whole log but its samples, in the order in which Inspect writes it."""
+    manifest = source.manifest
+    status = _STATUS.get(manifest.status, "cancelled")
+    header: JsonDict = {
+        "version": LOG_VERSION,
+        "status": status,
+        "eval": _spec(source, sample_ids),
+        "plan": {"name": "plan", "steps": [], "config": _generation(source)[0]},
+        "results": _results(source, totals),
+        "stats": {
+            "started_at": manifest.created,
+            "completed_at": moment(_ended(source, totals)) or manifest.created,
+            **used(manifest.model, source.summary.usage, totals.judges),
+        },
+    }
+    if status == "error":
+        header["error"] = {"message": f"the run {manifest.status}", "traceback": "", "traceback_ansi": ""}
+    return header
+
+
+def _ended(source: Source, totals: Totals) -> float:
+    """Unix time of the end. Rollouts that were replayed or scored anew are older than their run."""
+    try:
+        began = datetime.fromisoformat(source.manifest.created).timestamp()
+    except ValueError:
+        return totals.finished_at
+    return max(began + (source.summary.wall_s or 0.0), totals.finished_at)
+
+
+def _spec(source: Source, sample_ids: list[int | str]) -> JsonDict:
+    manifest = source.manifest
+    settings = manifest.settings
+    config, rest = _generation(source)
+    args = as_dict(settings.get("env.env_args"))
+    spec: JsonDict = {
+        "eval_id": _mark("eval", manifest.id),
+        "run_id": manifest.id,
+        "created": manifest.created,
+        "task": manifest.env_id,
+        "task_id": _mark("task", manifest.id),
+        "task_version": str(manifest.versions.get(manifest.env_id) or 0),
+        "task_display_name": manifest.name or manifest.env_id,
+        "task_args": args,
+        "task_args_passed": args,
+        "tags": ["bench", manifest.kind],
+        "dataset": {
+            "name": manifest.env_id,
+            "samples": len(sample_ids),
+            "sample_ids": sample_ids,
+            "shuffled": bool(settings.get("env.shuffle")),
+        },
+        "model": manifest.model,
+        "model_generate_config": config,
+        "model_args": rest,
+        "config": _config(source),
+        "packages": {name: str(version) for name, version in manifest.versions.items() if name != "python"},
+        "metadata": {"bench": _own(source)},
+        "scorers": [{"name": name} for name in (REWARD, *source.summary.metrics)],
+    }
+    if source.url:
+        spec["model_base_url"] = source.url
+    if commit := manifest.git.get("commit"):
+        spec["revision"] = {"type": "git", "origin": "", "commit": commit, "dirty": bool(manifest.git.get("dirty"))}
+    return spec
+
+
+def _own(source: Source) -> JsonDict:
+    """What the log has no place for."""
+    manifest = source.manifest
+    own: JsonDict = {"command": manifest.command, "kind": manifest.kind, "status": manifest.status}
+    own |= {name: value for name in ("suite", "parent", "seed") if (value := getattr(manifest, name)) is not None}
+    if manifest.derived:
+        own["derived"] = manifest.derived
+    own |= {
+        "reward_range": [number(bound) for bound in manifest.reward_range],
+        "pass_threshold": source.summary.pass_threshold,
+    }
+    return own
+
+
+def _config(source: Source) -> JsonDict:
+    settings = source.manifest.settings
+    config: JsonDict = {
+        "epochs": source.epochs,
+        "epochs_reducer": ["mean"],
+        "fail_on_error": False,
+        "log_samples": True,
+    }
+    numbers: dict[str, object] = {
+        "limit": source.manifest.planned.get("num_examples"),
+        "time_limit": settings.get("env.timeout"),
+        "retry_on_error": settings.get("env.max_retries"),
+        "max_samples": settings.get("model.max_concurrent_generation"),
+    }
+    for name, value in numbers.items():
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            config[name] = math.ceil(value)
+    if settings.get("env.shuffle"):
+        config["sample_shuffle"] = True if source.manifest.seed is None else source.manifest.seed
+    return config
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+_EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
+
+_GENERATION: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "temperature": ("temperature", _is_number),
+    "top_p": ("top_p", _is_number),
+    "top_k": ("top_k", _is_whole),
+    "max_tokens": ("max_tokens", _is_whole),
+    "max_completion_tokens": ("max_tokens", _is_whole),
+    "frequency_penalty": ("frequency_penalty", _is_number),
+    "presence_penalty": ("presence_penalty", _is_number),
+    "seed": ("seed", _is_whole),
+    "n": ("num_choices", _is_whole),
+    "logprobs": ("logprobs", _is_bool),
+    "top_logprobs": ("top_logprobs", _is_whole),
+    "parallel_tool_calls": ("parallel_tool_calls", _is_bool),
+    "reasoning_effort": ("reasoning_effort", lambda value: _is_text(value) and value in _EFFORTS),
+    "extra_body": ("extra_body", _is_object),
+}
+"""Sampling argument → field of Inspect's generation config, and which values that field takes."""
+
+
+def _generation(source: Source) -> tuple[JsonDict, JsonDict]:
+    """The sampling arguments as Inspect's generation config, and what of them has no field there."""
+    config: JsonDict = {}
+    rest: JsonDict = {}
+    for name, value in source.sampling_args.items():
+        field_name, fits = _GENERATION.get(name, ("", _is_text))
+        if field_name and fits(value):
+            config[field_name] = value
+        elif name == "stop" and isinstance(value, str | list):
+            config["stop_seqs"] = [value] if isinstance(value, str) else [str(each) for each in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        else:
+            rest[name] = value
+    return config, rest
+
+
+def _results(source: Source, totals: Totals) -> JsonDict:
+    summary = source.summary
+    scores = [_score(REWARD, summary.reward, summary.num_examples, None)]
+    for name, spread in summary.metrics.items():
+        scores.append(_score(name, spread, summary.num_examples, None))
+    for title, rates in (("pass_at", summary.pass_at_k), ("pass_k", summary.pass_hat_k)):
+        for k, rate in rates.items():
+            if k > 1 and rate.value is not None:
+                metrics: JsonDict = {"mean": {"name": "mean", "value": rate.value, "params": {}}}
+                scores.append({
+                    "name": REWARD, "scorer": REWARD, "reducer": f"{title}_{k}", "metrics": metrics,
+                    "unscored_samples": rate.excluded, "params": {"value": summary.pass_threshold},
+                })  # fmt: skip
+    bounds = None if summary.bounds is None else list(summary.bounds)
+    return {
+        "total_samples": summary.planned,
+        "completed_samples": totals.generated,
+        "scores": scores,
+        "headline": {"scorer": REWARD, "score": REWARD, "metric": "mean"},
+        "metadata": {"bounds": bounds, "unscored": dict(summary.unscored), "failed": totals.failed},
+    }
+
+
+def _score(name: str, spread: Spread, examples: int, reducer: str | None) -> JsonDict:
+    estimate = spread.estimate
+    values: dict[str, float | None] = {
+        "stderr": estimate.stderr,
+        "ci_low": estimate.low,
+        "ci_high": estimate.high,
+        "std": spread.std,
+    }
+    mean = NOT_A_NUMBER if estimate.mean is None else estimate.mean
+    metrics: JsonDict = {"mean": {"name": "mean", "value": mean, "params": {}}}
+    for title, value in values.items():
+        if value is not None and math.isfinite(value):
+            params = {"method": estimate.method} if title.startswith("ci") else {}
+            metrics[title] = {"name": title, "value": value, "params": params}
+    return {
+        "name": name, "scorer": name, "reducer": reducer, "metrics": metrics, "params": {},
+        "scored_samples": estimate.examples, "unscored_samples": examples - estimate.examples,
+    }  # fmt: skip
+
+
+def _mark(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode("utf-8", "surrogatepass")).hexdigest()[:22]

@@ -1,0 +1,147 @@
+"""Messages in the shape of an Inspect log. Owns the mapping of roles, content parts, reasoning and tool calls; what a
+sample is made of besides is `inspect_sample`'s business."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias, cast
+
+from harness.core.types import JsonDict, Message
+from harness.plugins.exports.foreign import as_dict, as_list, as_text, calls_of, worded
+
+Origin: TypeAlias = Literal["input", "generate"]
+
+_ROLES = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+_MAPPED = frozenset(
+    {"role", "content", "tool_calls", "function_call", "tool_call_id", "reasoning_content", "refusal", "id"}
+)
+"""Fields with a place of their own. `name` and all others become metadata."""
+
+_DETAILS = frozenset({"auto", "low", "high", "original"})
+_AUDIO = frozenset({"wav", "mp3"})
+
+
+class Conversation:
+    """Turns messages one after the other, since a tool's answer names its tool by the call before it.
+
+    Args:
+        mark: Begins the messages' ids, which are unique in a log.
+        model: Who wrote the replies.
+    """
+
+    def __init__(self, mark: str, model: str) -> None:
+        self._mark = mark
+        self._model = model
+        self._count = 0
+        self._tools: dict[str, str] = {}
+        """Name of the tool by the id of its call."""
+
+    def add(self, messages: Iterable[Message], origin: Origin) -> list[JsonDict]:
+        """The messages as the log has them."""
+        return [self._turned(message, origin) for message in messages]
+
+    def _turned(self, message: Message, origin: Origin) -> JsonDict:
+        told = message.get("role")
+        role = _ROLES.get(told, "user") if isinstance(told, str) else "user"
+        self._count += 1
+        turned: JsonDict = {"id": f"{self._mark}-{self._count}", "content": _content(message, role)}
+        if role in ("user", "system"):
+            source: str | None = "input" if origin == "input" else None
+        else:
+            source = origin if role == "assistant" else None
+        if source is not None:
+            turned["source"] = source
+        extra = {name: value for name, value in message.items() if name not in _MAPPED}
+        if _ROLES.get(worded(told)) != told:
+            extra["role"] = told
+        turned["role"] = role
+        if role == "assistant":
+            self._add_calls(message, turned)
+            if origin == "generate":
+                turned["model"] = self._model
+        else:
+            extra |= {
+                name: message[name] for name in ("reasoning_content", "refusal", "tool_calls") if message.get(name)
+            }
+        if role == "tool":
+            self._add_call_id(message, turned)
+        if extra:
+            turned["metadata"] = extra
+        return turned
+
+    def _add_calls(self, message: Message, turned: JsonDict) -> None:
+        calls: list[JsonDict] = []
+        for call in calls_of(message):
+            self._tools[call.id] = call.name
+            item: JsonDict = {"id": call.id, "function": call.name, "arguments": call.arguments}
+            if call.problem is not None:
+                item["parse_error"] = call.problem
+            calls.append({**item, "type": "custom" if call.is_custom else "function"})
+        if calls:
+            turned["tool_calls"] = calls
+
+    def _add_call_id(self, message: Message, turned: JsonDict) -> None:
+        call_id, name = message.get("tool_call_id"), as_text(message.get("name"))
+        if call_id is not None:
+            turned["tool_call_id"] = worded(call_id)
+            name = name or self._tools.get(worded(call_id))
+        if name:
+            turned["function"] = name
+
+
+def _content(message: Message, role: str) -> str | list[JsonDict]:
+    content = cast(object, message.get("content"))
+    parts = [_part(part) for part in as_list(cast(object, content))] if isinstance(content, list) else None
+    before: list[JsonDict] = []
+    if role == "assistant":
+        if reasoning := as_text(message.get("reasoning_content")):
+            before.append({"type": "reasoning", "reasoning": reasoning})
+        if refusal := as_text(message.get("refusal")):
+            before.append({"type": "text", "text": refusal, "refusal": True})
+    if parts is None:
+        text = worded("" if content is None else cast(object, content))
+        if not before:
+            return text
+        parts = [{"type": "text", "text": text}] if text else []
+    return [*before, *parts]
+
+
+def _part(part: object) -> JsonDict:
+    """One part of a content. A part of an unknown kind stays whole, as data."""
+    if not isinstance(part, dict):
+        return {"type": "text", "text": worded(part)}
+    item = cast(JsonDict, part)
+    kind = item.get("type")
+    text = as_text(item.get("text"))
+    if kind in ("text", "input_text", "output_text") and text is not None:
+        return {"type": "text", "text": text}
+    if kind == "refusal":
+        return {"type": "text", "text": worded(item.get("refusal", "")), "refusal": True}
+    if kind == "thinking" and isinstance(item.get("thinking"), str):
+        return {"type": "reasoning", "reasoning": item["thinking"]}
+    return _medium(item) or {"type": "data", "data": item}
+
+
+def _medium(item: JsonDict) -> JsonDict | None:
+    """An image or a sound; None if the part is neither."""
+    if item.get("type") in ("image_url", "input_image"):
+        told = item.get("image_url")
+        place = told if isinstance(told, str) else as_text(as_dict(told).get("url"))
+        if place is None:
+            return None
+        detail = as_dict(told).get("detail", item.get("detail"))
+        return {"type": "image", "image": place, "detail": detail if detail in _DETAILS else "auto"}
+    if item.get("type") == "input_audio":
+        audio = as_dict(item.get("input_audio"))
+        form, data = audio.get("format"), as_text(audio.get("data"))
+        if data is not None and form in _AUDIO:
+            return {"type": "audio", "audio": f"data:audio/{form};base64,{data}", "format": form}
+    return None

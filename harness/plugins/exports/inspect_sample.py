@@ -1,0 +1,364 @@
+"""A rollout as a sample of an Inspect log, and a sample's summary. Owns the mapping of scores, errors, limits, usage
+and times. A rollout without a score has NaN, which Inspect leaves out of every mean, never 0."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from harness.core.records import JUDGEMENTS, Example, Failed, Generated, Scored
+from harness.core.types import JsonDict, Messages, Usage
+from harness.plugins.exports.foreign import (
+    NOT_A_NUMBER,
+    Source,
+    as_dict,
+    as_list,
+    as_text,
+    json_bytes,
+    judgements_of,
+    last_reply,
+    messages_of,
+    text_of,
+    unbroken,
+    usage_of,
+    worded,
+)
+from harness.plugins.exports.inspect_events import transcript
+from harness.plugins.exports.inspect_messages import Conversation
+from harness.stats.summary import tokens_known
+from harness.store.outcomes import Outcome
+
+REWARD = "reward"
+"""The scorer that stands for the whole rubric. No metric is called so: it is a column of the dataset."""
+
+GRADER = "grader"
+"""The role under which Inspect counts what judges used."""
+
+_SAFE_INTEGER = 2**53 - 1
+"""The viewer is JavaScript and asks for a sample by its id; a greater number would come back rounded."""
+
+_WAYS_OUT = re.compile(r"^/|(?<![^/])\.{1,2}(?=/|$)")
+"""Of an archive's folder: an id is a part of its member's name, and not every program that unpacks one looks."""
+
+_ID_LIMIT = 200
+"""Characters of a sample's id, which is part of a file name in the log."""
+
+_TEXT_LIMIT, _FIELD_LIMIT = 5120, 1024
+"""Characters of a summary's input, and of any other field of it. Inspect's own summaries are cut there, too."""
+
+_LIMITS = {
+    "max_turns_reached": "turn",
+    "max_turns": "turn",
+    "prompt_too_long": "context",
+    "timeout_reached": "time",
+    "timeout": "time",
+}
+"""The limit that a stop condition is."""
+
+
+class SampleIds:
+    """Ids that tell samples apart by their text, which is what readers and file names go by."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int | str] = {}
+        self._newest: tuple[str, int | str] | None = None
+
+    def of(self, example: Example) -> int | str:
+        """The id of an example's samples. Rollouts of one example come one after the other."""
+        if self._newest is None or self._newest[0] != example.key:
+            own = _sample_id(example.example_id)
+            chosen, number = own, 1
+            while str(chosen) in self._taken:
+                number += 1
+                chosen = f"{own}#{number}"
+            self._taken[str(chosen)] = chosen
+            self._newest = (example.key, chosen)
+        return self._newest[1]
+
+    @property
+    def all(self) -> list[int | str]:
+        """Every id that was given, in order."""
+        return list(self._taken.values())
+
+
+def sample_of(outcome: Outcome, sample_id: int | str, source: Source) -> JsonDict:
+    """A rollout as an Inspect sample."""
+    example, base, model = outcome.example, outcome.base, source.manifest.model
+    mark = hashlib.sha256(f"{source.manifest.id} {base.key}".encode()).hexdigest()[:22]
+    talk = Conversation(mark, model)
+    asked = messages_of(example.prompt, "user")
+    said = messages_of(base.completion, "assistant")
+    before, after = talk.add(asked, "input"), talk.add(said, "generate")
+    sample: JsonDict = {
+        "id": sample_id,
+        "epoch": base.rollout_index + 1,
+        "input": _input(asked, before),
+        "target": worded(example.answer),
+        "messages": [*before, *after],
+        "output": _output(outcome, said, last_reply(after), model),
+    }
+    if (scores := _scores(outcome, said)) is not None:
+        sample["scores"] = scores
+    sample["metadata"] = _metadata(outcome)
+    if isinstance(base, Generated):
+        sample["store"] = {name: value for name, value in base.state.items() if name != JUDGEMENTS}
+    times = _times(outcome)
+    started = times.get("started_at", source.manifest.created)
+    sample |= transcript(sample["messages"], len(before), model=model, started=started, output=sample["output"])
+    sample |= used(model, base.usage, judge_usage(outcome))
+    sample |= times
+    sample["uuid"] = mark
+    if isinstance(base, Failed):
+        sample["error"] = {"message": f"{base.reason}: {base.error}", "traceback": "", "traceback_ansi": ""}
+    elif (limit := _limit(base, said, source)) is not None:
+        sample["limit"] = limit
+    sample["turn_count"] = sum(message["role"] == "assistant" for message in after)
+    return sample
+
+
+def summary_of(sample: JsonDict) -> JsonDict:
+    """What Inspect lists of a sample without opening it."""
+    same = (
+        "id",
+        "epoch",
+        "model_usage",
+        "role_usage",
+        "started_at",
+        "completed_at",
+        "total_time",
+        "working_time",
+        "uuid",
+    )
+    summary: JsonDict = {name: sample[name] for name in same if name in sample}
+    given = sample["input"]
+    summary["input"] = _cut(given, _TEXT_LIMIT) if isinstance(given, str) else [_short(each) for each in given]
+    summary["target"] = _cut(sample["target"], _TEXT_LIMIT)
+    summary["metadata"] = _thin(sample["metadata"])
+    if "scores" in sample:
+        summary["scores"] = {name: _thin_score(score) for name, score in sample["scores"].items()}
+    if "error" in sample:
+        summary["error"] = sample["error"]["message"]
+    if "limit" in sample:
+        summary |= {"limit": sample["limit"]["type"], "limit_reason": sample["limit"]["reason"]}
+    summary |= {"completed": True, "message_count": len(sample["messages"]), "turn_count": sample["turn_count"]}
+    return summary
+
+
+def model_usage(usage: Usage) -> JsonDict | None:
+    """Tokens as Inspect counts them: cached ones apart from the input. None if the endpoint told nothing."""
+    if not usage.requests or not tokens_known(usage):
+        return None
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    counts: JsonDict = {
+        "input_tokens": usage.input_tokens - cached,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+    if cached:
+        counts["input_tokens_cache_read"] = cached
+    if usage.reasoning_tokens:
+        counts["reasoning_tokens"] = usage.reasoning_tokens
+    if usage.cost is not None:
+        counts["total_cost"] = usage.cost
+    return counts
+
+
+def used(model: str, own: Usage, judges: dict[str, Usage]) -> JsonDict:
+    """`model_usage` and `role_usage` of a sample or of a whole log."""
+    by_model: dict[str, Usage] = {model: own}
+    for name, usage in judges.items():
+        by_model[name] = by_model.get(name, Usage()) + usage
+    told = {name: counts for name, usage in by_model.items() if (counts := model_usage(usage)) is not None}
+    graded = model_usage(sum(judges.values(), start=Usage()))
+    return {"model_usage": told} | ({} if graded is None else {"role_usage": {GRADER: graded}})
+
+
+def judge_usage(outcome: Outcome) -> dict[str, Usage]:
+    """What each judge of a rollout used, by its model."""
+    usages: dict[str, Usage] = {}
+    for entry in judgements_of(outcome):
+        name = worded(entry.get("model") or "judge")
+        usages[name] = usages.get(name, Usage()) + usage_of(entry)
+    return usages
+
+
+def moment(seconds: float) -> str | None:
+    """A Unix time as ISO 8601; None if it is unknown or no time."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds > 0 else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _sample_id(own: object) -> int | str:
+    if isinstance(own, int) and not isinstance(own, bool) and abs(own) <= _SAFE_INTEGER:
+        return own
+    text = unbroken(worded(own))
+    # A zip file ends a name at the first NUL; other control characters have no place in one either.
+    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    text = _WAYS_OUT.sub("_", text.replace("\\", "_"))
+    if len(text) > _ID_LIMIT:
+        text = f"{text[: _ID_LIMIT - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return text or "-"
+
+
+def _input(asked: Messages, turned: list[JsonDict]) -> str | list[JsonDict]:
+    """A single question is text, everything else messages."""
+    if len(asked) == 1 and turned[0]["role"] == "user" and isinstance(turned[0]["content"], str):
+        return turned[0]["content"]
+    return turned or ""
+
+
+def _output(outcome: Outcome, said: Messages, reply: JsonDict | None, model: str) -> JsonDict:
+    output: JsonDict = {"model": model, "choices": [], "completion": ""}
+    own = last_reply(said)
+    if reply is not None and own is not None:
+        output["choices"] = [{"message": reply, "stop_reason": _stop_reason(outcome, reply)}]
+        output["completion"] = text_of(own.get("content"))
+    if (counts := model_usage(outcome.base.usage)) is not None:
+        output["usage"] = counts
+    if outcome.base.timing.model > 0:
+        output["time"] = outcome.base.timing.model
+    return output
+
+
+def _stop_reason(outcome: Outcome, reply: JsonDict) -> str:
+    base = outcome.base
+    if isinstance(base, Failed):
+        return "unknown"
+    if base.is_refusal:
+        return "content_filter"
+    if base.stop_condition == "prompt_too_long":
+        return "model_length"
+    if base.is_truncated:
+        return "max_tokens"
+    return "tool_calls" if reply.get("tool_calls") else "stop"
+
+
+def _scores(outcome: Outcome, said: Messages) -> JsonDict | None:
+    """The reward and every metric as scores; None of a rollout that failed, which nobody could score."""
+    if isinstance(outcome.base, Failed):
+        return None
+    score = outcome.score
+    own = last_reply(said)
+    reward = _score(outcome.reward, outcome.reason, outcome.error)
+    if own is not None:
+        reward["answer"] = text_of(own.get("content"))
+    explained = [reward["explanation"]] if "explanation" in reward else []
+    told = judgements_of(outcome)
+    explained += [worded(entry["text"]) for entry in told if entry.get("text")]
+    if score is not None:
+        explained += [worded(each) for each in as_list(score.extra.get("errors"))]
+    if explained:
+        reward["explanation"] = "\n\n".join(explained)
+    metadata: JsonDict = {} if score is None else {k: v for k, v in score.extra.items() if k != JUDGEMENTS}
+    if told:
+        metadata[JUDGEMENTS] = told
+    if metadata:
+        reward["metadata"] = metadata
+    return {REWARD: reward} | ({} if score is None else _metrics(score))
+
+
+def _metrics(score: Scored) -> JsonDict:
+    found: JsonDict = {}
+    for name, value in score.metrics.items():
+        words = score.reasons.get(name)
+        found[name] = _score(value, "scoring_failed" if words is None else words.split(":", 1)[0], words)
+    return found
+
+
+def _score(value: float | None, reason: str, words: str | None) -> JsonDict:
+    score: JsonDict = {"value": NOT_A_NUMBER if value is None else value}
+    if value is None:
+        score["reason"] = reason
+    if words:
+        score["explanation"] = words
+    return score
+
+
+def _metadata(outcome: Outcome) -> JsonDict:
+    """The dataset's `info`, and under `bench` what the log has no place for."""
+    base, example = outcome.base, outcome.example
+    own: JsonDict = {"key": base.key, "example_key": example.key, "attempts": base.attempts}
+    if example.task:
+        own["task"] = example.task
+    if isinstance(base, Generated):
+        own |= {"stop_condition": base.stop_condition, "is_truncated": base.is_truncated}
+        if base.lost:
+            own["lost"] = list(base.lost)
+    else:
+        own |= {"stage": base.stage, "retryable": base.retryable}
+    if base.usage.unreported:
+        own["replies_without_usage"] = base.usage.unreported
+    info = as_dict(example.info)
+    name = "bench"
+    while name in info:
+        name += "_"
+    return {**info, name: own}
+
+
+def _times(outcome: Outcome) -> JsonDict:
+    timing, scoring = outcome.base.timing, 0.0 if outcome.score is None else outcome.score.seconds
+    started = moment(timing.started_at)
+    if started is None:
+        return {}
+    total = timing.generation + scoring
+    return {
+        "started_at": started,
+        "completed_at": moment(timing.started_at + total) or started,
+        "total_time": total,
+        "working_time": max(0.0, total - timing.waiting),
+    }
+
+
+def _limit(base: Generated, said: Messages, source: Source) -> JsonDict | None:
+    kind = _LIMITS.get(base.stop_condition or "")
+    if kind is None:
+        return None
+    if kind == "turn":
+        bound: float = sum(message.get("role") == "assistant" for message in said)
+        if bound <= 1:  # one turn is what a single-turn environment is, not a limit that it met
+            return None
+    elif kind == "time":
+        bound = float(source.manifest.settings.get("env.timeout") or base.timing.generation)
+    else:
+        bound = float(base.usage.input_tokens)
+    return {"type": kind, "limit": bound, "reason": base.stop_condition}
+
+
+def _short(message: JsonDict) -> JsonDict:
+    content = cast(object, message["content"])
+    if isinstance(content, str):
+        return {**message, "content": _cut(content, _TEXT_LIMIT)}
+    parts = [as_dict(part) for part in as_list(content)]
+    short: list[JsonDict] = [
+        {**part, "text": _cut(part["text"], _TEXT_LIMIT)}
+        if part["type"] == "text"
+        else {"type": "text", "text": f"({str(part['type']).capitalize()})"}
+        for part in parts
+    ]
+    return {**message, "content": short}
+
+
+def _thin_score(score: JsonDict) -> JsonDict:
+    thin = {name: _cut(value, _FIELD_LIMIT) if isinstance(value, str) else value for name, value in score.items()}
+    return thin | ({"metadata": _thin(score["metadata"])} if "metadata" in score else {})
+
+
+def _thin(table: JsonDict) -> JsonDict:
+    thin: JsonDict = {}
+    for name, value in table.items():
+        text = as_text(value)
+        if text is not None:
+            thin[name] = _cut(text, _FIELD_LIMIT)
+        elif isinstance(value, int | float) or len(json_bytes(value)) <= _FIELD_LIMIT:
+            thin[name] = value
+        else:
+            thin[name] = "(too long for a summary)"
+    return thin
+
+
+def _cut(text: Any, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,249 @@
+"""`results.jsonl` and `metadata.json` as verifiers 0.1 leaves them. Owns their keys.
+
+The keys are those of 0.1.14, the last release of that line, and what its `vf-tui` and `--resume` read of them; `task`
+and `time_ms`, which releases up to 0.1.9 had and read, are there too. Tool calls have the wire's shape, the one that
+the viewers of both understand. Unlike there, every line is valid JSON, and a rollout without a score has null for its
+reward: 0 would be taken for a wrong answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from harness.core.records import Failed, Generated
+from harness.core.types import JsonDict, Message, Prompt, Usage
+from harness.plugins.exports.foreign import Source, json_bytes, one_line
+from harness.stats.summary import tokens_known
+from harness.store.codec import to_text
+from harness.store.export_formats import Exported
+from harness.store.manifest import Manifest
+from harness.store.outcomes import Outcome
+from harness.store.recorded import Recorded
+from harness.store.rundir import RunDir
+
+RESULTS, METADATA = "results.jsonl", "metadata.json"
+
+_KEYS = frozenset({
+    "example_id", "src_id", "prompt", "completion", "answer", "info", "task", "reward", "error", "timing",
+    "is_completed", "is_truncated", "stop_condition", "metrics", "tool_defs", "token_usage", "error_chain",
+    "long_error_chain",
+})  # fmt: skip
+"""What a line holds beside metrics and state columns. A metric of such a name is in `metrics` alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What is the same in every line, so that a reader that derives types from the first ones can read them all."""
+
+    metrics: tuple[str, ...]
+    state_columns: Mapping[str, str]
+    """Names in the lines, by name in the run."""
+    renumbered: bool
+    """Whether `example_id` is the number of the example in the run: its own id is no integer, or not its alone."""
+    has_answer: bool
+    has_info: bool
+    has_task: bool
+
+    @classmethod
+    def of(cls, manifest: Manifest, recorded: Recorded) -> _Shape:
+        """Reads every example once."""
+        ids: set[int] = set()
+        renumbered = has_answer = has_info = has_task = False
+        for example in recorded.examples() if recorded.example_count else ():
+            own = example.example_id
+            renumbered = renumbered or not isinstance(own, int) or own in ids
+            if isinstance(own, int):
+                ids.add(own)
+            has_answer = has_answer or bool(example.answer)
+            has_info = has_info or bool(example.info)
+            has_task = has_task or bool(example.task)
+        metrics = tuple(manifest.metric_names)
+        taken = _KEYS | set(metrics)
+        state = {name: name if name not in taken else f"state_{name}" for name in manifest.state_columns}
+        return cls(metrics, state, renumbered, has_answer, has_info, has_task)
+
+
+@dataclass(slots=True)
+class _Count:
+    """What the lines add up to."""
+
+    rows: int = 0
+    unscored: int = 0
+    with_usage: int = 0
+    usage: Usage = Usage()  # noqa: RUF009 - frozen
+
+    def add(self, outcome: Outcome) -> None:
+        self.rows += 1
+        self.unscored += not outcome.is_scored
+        if _reported(outcome.base.usage):
+            self.with_usage += 1
+            self.usage += outcome.base.usage
+
+
+def write(run: RunDir, target: Path) -> Exported:
+    """Writes a run as a folder of `results.jsonl` and `metadata.json`; see `harness.store.export_formats.Writer`."""
+    source = Source.read(run)
+    shape = _Shape.of(source.manifest, source.recorded)
+    count = _Count()
+    target.mkdir()
+    with (target / RESULTS).open("xb") as file:
+        for outcome in source.outcomes():
+            file.write(one_line(json_bytes(_line(shape, outcome))))
+            count.add(outcome)
+    (target / METADATA).write_bytes(one_line(json_bytes(_metadata(source, shape, count))))
+    return Exported((target / RESULTS, target / METADATA), count.rows, _notes(shape, count))
+
+
+def _line(shape: _Shape, outcome: Outcome) -> JsonDict:
+    example, base, score = outcome.example, outcome.base, outcome.score
+    line: JsonDict = {"example_id": example.index if shape.renumbered else example.example_id}
+    if shape.renumbered:
+        line["src_id"] = example.example_id
+    line |= {"prompt": _messages(example.prompt), "completion": _messages(_completion(base))}
+    if shape.has_answer:
+        line["answer"] = example.answer
+    if shape.has_info:
+        line["info"] = example.info
+    if shape.has_task:
+        line["task"] = example.task
+    metrics = {name: None if score is None else score.metrics.get(name) for name in shape.metrics}
+    error = _error(outcome)
+    line |= {
+        "reward": outcome.reward,
+        "error": error,
+        "timing": _timing(outcome),
+        "is_completed": isinstance(base, Generated),
+        "is_truncated": isinstance(base, Generated) and base.is_truncated,
+        "stop_condition": base.stop_condition if isinstance(base, Generated) else None,
+        "metrics": metrics,
+        "tool_defs": None,
+        "token_usage": _token_usage(base.usage),
+        "error_chain": None if error is None else error["error_chain_repr"],
+        "long_error_chain": None if error is None else error["error_chain_str"],
+    }
+    line |= {name: value for name, value in metrics.items() if name not in _KEYS}
+    extra = score.extra if score is not None else {}
+    state = base.state if isinstance(base, Generated) else {}
+    return {**line, **{new: extra.get(old, state.get(old)) for old, new in shape.state_columns.items()}}
+
+
+def _completion(base: Generated | Failed) -> Prompt:
+    return [] if isinstance(base, Failed) and not base.completion else base.completion
+
+
+def _messages(prompt: Prompt) -> Prompt:
+    """Messages with their tool calls as JSON texts, as those releases write them; the rest of each is whole."""
+    if not isinstance(prompt, list):
+        return prompt
+    return [_message(message) for message in cast("list[object]", prompt)]
+
+
+def _message(message: object) -> Message:
+    if not isinstance(message, dict):
+        return {"role": "text", "content": message}
+    told = cast(Message, message)
+    said: Message = {**told, "content": "" if told.get("content") is None else told["content"]}
+    calls = said.pop("tool_calls", None)
+    if isinstance(calls, list) and calls:
+        said["tool_calls"] = [to_text(call) for call in cast("list[object]", calls)]
+    return said
+
+
+def _error(outcome: Outcome) -> JsonDict | None:
+    """Why there is no score. A scored rollout has no error there, even if a metric of weight 0 failed."""
+    if outcome.is_scored:
+        return None
+    reason, words = outcome.reason, outcome.error or outcome.reason
+    return {"error": reason, "error_chain_repr": words, "error_chain_str": words}
+
+
+def _timing(outcome: Outcome) -> JsonDict:
+    """Spans of Unix time. When the model was asked, and when it was scored, is known as a sum alone: `model` has no
+    single spans, and scoring stands right behind generation."""
+    timing = outcome.base.timing
+    scoring = 0.0 if outcome.score is None else outcome.score.seconds
+    ended = timing.started_at + timing.generation
+    total = timing.generation + scoring
+    return {
+        "start_time": timing.started_at,
+        "setup": _span(timing.started_at, 0.0),
+        "generation": _span(timing.started_at, timing.generation),
+        "scoring": _span(ended, scoring),
+        "model": {"spans": [], "duration": timing.model},
+        "env": {"spans": [], "duration": 0.0},
+        "total": total,
+        "overhead": max(0.0, total - timing.model - scoring),
+    }
+
+
+def _span(start: float, duration: float) -> JsonDict:
+    return {"start": start, "end": start + duration, "duration": duration}
+
+
+def _reported(usage: Usage) -> bool:
+    return usage.requests > 0 and tokens_known(usage)
+
+
+def _token_usage(usage: Usage) -> JsonDict | None:
+    if not _reported(usage):
+        return None
+    return {"input_tokens": float(usage.input_tokens), "output_tokens": float(usage.output_tokens)}
+
+
+def _metadata(source: Source, shape: _Shape, count: _Count) -> JsonDict:
+    manifest, summary = source.manifest, source.summary
+    seconds = summary.wall_s
+    settings, numbers = manifest.settings, summary.to_json()
+    version = manifest.versions.get(manifest.env_id)
+    usage: JsonDict | None = None
+    if count.with_usage:
+        # Means over the rollouts whose endpoint reported tokens: so they are defined there.
+        each = {"input_tokens": count.usage.input_tokens, "output_tokens": count.usage.output_tokens}
+        usage = {name: tokens / count.with_usage for name, tokens in each.items()}
+    return {
+        "env_id": manifest.env_id,
+        "env_args": settings.get("env.env_args", {}),
+        "model": manifest.model,
+        "base_url": settings.get("model.api_base_url", ""),
+        "num_examples": manifest.planned.get("num_examples", summary.num_examples),
+        "rollouts_per_example": manifest.planned.get("rollouts_per_example", 1),
+        "sampling_args": settings.get("model.sampling_args", {}),
+        "date": manifest.created,
+        "time": seconds,
+        "time_ms": None if seconds is None else seconds * 1000,
+        "avg_reward": numbers["reward"]["mean"],
+        "avg_metrics": {name: metric["mean"] for name, metric in numbers["metrics"].items()},
+        "avg_error": count.unscored / count.rows if count.rows else None,
+        "pass_at_k": numbers["pass_at_k"],
+        "pass_all_k": numbers["pass_hat_k"],
+        "pass_threshold": summary.pass_threshold,
+        "usage": usage,
+        "version_info": {"vf_version": None, "vf_commit": None, "env_version": version, "env_commit": None},
+        "state_columns": list(shape.state_columns.values()),
+        "tools": None,
+        "bench": {
+            "run": manifest.id,
+            "status": manifest.status,
+            "versions": manifest.versions,
+            "rollouts": count.rows,
+            "unscored": dict(summary.unscored),
+        },
+    }
+
+
+def _notes(shape: _Shape, count: _Count) -> tuple[str, ...]:
+    notes: list[str] = []
+    if count.unscored:
+        notes.append(
+            f"{count.unscored} of {count.rows} rollouts have no score: their reward is null and the averages leave "
+            "them out, as vf-tui does"
+        )
+    if shape.renumbered:
+        notes.append("example_id must be an integer there: examples are numbered as in the run, and src_id is their id")
+    clashes = [name for name in shape.metrics if name in _KEYS]
+    notes += [f"metric {name!r} is named like a key of theirs: it is in `metrics` alone" for name in clashes]
+    renamed = {old: new for old, new in shape.state_columns.items() if old != new}
+    notes += [f"state column {old!r} is named like a key of theirs: it is {new!r}" for old, new in renamed.items()]
+    return tuple(notes)

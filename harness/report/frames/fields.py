@@ -1,0 +1,139 @@
+"""Columns of a table and how each gets its value from a row's source. Owns the way from Python values to an Arrow table
+whose types are fixed before the first value is seen; which columns there are is said elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+
+from harness.core.errors import UsageError
+from harness.settings.wording import suggestion
+from harness.store.arrow import arrow, column
+from harness.store.codec import to_text
+
+T = TypeVar("T")
+
+Kind: TypeAlias = Literal["text", "number", "integer", "flag", "time"]
+
+BATCH_ROWS = 1000
+BATCH_CHARACTERS = 16 << 20
+"""How much is held as Python values before it becomes Arrow: the smaller of the two ends a batch."""
+
+_LIMIT = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Generic[T]):
+    """One column."""
+
+    name: str
+    kind: Kind
+    value: Callable[[T], object]
+    """Its value in the row that is made of a `T`; None where there is none. A time is in seconds since 1970."""
+
+
+def table_of(fields: Sequence[Field[T]], rows: Iterable[T]) -> Any:
+    """An Arrow table (a `pyarrow.Table`).
+
+    Args:
+        fields: The columns in their order.
+        rows: What the rows are made of; read once.
+    """
+    pa = arrow()
+    schema = pa.schema([pa.field(field.name, _arrow_type(field.kind)) for field in fields])
+    values = [(field.value, _CLEAN[field.kind]) for field in fields]
+    texts = [place for place, field in enumerate(fields) if field.kind == "text"]
+    tables: list[Any] = []
+    batch: list[list[object]] = []
+    size = 0
+    for row in rows:
+        cells = [clean(value(row)) for value, clean in values]
+        batch.append(cells)
+        size += sum(len(cast(str, cells[place])) for place in texts if cells[place])
+        if len(batch) >= BATCH_ROWS or size >= BATCH_CHARACTERS:
+            tables.append(_table(schema, batch))
+            batch, size = [], 0
+    return pa.concat_tables([*tables, _table(schema, batch)])
+
+
+def selected(fields: Sequence[Field[T]], columns: Sequence[str] | None) -> list[Field[T]]:
+    """The fields that were asked for, in the order in which they were; all of them for None.
+
+    Raises:
+        UsageError: one is asked for that there is not.
+    """
+    if columns is None:
+        return list(fields)
+    if isinstance(columns, str):
+        raise UsageError(f'columns: give a list of names, such as ["{columns}"]')
+    by_name = {field.name: field for field in fields}
+    for name in columns:
+        if name not in by_name:
+            raise UsageError(f"columns: there is no column {name!r}; {suggestion(str(name), by_name)}")
+    return [by_name[name] for name in dict.fromkeys(columns)]
+
+
+def free_name(name: str, prefix: str, taken: Container[str]) -> str:
+    """`name`, or `prefix.name` if another column has that name already."""
+    while name in taken:
+        name = f"{prefix}.{name}"
+    return name
+
+
+def _table(schema: Any, batch: Sequence[Sequence[object]]) -> Any:
+    pa = arrow()
+    columns = list(zip(*batch, strict=True)) or [()] * len(schema)
+    arrays = [_array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _array(values: Sequence[object], kind: Any) -> Any:
+    pa = arrow()
+    if pa.types.is_timestamp(kind):
+        return column(values, pa.int64()).cast(kind)
+    return column(values, kind)
+
+
+def _arrow_type(kind: Kind) -> Any:
+    pa = arrow()
+    if kind == "time":
+        return pa.timestamp("us", tz="UTC")
+    return {"text": pa.string(), "number": pa.float64(), "integer": pa.int64(), "flag": pa.bool_()}[kind]
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else to_text(value)
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return None if math.isnan(number) else number
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and -_LIMIT <= value < _LIMIT else None
+
+
+def _flag(value: object) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _microseconds(value: object) -> int | None:
+    seconds = _number(value)
+    return None if seconds is None or not math.isfinite(seconds * 1e6) else _integer(round(seconds * 1e6))
+
+
+_CLEAN: dict[Kind, Callable[[object], object]] = {
+    "text": _text,
+    "number": _number,
+    "integer": _integer,
+    "flag": _flag,
+    "time": _microseconds,
+}

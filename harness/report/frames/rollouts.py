@@ -1,0 +1,226 @@
+"""`rollouts_df`: one row a rollout, over one run or many. Owns its columns; the values that the run's own dataset has,
+too, are made as there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias, overload
+
+from harness.core.errors import UsageError
+from harness.core.records import Generated
+from harness.report.frames.fields import Field, free_name, selected, table_of
+from harness.report.frames.selection import chosen
+from harness.report.frames.tables import Backend, framed, library
+from harness.report.frames.texts import by_role, last_text
+from harness.stats.scores import NO_REASON
+from harness.stats.summary import tokens_known
+from harness.store.codec import to_text
+from harness.store.manifest import Manifest
+from harness.store.outcomes import Outcome, outcomes, read_journal
+from harness.store.rows import RowShape, as_messages, plain_row, said
+from harness.store.rundir import RunDir
+
+if TYPE_CHECKING:
+    import pandas  # pyright: ignore[reportMissingTypeStubs]
+    import polars
+
+    from harness.report.frames.selection import Runs
+    from harness.report.frames.tables import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that rows are made of."""
+
+    folder: RunDir
+    manifest: Manifest
+    columns: RowShape
+    """Of its rows, without those of state."""
+    state: tuple[str, ...]
+    """State values that become columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRow:
+    """What one row is made of."""
+
+    run: Run
+    outcome: Outcome
+    row: dict[str, str | int | float | bool | None]
+    """The row of the run's dataset, without the messages."""
+
+
+_BEFORE_METRICS = 11
+"""Columns that stand before the metrics: up to `error`."""
+
+_Value: TypeAlias = Callable[[RolloutRow], object]
+
+
+@overload
+def rollouts_df(
+    runs: Runs,
+    *,
+    path: str | Path = "outputs",
+    columns: Sequence[str] | None = None,
+    state: Sequence[str] | None = None,
+    backend: Literal["pandas"] = "pandas",
+) -> pandas.DataFrame: ...
+@overload
+def rollouts_df(
+    runs: Runs,
+    *,
+    path: str | Path = "outputs",
+    columns: Sequence[str] | None = None,
+    state: Sequence[str] | None = None,
+    backend: Literal["polars"],
+) -> polars.DataFrame: ...
+def rollouts_df(
+    runs: Runs,
+    *,
+    path: str | Path = "outputs",
+    columns: Sequence[str] | None = None,
+    state: Sequence[str] | None = None,
+    backend: Backend = "pandas",
+) -> Frame:
+    """One row a rollout, by run, then example, then rollout index.
+
+    Read from the runs' journals: a run that is under way, or was killed, shows all that it has come to. What has no
+    score has no reward, never 0. The columns are in docs/reference/results-api.md.
+
+    Args:
+        runs: A run's id, the beginning of one, `latest`, its path, an output folder, a list of such, or a frame of
+            `runs_df`.
+        path: The output folder in which ids are looked up.
+        columns: Only these columns, in this order. Without `prompt` and `completion` large runs take far less memory.
+        state: Values of the rollouts' state that become columns, as JSON; None is those that each run was told to keep
+            as columns (`state_columns`).
+        backend: `pandas`, or `polars`.
+
+    Raises:
+        UsageError: no such run, column or backend.
+        StoreError: a run cannot be read.
+    """
+    made_by = library(backend)
+    if isinstance(state, str):
+        raise UsageError(f'state: give a list of names, such as ["{state}"]')
+    described = [_run(folder, state) for folder in chosen(runs, path)]
+    fields = selected(_fields(described), columns)
+    return framed(table_of(fields, _rollouts(described)), made_by)
+
+
+def _run(folder: RunDir, state: Sequence[str] | None) -> Run:
+    manifest = folder.read_manifest()
+    names = manifest.state_columns if state is None else tuple(dict.fromkeys(state))
+    # State is looked up here and not by the row: any name may be asked for, and a row has no room for one that is named
+    # like a column of the dataset.
+    return Run(folder, manifest, RowShape(manifest.env_id, manifest.model, tuple(manifest.metric_names)), names)
+
+
+def _rollouts(runs: Iterable[Run]) -> Iterator[RolloutRow]:
+    for run in runs:
+        for outcome in outcomes(read_journal(run.folder)):
+            yield RolloutRow(run, outcome, plain_row(run.columns, outcome.example, outcome.base, outcome.score))
+
+
+def _fields(runs: Sequence[Run]) -> list[Field[RolloutRow]]:
+    """All columns: those that every frame has, with one a metric behind `error` and one a state value at the end."""
+    names = {field.name for field in _FIXED}
+    metrics = dict.fromkeys(name for run in runs for name in run.columns.metric_names)
+    measured = [Field(free_name(name, "metric", names), "number", _of_row(name)) for name in metrics]
+    names.update(field.name for field in measured)
+    state = dict.fromkeys(name for run in runs for name in run.state)
+    kept = [Field(free_name(name, "state", names), "text", _of_state(name)) for name in state]
+    return [*_FIXED[:_BEFORE_METRICS], *measured, *_FIXED[_BEFORE_METRICS:], *kept]
+
+
+def _of_row(name: str) -> _Value:
+    return lambda rollout: rollout.row.get(name)
+
+
+def _of_usage(name: str) -> _Value:
+    """A count of tokens; None where no reply reported any, because a 0 would not be one."""
+
+    def value(rollout: RolloutRow) -> object:
+        usage = rollout.outcome.base.usage
+        return getattr(usage, name) if tokens_known(usage) else None
+
+    return value
+
+
+def _of_timing(name: str) -> _Value:
+    return lambda rollout: getattr(rollout.outcome.base.timing, name)
+
+
+def _of_state(name: str) -> _Value:
+    """A state value as JSON. What scoring set stands before what the rollout left."""
+
+    def value(rollout: RolloutRow) -> object:
+        outcome = rollout.outcome
+        extra = {} if outcome.score is None else outcome.score.extra
+        if name in extra:
+            return to_text(extra[name])
+        base = outcome.base
+        return to_text(base.state[name]) if isinstance(base, Generated) and name in base.state else None
+
+    return value
+
+
+def _reason(rollout: RolloutRow) -> str | None:
+    return None if rollout.outcome.is_scored else rollout.outcome.reason or NO_REASON
+
+
+def _started(rollout: RolloutRow) -> float | None:
+    return rollout.outcome.base.timing.started_at or None
+
+
+def _scoring(rollout: RolloutRow) -> float | None:
+    return None if rollout.outcome.score is None else rollout.outcome.score.seconds
+
+
+def _turns(rollout: RolloutRow) -> int:
+    return len(by_role(said(rollout.outcome.base), "assistant"))
+
+
+def _prompt(rollout: RolloutRow) -> str | None:
+    return last_text(as_messages(rollout.outcome.example.prompt, "user"), "user")
+
+
+def _completion(rollout: RolloutRow) -> str | None:
+    return last_text(said(rollout.outcome.base), "assistant")
+
+
+_FIXED: tuple[Field[RolloutRow], ...] = (
+    Field("run_id", "text", lambda r: r.run.folder.id),
+    Field("env_id", "text", lambda r: r.run.manifest.env_id),
+    Field("model", "text", lambda r: r.run.manifest.model),
+    Field("name", "text", lambda r: r.run.manifest.name),
+    Field("example_id", "text", _of_row("example_id")),
+    Field("example_key", "text", lambda r: r.outcome.example.key),
+    Field("rollout_index", "integer", _of_row("rollout_index")),
+    Field("reward", "number", _of_row("reward")),
+    Field("outcome", "text", _of_row("outcome")),
+    Field("reason", "text", _reason),
+    Field("error", "text", _of_row("error")),
+    Field("input_tokens", "integer", _of_usage("input_tokens")),
+    Field("output_tokens", "integer", _of_usage("output_tokens")),
+    Field("reasoning_tokens", "integer", _of_usage("reasoning_tokens")),
+    Field("cached_tokens", "integer", _of_usage("cached_tokens")),
+    Field("requests", "integer", lambda r: r.outcome.base.usage.requests),
+    Field("cost", "number", lambda r: r.outcome.base.usage.cost),
+    Field("started", "time", _started),
+    Field("generation_s", "number", _of_timing("generation")),
+    Field("model_s", "number", _of_timing("model")),
+    Field("waiting_s", "number", _of_timing("waiting")),
+    Field("scoring_s", "number", _scoring),
+    Field("attempts", "integer", lambda r: r.outcome.base.attempts),
+    Field("turns", "integer", _turns),
+    Field("stop_condition", "text", _of_row("stop_condition")),
+    Field("is_truncated", "flag", _of_row("is_truncated")),
+    Field("task", "text", _of_row("task")),
+    Field("info", "text", _of_row("info")),
+    Field("prompt", "text", _prompt),
+    Field("completion", "text", _completion),
+    Field("answer", "text", _of_row("answer")),
+)

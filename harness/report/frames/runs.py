@@ -1,0 +1,196 @@
+"""`runs_df`: one row a run, from manifests and summaries alone. Owns its columns and the settings that may be added to
+them; what a run's state is and which runs a filter keeps is said in `store.catalogue`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast, overload
+
+from harness.core.errors import UsageError
+from harness.report.frames.fields import Field, Kind, free_name, table_of
+from harness.report.frames.selection import folders_in
+from harness.report.frames.tables import Backend, framed, library
+from harness.settings.wording import suggestion
+from harness.store.catalogue import KINDS, STATES, Filter, ListedRun, read_entry
+
+if TYPE_CHECKING:
+    import pandas  # pyright: ignore[reportMissingTypeStubs]
+    import polars
+
+    from harness.report.frames.tables import Frame
+
+
+@overload
+def runs_df(
+    path: str | Path = "outputs",
+    *,
+    env: str | Sequence[str] | None = None,
+    model: str | Sequence[str] | None = None,
+    kind: str | Sequence[str] | None = None,
+    state: str | Sequence[str] | None = None,
+    settings: Sequence[str] = (),
+    backend: Literal["pandas"] = "pandas",
+) -> pandas.DataFrame: ...
+@overload
+def runs_df(
+    path: str | Path = "outputs",
+    *,
+    env: str | Sequence[str] | None = None,
+    model: str | Sequence[str] | None = None,
+    kind: str | Sequence[str] | None = None,
+    state: str | Sequence[str] | None = None,
+    settings: Sequence[str] = (),
+    backend: Literal["polars"],
+) -> polars.DataFrame: ...
+def runs_df(
+    path: str | Path = "outputs",
+    *,
+    env: str | Sequence[str] | None = None,
+    model: str | Sequence[str] | None = None,
+    kind: str | Sequence[str] | None = None,
+    state: str | Sequence[str] | None = None,
+    settings: Sequence[str] = (),
+    backend: Backend = "pandas",
+) -> Frame:
+    """One row a run, the newest first.
+
+    Only `run.json` and `summary.json` are read. The numbers of a run that is under way, or was killed, are missing,
+    because no summary is of all that it has come to; `rollouts_df` reads its journal.
+
+    Args:
+        path: The output folder, or the folder of one environment and model in it.
+        env: Part of an environment's id or of a run's name, with `*` the whole; or several, of which any may fit.
+        model: The same of the model.
+        kind: `run`, `eval` or `multi`, or several of these.
+        state: `running`, `done`, `stopped`, `interrupted`, `failed`, `died` or `damaged`, or several of these.
+        settings: Settings that become columns, by their dotted paths (`model.sampling_args.temperature`): of numbers,
+            or of flags, if all values are; else of text, JSON where a value is no text.
+        backend: `pandas`, or `polars`.
+
+    Raises:
+        UsageError: no such folder, state, kind, setting or backend.
+        StoreError: the output folder cannot be read.
+    """
+    made_by = library(backend)
+    wanted = Filter(
+        envs=_several("env", env),
+        models=_several("model", model),
+        states=_several("state", state, STATES),
+        kinds=_several("kind", kind, KINDS),
+    )
+    names = _several("settings", settings)
+    folder = Path(path)
+    if not folder.is_dir():
+        raise UsageError(f"path: there is no folder {str(path)!r}; give the output folder of the runs")
+    entries = [entry for entry in map(read_entry, reversed(folders_in(folder))) if wanted.keeps(entry)]
+    return framed(table_of([*_FIXED, *_settings(names, entries)], entries), made_by)
+
+
+def _several(what: str, value: str | Sequence[str] | None, known: Sequence[str] | None = None) -> tuple[str, ...]:
+    names = () if value is None else (value,) if isinstance(value, str) else tuple(dict.fromkeys(value))
+    for name in names:
+        if known is not None and name not in known:
+            raise UsageError(f"{what}: {name!r} is not known; {suggestion(str(name), known)}")
+    return names
+
+
+def _settings(names: Sequence[str], entries: Sequence[ListedRun]) -> list[Field[ListedRun]]:
+    """A column for each setting."""
+    found = [entry.manifest.settings for entry in entries if entry.manifest is not None]
+    taken = {field.name for field in _FIXED}
+    return [Field(free_name(name, "settings", taken), _kind(name, found), _setting(name)) for name in names]
+
+
+def _kind(name: str, settings: Sequence[Mapping[str, object]]) -> Kind:
+    """What a setting's column holds: no type is declared for what stands in `sampling_args` or `env_args`."""
+    tables = [table for table in settings if _has_place_for(name, table)]
+    if settings and not tables:
+        known = dict.fromkeys(key for table in settings for key in table)
+        raise UsageError(f"settings: no run has {name!r}; {suggestion(name, known)}")
+    values = [value for value in (_look_up(name, table) for table in tables) if value is not None]
+    if values and all(isinstance(value, bool) for value in values):
+        return "flag"
+    numeric = values and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return "number" if numeric else "text"
+
+
+def _has_place_for(name: str, settings: Mapping[str, object]) -> bool:
+    """Whether a run could have the setting: it is there, or a table of which it would be a key."""
+    parts = name.split(".")
+    above = (settings.get(".".join(parts[:count])) for count in range(1, len(parts)))
+    return name in settings or any(isinstance(table, Mapping) for table in above)
+
+
+def _look_up(name: str, settings: Mapping[str, object]) -> object:
+    """The value of a setting; None if it is not set."""
+    if name in settings:
+        return settings[name]
+    table, dot, key = name.rpartition(".")
+    below = _look_up(table, settings) if dot else None
+    return cast("Mapping[str, object]", below).get(key) if isinstance(below, Mapping) else None
+
+
+def _setting(name: str) -> Callable[[ListedRun], object]:
+    return lambda entry: None if entry.manifest is None else _look_up(name, entry.manifest.settings)
+
+
+def _of_manifest(name: str) -> Callable[[ListedRun], object]:
+    return lambda entry: None if entry.manifest is None else getattr(entry.manifest, name)
+
+
+def _of_summary(*path: str | int) -> Callable[[ListedRun], object]:
+    """A value of the summary, however deep; None where there is no such thing."""
+
+    def value(entry: ListedRun) -> object:
+        found: object = entry.final
+        for step in path:
+            if isinstance(found, dict):
+                found = cast("dict[str | int, object]", found).get(step)
+            elif isinstance(found, list) and isinstance(step, int) and step < len(cast("list[object]", found)):
+                found = cast("list[object]", found)[step]
+            else:
+                return None
+        return found
+
+    return value
+
+
+def _unscored(entry: ListedRun) -> int | None:
+    reasons = _of_summary("unscored")(entry)
+    if not isinstance(reasons, dict):
+        return None
+    return sum(count for count in cast("Iterable[object]", reasons.values()) if isinstance(count, int))
+
+
+def _created(entry: ListedRun) -> float | None:
+    return None if entry.created is None else entry.created.timestamp()
+
+
+_FIXED: tuple[Field[ListedRun], ...] = (
+    Field("id", "text", lambda entry: entry.id),
+    Field("path", "text", lambda entry: str(entry.run.path)),
+    Field("env_id", "text", _of_manifest("env_id")),
+    Field("model", "text", _of_manifest("model")),
+    Field("name", "text", _of_manifest("name")),
+    Field("kind", "text", _of_manifest("kind")),
+    Field("state", "text", lambda entry: entry.state),
+    Field("created", "time", _created),
+    Field("parent", "text", _of_manifest("parent")),
+    Field("suite", "text", _of_manifest("suite")),
+    Field("planned", "integer", lambda entry: entry.planned),
+    Field("scored", "integer", _of_summary("scored")),
+    Field("unscored", "integer", _unscored),
+    Field("mean", "number", _of_summary("reward", "mean")),
+    Field("ci95_low", "number", _of_summary("reward", "ci95", 0)),
+    Field("ci95_high", "number", _of_summary("reward", "ci95", 1)),
+    Field("stderr", "number", _of_summary("reward", "stderr")),
+    Field("std", "number", _of_summary("reward", "std")),
+    Field("pass@1", "number", _of_summary("pass_at_k", "1")),
+    Field("input_tokens", "integer", _of_summary("usage", "input_tokens")),
+    Field("output_tokens", "integer", _of_summary("usage", "output_tokens")),
+    Field("requests", "integer", _of_summary("usage", "requests")),
+    Field("cost", "number", _of_summary("usage", "cost")),
+    Field("judge_cost", "number", _of_summary("judge_usage", "cost")),
+    Field("wall_s", "number", _of_summary("wall_s")),
+)

@@ -1,0 +1,163 @@
+"""The parser for answers in tags, `<answer>…</answer>`. Owns the tags of one format: reading them, writing them,
+describing them and grading how well a reply keeps to them. It is no XML: tags have no attributes and no escapes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import cast
+
+from harness.core.types import Prompt, text_of
+from harness.rubrics.parser import FormatReward, Parser, identity
+
+
+class XMLParser(Parser):
+    """Reads fields in tags.
+
+    Args:
+        fields: Tag names in the order of the format. A tuple is one field with several allowed names, the first of
+            which is written.
+        answer_field: The field that `parse_answer` returns.
+        extract_fn: Applied to every value that is found.
+
+    Raises:
+        ValueError: no fields, an empty or a repeated name, or an `answer_field` that is not among the fields.
+        TypeError: a field is neither a string nor a tuple of strings.
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[str | tuple[str, ...]],
+        answer_field: str = "answer",
+        extract_fn: Callable[[str], str] = identity,
+    ) -> None:
+        super().__init__(extract_fn)
+        self._fields = _read(fields)
+        every = [name for names in self._fields for name in names]
+        # The default may be absent from a format that has no single answer; a name that was chosen may not.
+        if answer_field != "answer" and answer_field not in every:
+            near = difflib.get_close_matches(answer_field, every, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(every)}"
+            raise ValueError(f"answer_field {answer_field!r} is not a field of this parser; {hint}")
+        self.answer_field = answer_field
+        self._names = every
+
+    def parse(self, text: str, strip: bool = True, last: bool = False) -> SimpleNamespace:
+        """The fields of `text`, one attribute for every allowed name, None where a tag is missing.
+
+        Args:
+            text: What the model said.
+            strip: Whether to take white space off both ends of each value.
+            last: Whether the last occurrence of a tag counts rather than the first.
+        """
+        return SimpleNamespace(**{name: self._find(name, text, strip, last) for name in self._names})
+
+    def parse_answer(self, completion: Prompt) -> str | None:
+        """The last value of `answer_field` in the newest assistant message that has one; None if none has."""
+        if self.answer_field not in self._names:
+            return None
+        for message in reversed(self.get_assistant_messages(completion)):
+            value = self._find(self.answer_field, text_of(message), True, True)
+            if value is not None:
+                return value
+        return None
+
+    def get_fields(self) -> list[str]:
+        """The canonical names of the fields, in order."""
+        return [names[0] for names in self._fields]
+
+    def get_format_str(self) -> str:
+        """The format as one would show it in a prompt."""
+        shown = [names[0] if len(names) == 1 else f"[ {' | '.join(names)} ]" for names in self._fields]
+        return "\n".join(f"<{name}>\n...\n</{name}>" for name in shown)
+
+    def format(self, **values: object) -> str:
+        """The given values in this format, under their canonical names.
+
+        Args:
+            **values: A value for every field, under any of its names.
+
+        Raises:
+            ValueError: a field has no value, or a name is no field.
+        """
+        unknown = sorted(set(values) - set(self._names))
+        if unknown:
+            raise ValueError(f"no field is called {unknown[0]!r}; the fields are {', '.join(self._names)}")
+        parts: list[str] = []
+        for names in self._fields:
+            value = next((values[name] for name in names if values.get(name) is not None), None)
+            if value is None:
+                raise ValueError(f"no value for field {names[0]!r} (allowed names: {', '.join(names)})")
+            parts.append(f"<{names[0]}>\n{value}\n</{names[0]}>")
+        return "\n".join(parts)
+
+    def get_format_reward_func(self) -> FormatReward:
+        """A reward function that grades the format of every assistant message and returns the mean.
+
+        A message with a complete field gets 0.2, and 0.4 times the share of fields that occur in it; any message gets
+        0.2 for opening with the first field and 0.2 for ending with the last.
+        """
+
+        def format_reward_func(completion: Prompt) -> float:
+            return self._mean_over_replies(completion, self._grade)
+
+        return format_reward_func
+
+    def _find(self, name: str, text: str, strip: bool, last: bool) -> str | None:
+        span = _span(name, text, last)
+        if span is None:
+            return None
+        found = text[slice(*span)]
+        return self.extract_fn(found.strip() if strip else found)
+
+    def _grade(self, text: str) -> float:
+        complete = any(_span(name, text, last=False) for name in self._names)
+        touched = {name for name in self._names if f"<{name}>" in text or f"</{name}>" in text}
+        bare = text.strip()
+        grade = 0.0
+        if complete:
+            present = sum(any(name in touched for name in names) for names in self._fields)
+            grade += 0.2 + 0.4 * present / len(self._fields)
+        if any(bare.startswith(f"<{name}>") for name in self._fields[0]):
+            grade += 0.2
+        if any(bare.endswith(f"</{name}>") for name in self._fields[-1]):
+            grade += 0.2
+        return grade
+
+
+def _span(name: str, text: str, last: bool) -> tuple[int, int] | None:
+    """Where the first or last content of a tag lies. Plain search: a pattern would take quadratic time on a text full
+    of tags that never close."""
+    opening, closing = f"<{name}>", f"</{name}>"
+    span: tuple[int, int] | None = None
+    position = 0
+    while (start := text.find(opening, position)) >= 0:
+        start += len(opening)
+        end = text.find(closing, start)
+        if end < 0:
+            break
+        span = (start, end)
+        if not last:
+            break
+        position = end + len(closing)
+    return span
+
+
+def _read(fields: Sequence[str | tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Every field as the tuple of its names."""
+    if isinstance(fields, str):
+        raise TypeError(f"fields must be a list of names, not the text {fields!r}")
+    result: list[tuple[str, ...]] = []
+    for field in fields:
+        names = cast("tuple[object, ...]", field) if isinstance(field, tuple) else (field,)
+        if not all(isinstance(name, str) for name in names):  # an author's mistake, whatever the annotation says
+            raise TypeError(f"a field must be a string or a tuple of strings, not {field!r}")
+        if not names or not all(names):
+            raise ValueError("a field has no name")
+        result.append(tuple(str(name) for name in names))
+    every = [name for names in result for name in names]
+    repeated = sorted({name for name in every if every.count(name) > 1})
+    if repeated or not every:
+        raise ValueError(f"field {repeated[0]!r} is given twice" if repeated else "a parser needs at least one field")
+    return result

@@ -1,0 +1,239 @@
+"""Bounds on what one invocation may spend: dollars, tokens, time. Owns how they are written, on the command line and in
+the table `[budget]` of a suite file, which of two holds, and the options of the command that goes on; what is spent is
+the engine's to count."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, cast
+
+from harness.core.errors import ConfigError
+from harness.settings.checks import NONE_WORD
+from harness.settings.sections import Place
+from harness.settings.wording import shown, suggestion
+
+BUDGET = "budget"
+"""The table of a suite file, and the first part of a `--set` path."""
+
+Bound: TypeAlias = Literal["max_cost", "max_tokens_total", "max_time"]
+
+BOUNDS: tuple[Bound, ...] = ("max_cost", "max_tokens_total", "max_time")
+
+FLAGS: Mapping[Bound, str] = {
+    "max_cost": "--max-cost", "max_tokens_total": "--max-tokens-total", "max_time": "--max-time",
+}  # fmt: skip
+
+NO_RUN = "a budget is of the whole invocation: write it once, in a table [budget] at the top of the file"
+
+_SPENT: Mapping[Bound, str] = {"max_cost": "cost", "max_tokens_total": "tokens", "max_time": "seconds"}
+"""What a manifest calls what is spent of each bound."""
+
+_ROUNDED_UP = 1 + 1e-6
+"""Sums of dollars fall a little short of the bound that they meet; a larger one must not."""
+
+DOUBLE = 2
+"""How much more the command that goes on proposes. Any larger bound does."""
+
+_MOST = 1e15
+"""What nobody can mean. Larger whole numbers than a float holds exist in TOML, and no arithmetic with them."""
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLimits:
+    """What one invocation may spend; None is no bound."""
+
+    max_cost: float | None = None
+    """US dollars."""
+    max_tokens_total: int | None = None
+    """Tokens in and out together."""
+    max_time: float | None = None
+    """Seconds."""
+    sources: Mapping[Bound, str] = field(default_factory=dict[Bound, str])
+    """Where each was written, as the user would write it: `--max-cost 5`, or the file and key path."""
+
+    def __bool__(self) -> bool:
+        """Whether there is any bound."""
+        return any(self.of(bound) is not None for bound in BOUNDS)
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether calls may be refused, because money or tokens are spent."""
+        return self.max_cost is not None or self.max_tokens_total is not None
+
+    def of(self, bound: Bound) -> float | None:
+        """One of them."""
+        return cast("float | None", getattr(self, bound))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBound:
+    """One bound as it was written somewhere."""
+
+    value: float | None
+    """None takes a bound away."""
+    source: str
+
+
+Written: TypeAlias = dict[Bound, WrittenBound]
+
+
+def read_flags(flags: Mapping[str, object]) -> Written:
+    """The bounds among command-line values.
+
+    Args:
+        flags: Values by key, texts as they were typed; None was not given.
+
+    Raises:
+        ConfigError: one is no bound.
+    """
+    found: Written = {}
+    for bound in BOUNDS:
+        value = flags.get(bound)
+        if value is not None:
+            where = f"{FLAGS[bound]} {value}"
+            found[bound] = WrittenBound(_READERS[bound](_number(value), where), where)
+    return found
+
+
+def read_table(value: object, place: Place) -> Written:
+    """The table `[budget]` of a suite file.
+
+    Raises:
+        ConfigError: it is no table, holds an unknown name, or a value that is no bound.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{place.of(BUDGET)}: must be a table: [budget], with {', '.join(BOUNDS)}")
+    found: Written = {}
+    for key, item in cast("dict[str, object]", value).items():
+        if key not in BOUNDS:
+            raise ConfigError(f"{place.of(BUDGET, key)}: unknown key; {suggestion(key, BOUNDS)}")
+        where = f"{place.of(BUDGET, key)} = {shown(item)}"
+        found[key] = WrittenBound(None if item == NONE_WORD else _READERS[key](item, where), where)
+    return found
+
+
+def read_set(path: Sequence[str], value: str, where: str) -> Written:
+    """One `--set budget.max_cost=5`; `none` takes the bound away.
+
+    Args:
+        path: Behind `--set`, in parts.
+        value: As typed.
+        where: For messages: `--set budget.max_cost`.
+
+    Raises:
+        ConfigError: no such bound, or not a value of one.
+    """
+    key = path[1] if len(path) == 2 else ""
+    if key not in BOUNDS:
+        raise ConfigError(f"{where}: unknown setting; {suggestion(key, [f'{BUDGET}.{bound}' for bound in BOUNDS])}")
+    text = value.strip().strip("\"'")
+    source = f"{where}={value}"
+    return {key: WrittenBound(None if text == NONE_WORD else _READERS[key](_number(text), source), source)}
+
+
+def settle(flags: Written, file: Written, overrides: Sequence[Written]) -> tuple[BudgetLimits, list[str]]:
+    """The bounds that hold: those of `--set`; else, of flag and file, the smaller one. Both were written to be kept.
+
+    Returns:
+        The bounds, and a line for each flag that has no effect.
+    """
+    values: dict[Bound, float] = {}
+    sources: dict[Bound, str] = {}
+    notices: list[str] = []
+    for bound in BOUNDS:
+        chosen = next((each[bound] for each in reversed(overrides) if bound in each), None)
+        if chosen is None:
+            flag, filed = flags.get(bound), file.get(bound)
+            chosen = _smaller(flag, filed)
+            if flag is not None and filed is not None and chosen is filed and filed.value != flag.value:
+                notices.append(
+                    f"{flag.source} has no effect: {filed.source} is smaller; use --set {BUDGET}.{bound}="
+                    f"{flag.source.partition(' ')[2]}"
+                )
+        if chosen is not None and chosen.value is not None:
+            values[bound], sources[bound] = chosen.value, chosen.source
+    tokens = values.get("max_tokens_total")
+    limits = BudgetLimits(
+        values.get("max_cost"), None if tokens is None else int(tokens), values.get("max_time"), sources
+    )
+    return limits, notices
+
+
+def flags_of(recorded: Mapping[str, object]) -> list[str]:
+    """The bounds of an invocation as options of the command that goes on, the one that is spent with a larger amount.
+
+    Args:
+        recorded: The bounds and what was spent of them, as in a manifest's `budget`.
+    """
+    spent: object = recorded.get("spent")
+    spent = cast("dict[str, object]", spent) if isinstance(spent, dict) else {}
+    words: list[str] = []
+    for bound in BOUNDS:
+        limit, amount = _figure(recorded.get(bound)), _figure(spent.get(_SPENT[bound]))
+        if limit > 0:
+            grown = limit
+            while bound == recorded.get("reached") != "max_time" and grown <= amount * _ROUNDED_UP:
+                grown *= DOUBLE
+            words += [FLAGS[bound], f"{grown:.6g}" if bound != "max_tokens_total" else str(int(grown))]
+    return words
+
+
+def _figure(value: object) -> float:
+    """An amount in a manifest, which is a file that can be edited; 0 if it is none."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _MOST:
+        return 0
+    return value
+
+
+def _smaller(flag: WrittenBound | None, filed: WrittenBound | None) -> WrittenBound | None:
+    if flag is None or filed is None or filed.value is None:
+        return flag or filed
+    return flag if flag.value is not None and flag.value < filed.value else filed
+
+
+def _number(value: object) -> object:
+    """What a typed number says; other text is left for the reader to judge."""
+    if isinstance(value, str):
+        for read in (int, float):
+            try:
+                return read(value)
+            except ValueError:
+                continue
+    return value
+
+
+def _cost(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MOST:
+        raise ConfigError(f"{where}: must be an amount of US dollars greater than 0, such as 2.50")
+    return float(value)
+
+
+def _tokens(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        raise ConfigError(f"{where}: must be a whole number of tokens, at least 1")
+    return value
+
+
+def _time(value: object, where: str) -> float:
+    seconds = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool) and value <= _MOST:
+        seconds = float(value)
+    elif isinstance(value, str) and _DURATION.fullmatch(value.strip()):
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+    if not 0 < seconds <= _MOST:
+        raise ConfigError(f"{where}: must be a time greater than 0: seconds, or such as 90s, 30m, 1h30m, 2d")
+    return seconds
+
+
+_READERS: Mapping[str, Callable[[object, str], float]] = {
+    "max_cost": _cost, "max_tokens_total": _tokens, "max_time": _time,
+}  # fmt: skip

@@ -1,0 +1,202 @@
+"""Settings as a command line gives them: flags, and `--set`. Owns reading both into layers; owns no declaration of a
+flag (that is the table in `schema`) and no precedence."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from harness.core.errors import ConfigError
+from harness.settings import values
+from harness.settings.budget import BUDGET, Bound, Written, WrittenBound, read_set
+from harness.settings.layers import KeyPath, Layer, Origin, dotted, flatten, merge
+from harness.settings.packages import module_name
+from harness.settings.schema import (
+    BY_FLAT_NAME,
+    BY_PATH,
+    GROUPS,
+    SHORTCUT_BY_KEY,
+    Setting,
+    Shortcut,
+    keys_of,
+)
+from harness.settings.wording import suggestion
+
+ENDPOINTS_PATH = "endpoints_path"
+ENV_DIR_PATH = "env_dir_path"
+
+_SET = re.compile(r"(?:(?P<env>[^:=\"']+):)?(?P<path>[^=]+)=(?P<value>.*)", re.DOTALL)
+
+
+def command_line(flags: Mapping[str, object]) -> Layer:
+    """The layer of the flags that were given.
+
+    Args:
+        flags: Values by setting key (`num_examples`), dotted path (`env.num_examples`) or shortcut key (`temperature`).
+            None and empty sequences were not given. Tables may be mappings or the texts of `-a`; headers may be a
+            mapping or `Name: Value` texts; lists may be sequences or comma-separated text.
+
+    Raises:
+        ConfigError: a value that its setting does not take.
+    """
+    low: list[Layer] = []
+    high: list[Layer] = []
+    for name, value in flags.items():
+        if value is None or value == () or value == []:
+            continue
+        shortcut = SHORTCUT_BY_KEY.get(name)
+        if shortcut is None:
+            high.append(_flag(_setting(name), value))
+        elif len(shortcut.path) > len(("group", "key")):  # the others are about the invocation: the resolver reads them
+            low.append(_shortcut(shortcut, value))
+    return merge(*low, *high)  # -S wins over -t and -T
+
+
+def _setting(name: str) -> Setting:
+    setting = BY_FLAT_NAME.get(name) or BY_PATH.get(cast("tuple[str, str]", tuple(name.split(".", 1))))
+    if setting is None:
+        raise ConfigError(f"{name}: unknown setting; {suggestion(name, BY_FLAT_NAME)}")
+    return setting
+
+
+def _flag(setting: Setting, value: object) -> Layer:
+    flag = setting.flag or setting.key
+    parsed = [values.check(setting, each, flag) for each in _given(setting, value, flag)]
+
+    def origin_of(path: KeyPath) -> Origin:
+        return Origin("cli", _spelled(setting, parsed[-1], path))
+
+    return merge(*(flatten(setting.path, each, origin_of) for each in parsed))
+
+
+def _given(setting: Setting, value: object, flag: str) -> list[object]:
+    """The values that one flag was given, lowest first: only tables can have several."""
+    if setting.is_table:
+        if isinstance(value, Mapping):
+            return [dict(cast("Mapping[str, object]", value))]
+        texts = [value] if isinstance(value, str) else list(cast("Sequence[str]", value))
+        return [values.headers(texts, flag)] if setting.door.kind == "headers" else [*values.table_texts(texts, flag)]
+    if setting.door.kind == "list":
+        return [values.names(value) if isinstance(value, str) else list(cast("Sequence[object]", value))]
+    return [_number(value) if setting.door.kind in ("integer", "number") else value]
+
+
+def _number(value: object) -> object:
+    """What a numeric flag's text says; left as it is where that is no number, for the check to refuse."""
+    if isinstance(value, str):
+        for read in (int, float):
+            with contextlib.suppress(ValueError):
+                return read(value)
+    return value
+
+
+def _spelled(setting: Setting, value: object, path: KeyPath) -> str:
+    """The flag as the user would have typed it for this one value; header values may be secret and are left out."""
+    flag = setting.flag or setting.key
+    rest = path[len(setting.path) :]
+    if setting.door.kind == "headers":
+        return f"{flag} {path[-1]}" if rest else flag
+    if rest:
+        return f"{flag} {dotted(rest)}" if flag else dotted(rest)
+    if isinstance(value, bool):
+        return flag if value else setting.off_flag or f"{setting.key} = false"
+    return f"{flag} {typed(value)}"
+
+
+def _shortcut(shortcut: Shortcut, value: object) -> Layer:
+    setting = BY_PATH[cast("tuple[str, str]", shortcut.path[:2])]
+    value = _number(value)
+    allowed = int if shortcut.kind == "integer" else (int, float)
+    if isinstance(value, bool) or not isinstance(value, allowed):
+        raise ConfigError(f"{shortcut.flag} {typed(value)}: {shortcut.key} must be a number")
+    values.check(setting, {shortcut.path[2]: value}, shortcut.flag)
+    return flatten(shortcut.path, value, lambda _: Origin("cli", f"{shortcut.flag} {typed(value)}"))
+
+
+def typed(value: object) -> str:
+    """A value as one would type it after `=`, quoted for a shell where it needs to be."""
+    if isinstance(value, str):
+        text = value if value and values.toml_or_text(value) == value else json.dumps(value, ensure_ascii=False)
+    elif isinstance(value, list | tuple) and all(isinstance(each, str) for each in cast("list[object]", value)):
+        text = ",".join(cast("list[str]", value))
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    return shlex.quote(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One `--set`."""
+
+    text: str
+    """As typed."""
+    layer: Layer
+    env_id: str | None = None
+    """The environment, or name of a run, that it is for; None is all."""
+    endpoints_path: str | None = None
+    budget: Written = field(default_factory=dict[Bound, WrittenBound])
+
+    def applies_to(self, env_id: str, name: str) -> bool:
+        """Whether it is meant for this run."""
+        if self.env_id is None or self.env_id in (env_id, name):
+            return True
+        return module_name(self.env_id) == module_name(env_id) and "/" not in self.env_id
+
+
+def parse_set(text: str) -> Override:
+    """Read one `PATH=VALUE` or `ENV_ID:PATH=VALUE`.
+
+    Args:
+        text: `PATH` is dotted (`env.num_examples`, `model.sampling_args.temperature`) or a flat key; `VALUE` is a TOML
+            value, or else the text as it stands.
+
+    Raises:
+        ConfigError: not of that form, no such setting, or not a value that it takes.
+    """
+    match = _SET.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"--set {text}: must be PATH=VALUE, such as env.num_examples=5, or ENV_ID:PATH=VALUE")
+    where = f"--set {text.partition('=')[0]}"
+    env_id = match["env"].strip() if match["env"] else None
+    path = values.key_path(match["path"], where)
+    if path == (ENDPOINTS_PATH,) and env_id is None:
+        return Override(text, {}, endpoints_path=match["value"])
+    if path[0] == BUDGET:
+        if env_id is not None:
+            raise ConfigError(f"{where}: a budget is of the whole invocation; leave {env_id}: out")
+        return Override(text, {}, budget=read_set(path, match["value"], where))
+    setting, rest = _target(path, where)
+    value = _value(setting, rest, match["value"])
+    for part in reversed(rest):
+        value = {part: value}
+    checked = values.check(setting, value, where)
+    source = where if setting.door.kind == "headers" else f"--set {text}"
+    return Override(text, flatten(setting.path, checked, lambda _: Origin("set", source)), env_id)
+
+
+def _target(path: KeyPath, where: str) -> tuple[Setting, KeyPath]:
+    head, *rest = path
+    if head in GROUPS and (rest or head not in BY_FLAT_NAME):
+        setting = BY_PATH.get((head, rest[0])) if rest else None
+        if setting is None:
+            raise ConfigError(f"{where}: unknown setting; {suggestion(rest[0] if rest else head, keys_of(head))}")
+        rest = rest[1:]
+    elif (setting := BY_FLAT_NAME.get(head)) is None:
+        raise ConfigError(f"{where}: unknown setting; {suggestion(head, [*BY_FLAT_NAME, *GROUPS])}")
+    if setting.key == "env_id":
+        raise ConfigError(f"{where}: the environment is what runs, not a setting of it; name it on the command line")
+    if rest and not setting.is_table:
+        raise ConfigError(f"{where}: {setting.dotted} is no table")
+    return setting, tuple(rest)
+
+
+def _value(setting: Setting, rest: KeyPath, text: str) -> object:
+    if not rest:
+        return values.for_setting(setting, text)
+    value = values.toml_or_text(text)
+    return text if setting.door.kind == "headers" and not isinstance(value, str) else value

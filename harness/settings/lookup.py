@@ -1,0 +1,60 @@
+"""An environment by name, or why there is none. Owns the text that says how to install one; the search itself is in
+`packages`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.core.errors import EnvironmentNotFound
+from harness.settings.built_in import as_built_in
+from harness.settings.packages import (
+    FoundEnvironment,
+    find_environment,
+    installed_environments,
+    local_environments,
+    module_name,
+)
+from harness.settings.paths import beside_cwd
+from harness.settings.wording import nearest, shown_path
+
+LOCAL_FOLDER = "environments"
+
+
+def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
+    """The environment called `env_id`.
+
+    Args:
+        env_id: Its name or path.
+        where: The flag or file with key path that names it.
+        cwd: Where relative paths begin, and `./environments` is looked for.
+
+    Raises:
+        EnvironmentNotFound: nothing of that name can be imported; says what to install. Or it is no package's, since
+            it is built in.
+    """
+    if (built_in := as_built_in(env_id)) is not None:
+        raise EnvironmentNotFound(f"{where}: {built_in.about}")
+    try:
+        found = find_environment(env_id, cwd)
+    except EnvironmentNotFound as error:
+        raise EnvironmentNotFound(f"{where}: {error}") from None
+    if found is not None:
+        return found
+    module = module_name(env_id)
+    local = {module_name(name): (name, path) for name, path in local_environments(cwd / LOCAL_FOLDER).items()}
+    if module in local:
+        path = shown_path(local[module][1], cwd)
+        raise EnvironmentNotFound(f"{where}: environment {env_id!r} is not installed; run: bench env install {path}")
+    if (beside := beside_cwd(env_id, cwd)) is not None:
+        raise EnvironmentNotFound(
+            f"{where}: no environment {env_id!r} is installed; {beside} is here: to run it, write that path"
+        )
+    names = list(dict.fromkeys([*installed_environments(), *(name for name, _ in local.values())]))
+    package = env_id.rsplit("/", 1)[-1]
+    close = nearest(package, names)
+    meant = f"; did you mean {close!r}?" if close else "."
+    known = f" Known here: {', '.join(names)}." if names else ""
+    raise EnvironmentNotFound(
+        f"{where}: no environment {env_id!r} is installed{meant} "
+        f"Install it with `bench env install {package}`, or from a checkout with `bench env install PATH`.{known}"
+    )

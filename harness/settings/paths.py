@@ -1,0 +1,142 @@
+"""Environments as files: which words are a path, which file of a folder is the environment, and which modules beside a
+file belong to it. Owns these rules, for the settings as for the loader; imports nothing that it finds."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from harness.core.errors import EnvironmentNotFound
+from harness.core.syntax import parse
+
+_THIS_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def looks_like_path(env_id: str) -> bool:
+    """Whether an id can only be a path: `./my_env.py`, `../envs/my-env`, `~/my_env`, `/srv/my_env`.
+
+    `org/my-env` may be either, and is a path where there is such a file or folder.
+    """
+    return env_id.endswith(".py") or env_id.startswith((".", "~", "/"))
+
+
+def environment_path(env_id: str, cwd: Path) -> Path | None:
+    """The file or folder that an id names; None for a name.
+
+    A bare word is never a path, lest a folder hides an installed package.
+
+    Args:
+        env_id: As the user wrote it.
+        cwd: Where a relative path begins.
+
+    Raises:
+        EnvironmentNotFound: it is a path, and there is nothing.
+    """
+    if not looks_like_path(env_id) and "/" not in env_id:
+        return None
+    path = cwd / Path(env_id).expanduser()
+    if path.exists():
+        return path.resolve()
+    if looks_like_path(env_id):
+        raise EnvironmentNotFound(f"no environment at {env_id}: there is no such file or folder")
+    return None
+
+
+def beside_cwd(env_id: str, cwd: Path) -> str | None:
+    """The path that was perhaps meant by a name: `./NAME.py`, or `./NAME` if it is an environment's folder."""
+    last = env_id.rsplit("/", 1)[-1]
+    for name in dict.fromkeys([last, last.replace("-", "_"), last.replace("_", "-")]):
+        if (cwd / f"{name}.py").is_file():
+            return f"./{name}.py"
+        with contextlib.suppress(EnvironmentNotFound):
+            if (cwd / name).is_dir() and main_file(cwd / name):
+                return f"./{name}"
+    return None
+
+
+def path_name(path: Path) -> str:
+    """What an environment that was named by a path is called: `a/my_env.py` is `my_env`, `a/my-env` is `my-env`."""
+    if path.name == "__init__.py":
+        return path.parent.name
+    return path.stem if path.suffix == ".py" else path.name
+
+
+def main_file(path: Path) -> Path:
+    """The environment's own file: `path` itself, or the module of a folder (`my-env/my_env.py`, `my-env/my_env/`, the
+    same below `src/`, the folder itself as a package, or the module that its pyproject.toml declares).
+
+    Raises:
+        EnvironmentNotFound: the folder holds no such file, or `path` is a file of another kind.
+    """
+    if path.is_file():
+        if path.suffix != ".py":
+            raise EnvironmentNotFound(f"no environment in {path}: it is no Python file")
+        return path
+    name = path.name.replace("-", "_")
+    inside = [*_places(name), "__init__.py"]
+    declared = _declared_module(path / "pyproject.toml")
+    if declared and declared != name:
+        inside += _places(declared)
+    found = next((path / each for each in inside if (path / each).is_file()), None)
+    if found is None:
+        raise EnvironmentNotFound(f"no environment in {path}: the folder holds none of {', '.join(inside)}")
+    return found
+
+
+def local_modules(source: Path, root: Path | None = None) -> tuple[Path, ...]:
+    """A single-file environment and the modules beside it that it imports, directly or through each other.
+
+    Read from `import` statements, wherever they stand; nothing is imported. This package, imported out of a checkout,
+    is not among them.
+
+    Args:
+        source: The file.
+        root: The folder in which absolute imports begin; that of the file if it is not said.
+    """
+    root = root or source.parent
+    found: dict[Path, None] = {}
+    waiting = [source]
+    while waiting:
+        file = waiting.pop()
+        if file in found:
+            continue
+        found[file] = None
+        for name in _imported(file):
+            file_beside, folder_beside = root / f"{name}.py", root / name
+            if file_beside.is_file():
+                waiting.append(file_beside)
+            if next(folder_beside.glob("*.py"), None) is not None and folder_beside != _THIS_PACKAGE:
+                waiting += sorted(folder_beside.rglob("*.py"))
+    return tuple(sorted(found))
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """Top-level names of what a file imports; none of one that is no Python."""
+    try:
+        tree = parse(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _places(module: str) -> tuple[str, ...]:
+    return (f"{module}.py", f"{module}/__init__.py", f"src/{module}/__init__.py")
+
+
+def _declared_module(pyproject: Path) -> str:
+    """The module of a project's entry point, else the one of its name; "" if there is no such file."""
+    try:
+        project = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project", {})
+        points = cast("dict[str, str]", project.get("entry-points", {}).get("harness.environments", {}))
+        named = next(iter(points.values()), str(project.get("name", "")))
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return named.partition(":")[0].partition(".")[0].replace("-", "_")

@@ -1,0 +1,347 @@
+"""From a target and flags to resolved runs: reads the files, lays the layers over each other, decides every setting.
+Owns precedence; touches neither network nor environment variables, and imports no environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from pydantic import ValidationError
+
+from harness.core.errors import ConfigError
+from harness.core.loopback import is_loopback_url
+from harness.settings import budget
+from harness.settings.built_in import BUILT_INS, built_in
+from harness.settings.classic_keys import usable
+from harness.settings.endpoints import Registry, load_registry
+from harness.settings.flags import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
+from harness.settings.layers import KeyPath, Layer, LayerName, LayerValue, Origin, below, dotted, merge, value_at
+from harness.settings.lookup import require_environment
+from harness.settings.notices import Shadows, duplicate_run_notices, not_used, refuse_hub_clashes, shadowed
+from harness.settings.packages import FoundEnvironment
+from harness.settings.paths import path_name
+from harness.settings.providers import refuse_default_host, require_litellm
+from harness.settings.runs import Resolution, ResolvedRun
+from harness.settings.schema import BY_PATH, GROUPS, SETTINGS, RunSettings
+from harness.settings.sections import Place, Rules, builtins, entry_for, read_section
+from harness.settings.serving import Layers, RunEndpoints, serve, serving_notices
+from harness.settings.suite import ENV_ID, SuiteRequest, read_target
+from harness.settings.suite import SuiteEntry as SuiteEntry
+from harness.settings.wording import listed, shown_path, suggestion
+
+__all__ = ["Origin", "Resolution", "ResolvedRun", "missing_keys", "resolve"]
+
+_RANK: tuple[LayerName, ...] = ("builtin", "package", "registry", "cli", "defaults", "eval", "set")
+NAME = BY_PATH["env", "name"]
+ENV_ARGS = BY_PATH["env", "env_args"]
+OUTPUT_DIR = BY_PATH["save", "output_dir"]
+_PLACE = ("api_base_url", "api_key_var")
+_DERIVED_BOUNDS = (("model", "max_concurrent_generation"), ("model", "max_concurrent_scoring"))
+_NOT_A_DEFAULT = "an environment's defaults cannot name an environment or a run"
+_PACKAGE = Rules(
+    "package", groups=("env",), grouped=False, barred={key: _NOT_A_DEFAULT for key in ("env_id", "id", "name")}
+)
+
+
+def resolve(
+    target: str,
+    flags: Mapping[str, object],
+    sets: Sequence[str] = (),
+    endpoints_path: str | None = None,
+    cwd: Path | None = None,
+    registry: Registry | None = None,
+) -> Resolution:
+    """Decide every setting of every run that `target` asks for.
+
+    Args:
+        target: A suite file (`.toml`), or environments separated by commas.
+        flags: Command-line values by setting key, dotted path or shortcut key; see `flags.command_line`.
+        sets: `--set` texts, each `PATH=VALUE` or `ENV_ID:PATH=VALUE`.
+        endpoints_path: Endpoint registry; None takes `configs/endpoints.toml`, else `configs/endpoints.py`, if there.
+        cwd: Where relative paths start; None is the working directory.
+        registry: What aliases mean; None reads the registry's file.
+
+    Returns:
+        The runs, in the order of the file or list, with what the user should be told.
+
+    Raises:
+        ConfigError: a setting, file or flag is not as it should be.
+        EnvironmentNotFound: an environment is not installed.
+    """
+    job = _Resolution(target, flags, [parse_set(text) for text in sets], endpoints_path, cwd or Path.cwd(), registry)
+    return job.resolution()
+
+
+def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
+    """Stop before the first call when a key variable is unset; loopback and the reference server need no key. Or when
+    a model is asked through litellm, and that is not installed.
+
+    Args:
+        resolution: The runs.
+        environ: Where key variables are looked up.
+
+    Raises:
+        ConfigError: names each missing variable and the runs that need it, or says how to install litellm.
+    """
+    missing: dict[tuple[str, str], list[str]] = {}
+    for run in resolution.runs:
+        _refuse_default_host(run)
+        for endpoint in run.endpoints:
+            require_litellm(endpoint.url)
+            name = endpoint.key_var
+            if name and not is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
+                missing.setdefault((name, endpoint.url), []).append(run.settings.env.name)
+    if missing:
+        lines = [f"{name} is not set, and {listed(runs)} at {url} needs it"
+                 for (name, url), runs in missing.items()]  # fmt: skip
+        raise ConfigError(
+            f"{'; '.join(lines)}. Export it or put it in .env, name another variable with -k, ask another endpoint "
+            "with -b, or try `-m reference/oracle`, which needs no key"
+        )
+
+
+def _refuse_default_host(run: ResolvedRun) -> None:
+    model, origins = run.settings.model, run.origins
+    url, key = (LayerValue(("model", name), getattr(model, name), origins[f"model.{name}"]) for name in _PLACE)
+    who = f"{origins['model.model'].source}: {model.model}, the model of {run.settings.env.name},"
+    refuse_default_host(who, url, key, run.named, "write its url beside it (api_base_url, or -b for all models)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolution:
+    """One call of `resolve`."""
+
+    target: str
+    flags: Mapping[str, object]
+    overrides: Sequence[Override]
+    endpoints_path: str | None
+    cwd: Path
+    known: Registry | None = None
+
+    def resolution(self) -> Resolution:
+        cli = command_line(self.flags)
+        suite = read_target(self.target, self.cwd)
+        if NAME.path in cli and len(suite.entries) > 1:
+            raise ConfigError(
+                f"--name names one run, and {self.target} has {len(suite.entries)}; use `name` in a suite file"
+            )
+        registry, notices = self._registry(suite)
+        notices += suite.notes
+        self._check_overrides(suite)
+        drafts = [self._draft(entry, suite, cli, registry) for entry in suite.entries]
+        runs = tuple(draft.run for draft in drafts)
+        refuse_hub_clashes(runs, {index: draft.place for index, draft in enumerate(drafts)})
+        shadows = [draft.shadows for draft in drafts]
+        notices += [*shadowed(shadows), *not_used(shadows)]
+        notices += [notice for draft in drafts for notice in draft.notices]
+        notices += [*duplicate_run_notices(runs), *self._idle_flags(runs)]
+        limits, idle = budget.settle(budget.read_flags(self.flags), suite.budget, [o.budget for o in self.overrides])
+        return Resolution(runs, tuple(dict.fromkeys([*notices, *idle])), suite.path, limits)
+
+    def _registry(self, suite: SuiteRequest) -> tuple[Registry, list[str]]:
+        if self.known is not None:
+            return suite.endpoints.over(self.known), []
+        typed = self.endpoints_path or cast("str | None", self.flags.get(ENDPOINTS_PATH))
+        override = next((each.endpoints_path for each in reversed(self.overrides) if each.endpoints_path), None)
+        notices: list[str] = []
+        path = self.cwd / override if override else suite.endpoints_path or (self.cwd / typed if typed else None)
+        if typed and suite.endpoints_path and not override:
+            file = shown_path(cast("Path", suite.path), self.cwd)
+            notices.append(f"-e {typed} has no effect: {file} sets endpoints_path; use --set endpoints_path={typed}")
+        return suite.endpoints.over(load_registry(path, self.cwd)), notices
+
+    def _registry_of(self, entry: SuiteEntry, suite: SuiteRequest, registry: Registry) -> Registry:
+        """The registry of one run: its own, if its table names one and `--set` none."""
+        if entry.endpoints_path is None or self.known is not None or any(o.endpoints_path for o in self.overrides):
+            return registry
+        return suite.endpoints.over(load_registry(entry.endpoints_path, self.cwd))
+
+    def _check_overrides(self, suite: SuiteRequest) -> None:
+        names: list[str] = []
+        for entry in suite.entries:
+            merged = merge(suite.defaults, entry.layer, entry.swept)
+            names += sorted(filter(None, _called(merged)))
+            for override in self._overrides_for(merged):
+                if any(_overlap(path, swept) for path in override.layer for swept in entry.swept):
+                    raise ConfigError(f"--set {override.text}: {entry.place.of('sweep')} sweeps this setting")
+        for override in self.overrides:
+            if override.env_id and not any(override.applies_to(name, name) for name in names):
+                raise ConfigError(
+                    f"--set {override.text}: no run of {override.env_id!r}; {suggestion(override.env_id, names)}"
+                )
+
+    def _overrides_for(self, merged: Layer) -> list[Override]:
+        env_id, name = _called(merged)
+        return [override for override in self.overrides if override.applies_to(env_id, name)]
+
+    def _draft(self, entry: SuiteEntry, suite: SuiteRequest, cli: Layer, registry: Registry) -> _Draft:
+        asked = merge(suite.defaults, entry.layer, entry.swept)
+        if ENV_ID.path not in asked:
+            raise ConfigError(f'{entry.place.of()}: names no environment; add env_id = "…" to it, or to [env]')
+        named = asked[ENV_ID.path]
+        where = named.origin.source if named.origin.layer != "cli" else "bench run"
+        ours = BUILT_INS.get(str(named.value))
+        found = ours.found if ours is not None else require_environment(str(named.value), where, self.cwd)
+        registry = self._registry_of(entry, suite, registry)
+        cli, notices = self._with_output_dir(_in_env_dir(cli, entry, found, self.cwd), found)
+        package, unused = _package_layer(found, self.cwd)
+        override = merge(*(each.layer for each in self._overrides_for(asked)))
+        layers = Layers(builtins(), package, cli, suite.defaults, entry.layer, override, entry.swept)
+        served = serve(layers, registry)
+        run = _run(_derive(served.merged, entry, found), served, found, registry)
+        if ours is not None:
+            ours.require_rows(run.settings.env.env_args, where)
+        name = run.settings.env.name
+        notices += [
+            *([found.notice] if found.notice else []),
+            *unused,
+            *serving_notices(served, registry),
+        ]
+        return _Draft(run, Shadows(name, layers, served.asked, entry.swept, served.left_out), notices, entry.place.of())
+
+    def _with_output_dir(self, cli: Layer, found: FoundEnvironment) -> tuple[Layer, list[str]]:
+        """`-p DIR` says where results go, for environments that have a folder in DIR."""
+        folder = cast("str | None", self.flags.get(ENV_DIR_PATH))
+        if not folder:
+            return cli, []
+        if not (self.cwd / folder).is_dir():
+            raise ConfigError(f"-p {folder}: no such folder")
+        if OUTPUT_DIR.path in cli:
+            return cli, [f"-p {folder} has no effect: {cli[OUTPUT_DIR.path].origin.source} says where results go"]
+        inside = Path(folder) / found.module
+        if not (self.cwd / inside).is_dir():
+            return cli, [f"-p {folder} has no effect on {found.module}: there is no {inside}"]
+        return {**cli, **entry_for(OUTPUT_DIR, str(inside / "outputs"), Origin("cli", f"-p {folder}"))}, []
+
+    def _idle_flags(self, runs: Sequence[ResolvedRun]) -> list[str]:
+        notices: list[str] = []
+        if not any(run.settings.save.save_to_hf_hub for run in runs):
+            named = self.flags.get("hf_hub_dataset_name")
+            idle = [f"-D {named}"] if named else []
+            idle += ["--hf-public"] if self.flags.get("hf_public") else []
+            notices += [f"{flag} has no effect: nothing is pushed without -H" for flag in idle]
+        seed = self.flags.get("shuffle_seed")
+        if seed is not None and not any(run.settings.env.shuffle for run in runs):
+            notices.append(f"--shuffle-seed {seed} has no effect: examples are taken in order without --shuffle")
+        if not any(run.settings.env.is_isolated for run in runs):
+            idle = [name for name in ("worker_memory_mb", "worker_vars") if self.flags.get(name) is not None]
+            notices += [
+                f"--{name.replace('_', '-')} has no effect: no environment lives in a process of its own without "
+                "--workers or --isolate"
+                for name in idle
+            ]
+        return notices
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A run with what its notices are made from."""
+
+    run: ResolvedRun
+    shadows: Shadows
+    notices: list[str]
+    place: str
+
+
+def _called(merged: Layer) -> tuple[str, str]:
+    """The environment of a run, and the name by which tables show it: what a `--set` may be addressed to."""
+    env_id = str(merged[ENV_ID.path].value) if ENV_ID.path in merged else ""
+    if NAME.path in merged:
+        return env_id, str(merged[NAME.path].value)
+    if (ours := BUILT_INS.get(env_id)) is not None and below(merged, ENV_ARGS.path):
+        return env_id, ours.name_of(cast("dict[str, object]", value_at(merged, ENV_ARGS.path)))
+    return env_id, env_id
+
+
+def _overlap(one: KeyPath, other: KeyPath) -> bool:
+    return one[: len(other)] == other[: len(one)]
+
+
+def _in_env_dir(cli: Layer, entry: SuiteEntry, found: FoundEnvironment, cwd: Path) -> Layer:
+    """The layer of the flags, with where a suite's `env_dir_path` lets results go."""
+    named = entry.env_dir_path
+    if named is None or OUTPUT_DIR.path in cli or not (cwd / str(named.value) / found.module).is_dir():
+        return cli
+    return {**cli, **entry_for(OUTPUT_DIR, str(Path(str(named.value)) / found.module / "outputs"), named.origin)}
+
+
+def _package_layer(found: FoundEnvironment, cwd: Path) -> tuple[Layer, list[str]]:
+    """A package's defaults; and notes about keys of `[tool.verifiers.eval]`, which was written for another program."""
+    if found.defaults_source is None:
+        return {}, []
+    path, _, table = found.defaults_source.rpartition(" [")
+    place = Place(shown_path(Path(path), cwd), table.rstrip("]"))
+    if place.at.startswith("tool.verifiers."):
+        kept, notes = usable(found.defaults, place, _PACKAGE)
+        return read_section(kept, place, _PACKAGE), notes
+    return read_section(found.defaults, place, _PACKAGE), []
+
+
+def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
+    """Put in the settings whose built-in is another setting."""
+    derived: dict[KeyPath, LayerValue] = dict(merged)
+    env_id = merged[ENV_ID.path]
+    name = merged.get(NAME.path)
+    if name is None:
+        called = path_name(found.path) if found.path else env_id.value
+        if (ours := built_in(found)) is not None:
+            called = ours.name_of(cast("dict[str, object]", value_at(merged, ENV_ARGS.path)))
+        name = LayerValue(NAME.path, called, Origin("builtin", "env.env_id"))
+    if entry.label:
+        name = LayerValue(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))
+    derived[NAME.path] = name
+    _derive_sampling(derived)
+    bound = merged["model", "max_concurrent"]
+    for path in _DERIVED_BOUNDS:
+        source = f"model.max_concurrent ({bound.origin.source})"
+        derived.setdefault(path, LayerValue(path, bound.value, Origin(bound.origin.layer, source)))
+    return derived
+
+
+def _derive_sampling(derived: dict[KeyPath, LayerValue]) -> None:
+    """What `until_ci` needs: all examples, in random order, once each, unless somebody says otherwise."""
+    until = derived["env", "until_ci"]
+    if until.value is None:
+        return
+    source = f"env.until_ci ({until.origin.source})"
+    for key, value in (("shuffle", True), ("num_examples", -1), ("rollouts_per_example", 1)):
+        if derived["env", key].origin.layer in ("builtin", "package"):
+            derived["env", key] = LayerValue(("env", key), value, Origin("builtin", source))
+    if not derived["env", "shuffle"].value:
+        raise ConfigError(
+            f"{source} needs examples in random order, and {derived['env', 'shuffle'].origin.source} takes the first "
+            "ones; leave one of them out"
+        )
+    if not derived["env", "interleave_scoring"].value:
+        raise ConfigError(
+            f"{source} needs scores while the run goes on, and "
+            f"{derived['env', 'interleave_scoring'].origin.source} scores at its end; leave one of them out"
+        )
+
+
+def _run(merged: Layer, served: RunEndpoints, found: FoundEnvironment, registry: Registry) -> ResolvedRun:
+    tables: dict[str, dict[str, object]] = {group: {} for group in GROUPS}
+    origins: dict[str, Origin] = {}
+    for setting in SETTINGS:
+        tables[setting.group][setting.key] = value_at(merged, setting.path)
+        entries = below(merged, setting.path)
+        origins[setting.dotted] = max((entry.origin for entry in entries), key=lambda origin: _RANK.index(origin.layer))
+        origins.update((dotted(entry.path), entry.origin) for entry in entries if len(entry.path) > len(setting.path))
+    try:
+        settings = RunSettings.model_validate(tables)
+    except ValidationError as exc:  # layers were checked: only a table merged from several can still be refused
+        error = exc.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in error["loc"])
+        raise ConfigError(f"{origins[path].source}: {error['msg']}") from None
+    if settings.save.save_to_hf_hub and not settings.save.save_results:
+        push, keep = origins["save.save_to_hf_hub"].source, origins["save.save_results"].source
+        raise ConfigError(f"{push} pushes what {keep} does not keep; leave one of them out")
+    if settings.save.save_to_hf_hub and settings.save.private:
+        push, keep = origins["save.save_to_hf_hub"].source, origins["save.private"].source
+        raise ConfigError(
+            f"{push} publishes what {keep} keeps from others; leave one of them out, or look at the run first and "
+            "then say: bench push RUN --allow-private"
+        )
+    return ResolvedRun(settings, origins, served.endpoints, served.alias, found, registry, served.named)

@@ -1,0 +1,323 @@
+"""The closed list of settings: one table that TOML files, the command line, `--set` and the reference page all read.
+Owns names, types, built-ins and bounds of settings; owns no file, no precedence and no message about either."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, TypeAdapter
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from harness.core.types import JsonDict
+from harness.settings import checks
+
+Group: TypeAlias = Literal["env", "model", "save"]
+Kind: TypeAlias = Literal["string", "integer", "number", "boolean", "list", "table", "headers", "duration"]
+
+GROUPS: tuple[Group, ...] = ("env", "model", "save")
+
+BUILTIN_URL = "https://api.pinference.ai/api/v1"
+BUILTIN_KEY_VAR = "PRIME_API_KEY"
+
+
+@dataclass(frozen=True, slots=True)
+class CliOption:
+    """How a field is written outside Python. Stands in the field's annotation."""
+
+    kind: Kind
+    flags: tuple[str, ...] = ()
+    """Command-line names that set the value (for a boolean: to true), long name first."""
+    off: tuple[str, ...] = ()
+    """Command-line names that set a boolean to false."""
+    aliases: tuple[str, ...] = ()
+    """Further names in the flat TOML form."""
+    derived: str = ""
+    """What the built-in is taken from, when it is no constant."""
+
+
+_CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+_OptionalSeconds = Annotated[float | None, BeforeValidator(checks.none_word), AfterValidator(checks.positive)]
+_OptionalWidth = _OptionalSeconds
+_OptionalRate = Annotated[int | None, BeforeValidator(checks.none_word), AfterValidator(checks.positive)]
+_OptionalCount = _OptionalRate
+_Bound = Annotated[int, AfterValidator(checks.unlimited_or_some)]
+_Table = Annotated[JsonDict, AfterValidator(checks.json_table)]
+
+
+class EnvSettings(BaseModel):
+    """What is evaluated, and how much of it."""
+
+    model_config = _CONFIG
+
+    env_id: Annotated[str, AfterValidator(checks.env_id), CliOption("string", aliases=("id",))]
+    """The environment's name (its module is the part after the last `/`, with `-` read as `_`), or the path of its file
+    or folder, such as `./my_env.py`."""
+    name: Annotated[str, AfterValidator(checks.printable), CliOption("string", ("--name",), derived="env_id")]
+    """What tables call the run, so that one environment can run twice in a suite."""
+    env_args: Annotated[_Table, CliOption("table", ("--env-args", "-a"), aliases=("args",))] = {}
+    """Arguments of the environment's `load_environment()`."""
+    extra_env_kwargs: Annotated[_Table, CliOption("table", ("--extra-env-kwargs", "-x"))] = {}
+    """Given to the built environment: `set_<key>(value)` where it has that method, else an attribute that exists."""
+    num_examples: Annotated[int, AfterValidator(checks.all_or_some), CliOption("integer", ("--num-examples", "-n"))] = 5
+    """Examples to evaluate; -1 is all of them."""
+    rollouts_per_example: Annotated[
+        int, AfterValidator(checks.at_least_one), CliOption("integer", ("--rollouts-per-example", "-r"))
+    ] = 3
+    """Attempts at each example."""
+    until_ci: Annotated[_OptionalWidth, CliOption("number", ("--until-ci",))] = None
+    """Stop when the mean of the whole run is known to plus or minus this, in units of the reward; the interval is valid
+    however one stops. Examples come in random order, all of them unless `num_examples` says otherwise, and once each
+    unless `rollouts_per_example` does; "none" makes them all."""
+    shuffle: Annotated[bool, CliOption("boolean", ("--shuffle",), off=("--no-shuffle",))] = False
+    """Take the examples from a permutation of the whole dataset instead of from its start."""
+    shuffle_seed: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--shuffle-seed",))] = 0
+    """Seed of that permutation."""
+    interleave_scoring: Annotated[
+        bool, CliOption("boolean", ("--interleave-scoring",), off=("--no-interleave-scoring", "-N"))
+    ] = True
+    """Score while others still generate; false scores after all generation."""
+    state_columns: Annotated[
+        tuple[str, ...],
+        BeforeValidator(checks.as_tuple),
+        AfterValidator(checks.columns),
+        CliOption("list", ("--state-columns", "-C")),
+    ] = ()
+    """State values to save as columns; on the command line separated by commas."""
+    timeout: Annotated[_OptionalSeconds, CliOption("number", ("--timeout",))] = None
+    """Seconds that one rollout may take to generate, not counting waits for a slot or a retry; "none" is no limit."""
+    scoring_timeout: Annotated[_OptionalSeconds, CliOption("number", ("--scoring-timeout",))] = 300.0
+    """Seconds that scoring one rollout (or one group) may take; "none" is no limit."""
+    message_limit: Annotated[_OptionalCount, CliOption("integer", ("--message-limit",))] = None
+    """Model calls that one attempt at a rollout may make; a further call is not sent, and the rollout ends with stop
+    condition `message_limit` and is scored. "none" is no limit."""
+    token_limit: Annotated[_OptionalCount, CliOption("integer", ("--token-limit",))] = None
+    """Tokens, in and out, that one attempt at a rollout may use; `max_tokens` of each request is cut to what is left,
+    and the rollout ends with stop condition `token_limit` and is scored. "none" is no limit."""
+    max_retries: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--max-retries",))] = 0
+    """Further attempts at a rollout that failed for a reason that may pass."""
+    pass_threshold: Annotated[float, AfterValidator(checks.finite), CliOption("number", ("--pass-threshold",))] = 1.0
+    """Reward from which a rollout counts as passed in pass@k and pass^k."""
+    isolate: Annotated[bool, CliOption("boolean", ("--isolate",), off=("--no-isolate",))] = False
+    """Let the environment live in processes of its own: whatever it does there, other runs go on, and it sees no API
+    key."""
+    workers: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--workers",))] = 0
+    """Processes that the environment lives in; more than one use more cores. 0 is this process, or one with
+    `isolate`."""
+    worker_memory_mb: Annotated[
+        int, AfterValidator(checks.unlimited_or_some), CliOption("integer", ("--worker-memory-mb",))
+    ] = 4096
+    """Memory that each of these processes may hold, in MiB; -1 is no limit."""
+    worker_vars: Annotated[
+        tuple[str, ...],
+        BeforeValidator(checks.as_tuple),
+        AfterValidator(checks.variables),
+        CliOption("list", ("--worker-vars",)),
+    ] = ()
+    """Variables that these processes see although they look like keys; on the command line separated by commas."""
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether the environment lives in processes of its own."""
+        return self.isolate or self.workers > 0
+
+
+class ModelSettings(BaseModel):
+    """Which model is asked, where, and how hard."""
+
+    model_config = _CONFIG
+
+    model: Annotated[
+        str, AfterValidator(checks.printable), CliOption("string", ("--model", "-m"), aliases=("endpoint_id",))
+    ] = "openai/gpt-4.1-mini"
+    """The model's name at its endpoint, an alias of the endpoint registry, or `reference/…`."""
+    api_base_url: Annotated[
+        str, AfterValidator(checks.url), CliOption("string", ("--api-base-url", "-b"), aliases=("url",))
+    ] = BUILTIN_URL
+    """Base URL of an OpenAI-compatible endpoint, or `litellm://<provider>`; the process itself answers for a
+    `reference/…` model without one."""
+    api_key_var: Annotated[
+        str, AfterValidator(checks.variable), CliOption("string", ("--api-key-var", "-k"), aliases=("key",))
+    ] = BUILTIN_KEY_VAR
+    """Environment variable that holds the key; "" sends none. The built-in goes to the built-in host only."""
+    extra_headers: Annotated[
+        dict[str, str], AfterValidator(checks.header_table), CliOption("headers", ("--header",), aliases=("headers",))
+    ] = {}
+    """Further HTTP headers; on the command line `--header 'Name: Value'`, repeatable."""
+    sampling_args: Annotated[_Table, CliOption("table", ("--sampling-args", "-S"), aliases=("sampling",))] = {}
+    """Merged into every request body, such as `temperature` or `max_tokens`."""
+    max_concurrent: Annotated[_Bound, CliOption("integer", ("--max-concurrent", "-c"))] = 32
+    """Rollouts in flight; -1 is unlimited."""
+    max_concurrent_generation: Annotated[
+        _Bound, CliOption("integer", ("--max-concurrent-generation",), derived="max_concurrent")
+    ] = 32
+    """Rollouts that generate at once; -1 is unlimited."""
+    max_concurrent_scoring: Annotated[
+        _Bound, CliOption("integer", ("--max-concurrent-scoring",), derived="max_concurrent")
+    ] = 32
+    """Rollouts that are scored at once; -1 is unlimited."""
+    rpm: Annotated[_OptionalRate, CliOption("integer", ("--rpm",))] = None
+    """Requests a minute that the endpoint may be sent; "none" is no limit."""
+    tpm: Annotated[_OptionalRate, CliOption("integer", ("--tpm",))] = None
+    """Tokens a minute that the endpoint may be sent; "none" is no limit."""
+    request_timeout: Annotated[float, AfterValidator(checks.positive), CliOption("number", ("--request-timeout",))] = (
+        600.0
+    )
+    """Seconds that one request may take."""
+    request_retries: Annotated[
+        int, AfterValidator(checks.not_negative), CliOption("integer", ("--request-retries",))
+    ] = 6
+    """Further attempts at a request that failed for a reason that may pass."""
+
+
+class SaveSettings(BaseModel):
+    """What is kept, and where it is published."""
+
+    model_config = _CONFIG
+
+    save_results: Annotated[bool, CliOption("boolean", ("--save-results", "-s"), off=("--no-save",))] = True
+    """Keep a run folder with its dataset; false keeps nothing once the run has ended."""
+    save_every: Annotated[int, AfterValidator(checks.end_or_some), CliOption("integer", ("--save-every", "-f"))] = 100
+    """Rollouts by which the dataset on disk may lag behind the journal; -1 writes it only at the end."""
+    save_to_hf_hub: Annotated[bool, CliOption("boolean", ("--save-to-hf-hub", "-H"))] = False
+    """Push the run's dataset to the Hugging Face Hub when it has ended."""
+    hf_hub_dataset_name: Annotated[
+        str | None,
+        AfterValidator(checks.repository),
+        CliOption("string", ("--hf-hub-dataset-name", "-D"), derived="env_id and model"),
+    ] = None
+    """Hub repository to push to."""
+    hf_public: Annotated[bool, CliOption("boolean", ("--hf-public",))] = False
+    """Create the Hub repository as a public one."""
+    output_dir: Annotated[str, AfterValidator(checks.printable), CliOption("string", ("--output-dir", "-o"))] = (
+        "outputs"
+    )
+    """Folder that results are written under, relative to the working directory."""
+    private: Annotated[bool, CliOption("boolean", ("--private",))] = False
+    """Let nobody else on this machine read what is written: folders 0700, files 0600."""
+
+
+class RunSettings(BaseModel):
+    """All settings of one run: one environment, one model."""
+
+    model_config = _CONFIG
+
+    env: EnvSettings
+    model: ModelSettings
+    save: SaveSettings
+
+
+_MODELS: Mapping[Group, type[BaseModel]] = {"env": EnvSettings, "model": ModelSettings, "save": SaveSettings}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line of the closed list, as every door sees it."""
+
+    group: Group
+    key: str
+    door: CliOption
+    default: object
+    """The built-in; None also where there is none or it is derived."""
+    doc: str
+
+    @property
+    def path(self) -> tuple[str, str]:
+        """Group and key."""
+        return (self.group, self.key)
+
+    @property
+    def dotted(self) -> str:
+        """The path as `--set` and `--dry-run` write it."""
+        return f"{self.group}.{self.key}"
+
+    @property
+    def flag(self) -> str:
+        """The name that messages use: the short one where there is one."""
+        return self.door.flags[-1] if self.door.flags else ""
+
+    @property
+    def off_flag(self) -> str:
+        """The name that messages use for setting a boolean to false."""
+        return self.door.off[-1] if self.door.off else ""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether layers merge key by key instead of replacing the value."""
+        return self.door.kind in ("table", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """A flag that is no setting of its own: it writes into one, or is about the whole invocation."""
+
+    key: str
+    kind: Kind
+    flags: tuple[str, ...]
+    path: tuple[str, ...]
+    """The setting, or the key of a table, that it writes; empty when it is about the invocation."""
+    doc: str
+
+    @property
+    def flag(self) -> str:
+        """The name that messages use."""
+        return self.flags[-1]
+
+
+def _door(field: FieldInfo) -> CliOption:
+    return next(item for item in field.metadata if isinstance(item, CliOption))
+
+
+def _setting(group: Group, key: str, field: FieldInfo) -> Setting:
+    door = _door(field)
+    known = None if field.default is PydanticUndefined or door.derived else field.default
+    return Setting(group, key, door, known, (field.description or "").replace("\n", " "))
+
+
+SETTINGS: tuple[Setting, ...] = tuple(
+    _setting(group, key, field) for group, model in _MODELS.items() for key, field in model.model_fields.items()
+)
+"""The closed list, in the order in which people read it."""
+
+SHORTCUTS: tuple[Shortcut, ...] = (
+    Shortcut("max_tokens", "integer", ("--max-tokens", "-t"), ("model", "sampling_args", "max_tokens"),
+             "Tokens to generate at most: `max_tokens` in `sampling_args`; `-S` wins."),
+    Shortcut("temperature", "number", ("--temperature", "-T"), ("model", "sampling_args", "temperature"),
+             "Sampling temperature: `temperature` in `sampling_args`; `-S` wins."),
+    Shortcut("env_dir_path", "string", ("--env-dir-path", "-p"), ("save", "output_dir"),
+             "Write to `DIR/<module>/outputs` where `DIR/<module>` exists; `-o` wins."),
+    Shortcut("endpoints_path", "string", ("--endpoints-path", "-e"), (),
+             "Endpoint registry: a .toml or .py file, or a folder that holds endpoints.toml or endpoints.py."),
+    Shortcut("max_cost", "number", ("--max-cost",), (),
+             "US dollars that the whole invocation may spend, judges included; then no request is sent."),
+    Shortcut("max_tokens_total", "integer", ("--max-tokens-total",), (),
+             "Tokens, in and out, that the whole invocation may use, judges included; then no request is sent."),
+    Shortcut("max_time", "duration", ("--max-time",), (),
+             "Time that the invocation may take, such as 90s, 30m or 1h30m: then nothing new begins."),
+)  # fmt: skip
+
+BY_PATH: Mapping[tuple[str, str], Setting] = {setting.path: setting for setting in SETTINGS}
+BY_FLAT_NAME: Mapping[str, Setting] = {
+    name: setting for setting in SETTINGS for name in (setting.key, *setting.door.aliases)
+}
+"""Keys and aliases of the flat form; keys are unique over all groups."""
+SHORTCUT_BY_KEY: Mapping[str, Shortcut] = {shortcut.key: shortcut for shortcut in SHORTCUTS}
+
+
+def keys_of(group: str) -> tuple[str, ...]:
+    """The keys of one group, in order."""
+    return tuple(setting.key for setting in SETTINGS if setting.group == group)
+
+
+@cache
+def adapter(path: tuple[str, str]) -> TypeAdapter[Any]:
+    """What checks and converts a value of the setting at `path`."""
+    field = _MODELS[BY_PATH[path].group].model_fields[path[1]]
+    annotation: Any = field.annotation
+    for item in field.metadata:
+        annotation = Annotated[annotation, item]
+    return TypeAdapter(annotation, config=ConfigDict(strict=True))

@@ -1,0 +1,187 @@
+"""What `bench run TARGET` names: a suite file, or environments by name. Owns the shape of a suite file; owns no
+precedence and no built-in."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from harness.core.errors import ConfigError
+from harness.core.size_limits import read_text
+from harness.settings.agent_evals import KEYS as AGENT_KEYS
+from harness.settings.agent_evals import read_agent_eval
+from harness.settings.budget import BOUNDS, BUDGET, NO_RUN, Bound, Written, WrittenBound, read_table
+from harness.settings.classic_keys import Translated, translate
+from harness.settings.endpoints import Registry, read_tables
+from harness.settings.layers import Layer, Origin, merge
+from harness.settings.layers import LayerValue as LayerEntry
+from harness.settings.schema import BY_PATH
+from harness.settings.sections import Place, Rules, entry_for, read_section
+from harness.settings.sweeps import combinations
+from harness.settings.values import check
+from harness.settings.wording import nearest, shown, shown_path
+
+ENV_ID = BY_PATH["env", "env_id"]
+
+_MISPLACED: dict[str, str] = {
+    key: "for an agent it stands in the [[eval]] itself, for an environment in its table env_args" for key in AGENT_KEYS
+}
+_TOP = ("eval", "ablation", "endpoint", "endpoints_path", BUDGET)
+_OF_NO_RUN: dict[str, str] = {**_MISPLACED, **dict.fromkeys((*BOUNDS, BUDGET), NO_RUN)}
+_DEFAULTS = Rules("defaults", also=_TOP, barred={**_MISPLACED, **dict.fromkeys(BOUNDS, NO_RUN)})
+_EVAL = Rules("eval", also=AGENT_KEYS, barred={"sweep": "a sweep belongs in [[ablation]]", **_OF_NO_RUN})
+_ABLATION = Rules("eval", also=("sweep", *AGENT_KEYS), barred=_OF_NO_RUN)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteEntry:
+    """One run that a suite asks for."""
+
+    layer: Layer
+    place: Place
+    label: str = ""
+    """What a sweep adds to the run's name: the swept values."""
+    swept: Layer = field(default_factory=merge)
+    """What a sweep sets, above `layer`."""
+    endpoints_path: Path | None = None
+    """The registry of this run alone."""
+    env_dir_path: LayerEntry | None = None
+    """Folder of environments that results go into, with where it was named."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRequest:
+    """What the target asks for, before flags and built-ins."""
+
+    entries: tuple[SuiteEntry, ...]
+    defaults: Layer = field(default_factory=merge)
+    endpoints: Registry = field(default_factory=Registry)
+    endpoints_path: Path | None = None
+    path: Path | None = None
+    """The file, when the target is one."""
+    budget: Written = field(default_factory=dict[Bound, WrittenBound])
+    """Its table `[budget]`."""
+    notes: tuple[str, ...] = ()
+    """What of the file has no effect."""
+
+
+def read_target(target: str, cwd: Path) -> SuiteRequest:
+    """The runs that `target` names.
+
+    Args:
+        target: A `.toml` file, or environments separated by commas.
+        cwd: Where relative paths start.
+
+    Raises:
+        ConfigError: no such file, a file that is not as it should be, or no name at all.
+    """
+    path = cwd / target
+    if target.endswith(".toml") and ("," not in target or path.is_file()):
+        return _read_file(path, cwd)
+    names = [name.strip() for name in target.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(f"{target!r} names no environment; write one, several separated by commas, or a .toml file")
+    if (file := next((name for name in names if name.endswith(".toml")), None)) is not None:
+        raise ConfigError(f"{file}: a suite file stands alone, not in a list of environments")
+    entries = [
+        SuiteEntry(entry_for(ENV_ID, check(ENV_ID, name, "bench run"), Origin("cli", f"bench run {target}")),
+              Place("bench run", name))
+        for name in names
+    ]  # fmt: skip
+    return SuiteRequest(tuple(entries))
+
+
+def _read_file(path: Path, cwd: Path) -> SuiteRequest:
+    file = shown_path(path, cwd)
+    try:
+        document: dict[str, object] = tomllib.loads(read_text(path))
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such file{_similar_file(path, cwd)}") from None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{file}: cannot be read: {exc}") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+        raise ConfigError(f"{file}: not valid TOML: {exc}") from None
+    place = Place(file)
+    top = translate(document, place, "defaults", path.parent)
+    defaults = merge(top.low, read_section(top.table, place, _DEFAULTS), top.high)
+    notes: list[str] = [*top.notes]
+    tables = [*_evals(document, place), *_ablations(document, place)]
+    entries = [entry for table, at in tables for entry in _entries(table, at, top, notes, path.parent)]
+    if not entries and ENV_ID.path not in defaults:
+        raise ConfigError(f'{file}: names no environment; add [[eval]] with env_id = "…"')
+    return SuiteRequest(
+        tuple(entries) or (SuiteEntry({}, place, env_dir_path=top.env_dir_path),),
+        defaults,
+        Registry(read_tables(document.get("endpoint", []), place), file if "endpoint" in document else ""),
+        _endpoints_path(document, place, path),
+        path,
+        read_table(document.get(BUDGET), place),
+        tuple(notes),
+    )
+
+
+def _similar_file(path: Path, cwd: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f" (and no folder {shown_path(folder, cwd)})"
+    found = nearest(path.stem, [each.stem for each in folder.glob("*.toml")])
+    return f"; did you mean {shown_path(folder / f'{found}.toml', cwd)}?" if found else ""
+
+
+def _endpoints_path(document: Mapping[str, object], place: Place, path: Path) -> Path | None:
+    value = document.get("endpoints_path")
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{place.of('endpoints_path')} = {shown(value)}: must be a path, relative to this file")
+    return path.parent / value
+
+
+def _tables(document: Mapping[str, object], name: str, place: Place) -> list[dict[str, object]]:
+    value = document.get(name, [])
+    if not isinstance(value, list):
+        raise ConfigError(f"{place.of(name)}: must be written [[{name}]], once for each run")
+    tables = cast("list[object]", value)
+    for index, table in enumerate(tables):
+        if not isinstance(table, dict):
+            raise ConfigError(f"{place.file}: {name}[{index}]: must be a table")
+    return cast("list[dict[str, object]]", tables)
+
+
+def _evals(document: Mapping[str, object], place: Place) -> Iterator[tuple[dict[str, object], Place]]:
+    for index, table in enumerate(_tables(document, "eval", place)):
+        yield table, Place(place.file, f"eval[{index}]")
+
+
+def _ablations(document: Mapping[str, object], place: Place) -> Iterator[tuple[dict[str, object], Place]]:
+    for index, table in enumerate(_tables(document, "ablation", place)):
+        yield table, Place(place.file, f"ablation[{index}]")
+
+
+def _entries(
+    table: Mapping[str, object], at: Place, top: Translated, notes: list[str], folder: Path
+) -> Iterator[SuiteEntry]:
+    """The runs of one `[[eval]]` or `[[ablation]]`."""
+    found = translate(table, at, "eval", folder)
+    notes += found.notes
+    is_sweep = at.at.startswith("ablation")
+    base = merge(found.low, _section(found.table, at, _ABLATION if is_sweep else _EVAL), found.high)
+    of_run = (found.endpoints_path, found.env_dir_path or top.env_dir_path)
+    if not is_sweep:
+        yield SuiteEntry(base, at, "", {}, *of_run)
+        return
+    for layer, label in combinations(table.get("sweep"), at):
+        yield SuiteEntry(base, at, label, layer, *of_run)
+
+
+def _section(table: Mapping[str, object], place: Place, rules: Rules) -> Layer:
+    settings = read_section(table, place, rules)
+    agent = read_agent_eval(table, place)
+    for path in agent:
+        if path in settings:
+            both = f"{settings[path].origin.source}: sets the same as {agent[path].origin.source}"
+            raise ConfigError(f"{both}; keep one of them")
+    return merge(agent, settings)

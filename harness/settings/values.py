@@ -1,0 +1,186 @@
+"""Single values on their way in: checked by the schema, read from what a command line can hold. Owns the texts of
+refusals (`PLACE: what is wrong`); owns no file and no precedence."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime, time
+from typing import NoReturn, cast
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from harness.core.errors import ConfigError
+from harness.settings.checks import NONE_WORD
+from harness.settings.layers import KeyPath
+from harness.settings.schema import Kind, Setting, adapter
+from harness.settings.wording import shown
+
+_UNSHOWN = (("model", "api_key_var"), ("model", "api_base_url"), ("model", "extra_headers"))
+"""Where people put secrets by mistake: messages do not repeat these values."""
+
+_EXPECTED: dict[Kind, str] = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "list": "a list of strings",
+    "table": "a table",
+    "headers": "a table of strings",
+}
+
+
+def check(setting: Setting, value: object, where: str) -> object:
+    """The value in the setting's own type.
+
+    Args:
+        setting: Which setting it is for.
+        value: As read from TOML, JSON or a caller; for a table also the text of a JSON object.
+        where: File with key path, or flag; opens the message.
+
+    Raises:
+        ConfigError: it is of the wrong type or out of bounds.
+    """
+    if setting.is_table and isinstance(value, str):
+        if not value.lstrip().startswith("{"):
+            raise ConfigError(f"{where}: must be a table, or a JSON object in a string")
+        value = json_object(value, where)
+    if setting.door.kind == "string" and value == "" and setting.key != "api_key_var":
+        raise ConfigError(f"{where}: must not be empty")
+    try:
+        return adapter(setting.path).validate_python(value)
+    except ValidationError as exc:
+        raise ConfigError(_refusal(setting, value, where, exc.errors(include_url=False)[0])) from None
+
+
+def _refusal(setting: Setting, value: object, where: str, error: ErrorDetails) -> str:
+    subject = "" if ": " in where else f"{setting.key} "
+    between = " = " if ": " in where else "=" if where.startswith("--set ") else " "
+    given = "" if setting.path in _UNSHOWN else f"{between}{shown(value)}"
+    if error["type"] == "value_error" and "ctx" in error:
+        return f"{where}{given}: {subject}{error['ctx']['error']}"
+    kind = setting.door.kind
+    optional = f', or "{NONE_WORD}"' if kind in ("integer", "number") and takes_none(setting) else ""
+    inner = "".join(f"[{part}]" if isinstance(part, int) else f' at "{part}"' for part in error["loc"])
+    return f"{where}{given}: {subject}must be {_EXPECTED[kind]}{optional}{f' (wrong{inner})' if inner else ''}"
+
+
+def takes_none(setting: Setting) -> bool:
+    """Whether the setting may be "no limit"."""
+    try:
+        return adapter(setting.path).validate_python(NONE_WORD) is None
+    except ValidationError:
+        return False
+
+
+def json_object(text: str, where: str) -> dict[str, object]:
+    """The object that `text` holds as JSON; NaN, infinities and repeated keys are refused.
+
+    Raises:
+        ConfigError: it is no JSON object.
+    """
+    try:
+        value: object = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+    except ValueError as exc:
+        raise ConfigError(f'{where}: not valid JSON: {exc}; write it like \'{{"key": "value"}}\'') from None
+    if not isinstance(value, dict):
+        raise ConfigError(f'{where}: must be a JSON object such as \'{{"key": "value"}}\', not {shown(value)}')
+    return cast("dict[str, object]", value)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        names = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in names if names.count(key) > 1)!r} stands twice")
+    return table
+
+
+def table_texts(texts: Iterable[str], where: str) -> list[dict[str, object]]:
+    """What the uses of one table flag say, in order: each a JSON object or one `key=value`.
+
+    Raises:
+        ConfigError: one is neither.
+    """
+    return [_table_text(text.strip(), where) for text in texts]
+
+
+def _table_text(text: str, where: str) -> dict[str, object]:
+    name, equals, value = text.partition("=")
+    if text.startswith(("{", "[", '"')) or not equals or not name.strip():
+        return json_object(text, where)
+    path = key_path(name, where)
+    table: dict[str, object] = {path[-1]: toml_or_text(value)}
+    for part in reversed(path[:-1]):
+        table = {part: table}
+    return table
+
+
+def key_path(text: str, where: str) -> KeyPath:
+    """The parts of a dotted key, quoted as in TOML where a part holds a dot.
+
+    Raises:
+        ConfigError: it is no key.
+    """
+    try:
+        found: object = tomllib.loads(f"{text.strip()} = 0")
+    except tomllib.TOMLDecodeError:
+        raise ConfigError(f"{where}: {text.strip()!r} is no key") from None
+    parts: list[str] = []
+    while isinstance(found, dict):
+        [(part, found)] = cast("dict[str, object]", found).items()
+        parts.append(part)
+    return tuple(parts)
+
+
+def toml_or_text(text: str) -> object:
+    """`text` as a TOML value where it is one, else as it stands. Dates stay text: JSON has none.
+
+    Raises:
+        ConfigError: it begins like a list and is none.
+    """
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        if text.lstrip().startswith("["):
+            raise ConfigError(f"{text}: begins like a list, but is no TOML value; texts in it need quotes") from None
+        return text
+    value: object = parsed["value"]
+    return text if len(parsed) > 1 or isinstance(value, datetime | date | time) else value
+
+
+def for_setting(setting: Setting, text: str) -> object:
+    """What `text` means as the whole value of `setting`: a string setting needs no quotes, a list takes commas."""
+    value = toml_or_text(text)
+    kind = setting.door.kind
+    if kind == "string" and not isinstance(value, str):
+        return text
+    return names(value) if kind == "list" and isinstance(value, str) else value
+
+
+def names(text: str) -> list[str]:
+    """The names in a comma-separated list."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def headers(texts: Sequence[str], where: str) -> dict[str, str]:
+    """The headers that `Name: Value` texts set; a later one replaces an earlier of the same name.
+
+    Raises:
+        ConfigError: one is not of that form. The text is not repeated: it may hold a credential.
+    """
+    table: dict[str, str] = {}
+    for text in texts:
+        name, colon, value = text.partition(":")
+        if not colon or not name.strip():
+            raise ConfigError(f"{where}: must be 'Name: Value'")
+        for other in [key for key in table if key.casefold() == name.strip().casefold()]:
+            del table[other]
+        table[name.strip()] = value.strip()
+    return table

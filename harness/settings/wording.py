@@ -1,0 +1,64 @@
+"""How messages about settings are put: suggestions, shown values, file names. Owns no decision."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from harness.core.redact import hidden, redactor
+
+_SHOWN = 60
+"""Characters of a value that a message repeats: enough to recognise it, too few to flood the terminal."""
+
+_LISTED = 4
+"""Names that one line holds."""
+
+_SECRET_WORDS = ("authorization", "cookie", "token", "secret", "password", "key")
+"""A header whose name holds one of these is never shown or recorded."""
+
+MASK = "***"
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `name` was most likely meant to be, if any is close."""
+    by_folded = {candidate.casefold(): candidate for candidate in candidates}
+    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[found[0]] if found else None
+
+
+def suggestion(name: str, candidates: Iterable[str]) -> str:
+    """` did you mean "x"?`, else all valid names."""
+    names = list(dict.fromkeys(candidates))
+    found = nearest(name, names)
+    return f'did you mean "{found}"?' if found else f"valid here: {', '.join(names)}"
+
+
+def shown(value: object) -> str:
+    """A value as a message repeats it, in one short line. Secrets go first: nothing would know half a key."""
+    text = redactor.text(json.dumps(hidden(value), ensure_ascii=False, default=str))
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def shown_path(path: Path, cwd: Path) -> str:
+    """A path as the user would type it."""
+    try:
+        return str(path.resolve().relative_to(cwd.resolve()))
+    except ValueError:
+        return str(path)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a line, the tail of many as a count."""
+    unlike = list(dict.fromkeys(names))
+    shown_names = unlike if len(unlike) <= _LISTED else unlike[: _LISTED - 1]
+    more = len(unlike) - len(shown_names)
+    return ", ".join(shown_names) + (f" and {more} more" if more else "")
+
+
+def is_secret_header(name: str) -> bool:
+    """Whether a header's value may be a credential."""
+    folded = name.casefold()
+    return any(word in folded for word in _SECRET_WORDS) or "auth" in re.split("[-_]", folded)

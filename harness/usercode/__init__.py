@@ -1,0 +1,1 @@
+"""Running authors' code: threads, deadlines, the shared event loop, and which exceptions stop where."""

@@ -1,0 +1,243 @@
+"""Threads for blocking environment code, so that the event loop is never held up. Owns a bounded pool of daemon threads
+and the account of those that hang; owns no timeout: whoever awaits a call bounds it, by cancelling.
+
+A thread cannot be killed. A call whose await is cancelled while it runs is abandoned: its thread no longer counts, a
+new one may take its place, and when the function returns at last its result is dropped. Too many that hang at once mean
+that the environment is broken, and every further call is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from harness.core.errors import EnvironmentFault, ThreadsHung
+from harness.usercode.exceptions import describe
+from harness.usercode.guarded import end_copy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_WORKERS = 32
+"""Enough to overlap blocking calls of a full scoring gate; more threads only make the interpreter lock dearer."""
+
+MAX_ABANDONED = 8
+"""Hung calls at once after which the pool refuses work. One or two are bad luck; eight are a bug that would go on
+eating a thread per rollout."""
+
+owner: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="")
+"""Whose code the current task calls. Hung calls are counted by owner, so one broken environment is not the end of the
+other runs of a suite."""
+
+_WAITING, _RUNNING, _DONE, _ABANDONED = range(4)
+
+
+class _Outbox:
+    """Finished calls on their way back to one event loop; many are delivered in one wake-up."""
+
+    __slots__ = ("_calls", "_scheduled", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._calls: deque[_PooledCall[Any]] = deque()
+        self._scheduled = False
+
+    def put(self, call: _PooledCall[Any]) -> None:
+        self._calls.append(call)
+        # Two threads may both see False: the loop is then woken once more than needed, never once less.
+        if not self._scheduled:
+            self._scheduled = True
+            try:
+                self.loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                self._calls.clear()  # the loop is closed: nobody waits any more
+
+    def _deliver(self) -> None:
+        self._scheduled = False
+        while self._calls:
+            future = self._calls.popleft().future
+            if not future.done():
+                future.set_result(None)
+
+
+class _PooledCall(Generic[T]):
+    """One function on its way through the pool."""
+
+    __slots__ = ("context", "error", "function", "future", "outbox", "status", "value")
+
+    def __init__(self, function: Callable[[], T], outbox: _Outbox) -> None:
+        self.function = function
+        self.outbox = outbox
+        self.future: asyncio.Future[None] = outbox.loop.create_future()
+        self.context = contextvars.copy_context()
+        self.status = _WAITING
+        self.value: T | None = None
+        self.error: BaseException | None = None
+
+
+class Offload:
+    """A bounded pool of daemon threads, started as they are needed.
+
+    Args:
+        max_workers: Threads that may be at work at once; abandoned ones do not count.
+    """
+
+    def __init__(self, max_workers: int = MAX_WORKERS) -> None:
+        self.abandoned = 0
+        """Calls abandoned since the start; one that comes back after all still counts."""
+        self.max_workers = max_workers
+        self._forget()
+
+    def _forget(self) -> None:
+        """Start with no threads; a forked child has none of its parent's."""
+        self._lock = threading.Lock()
+        self._queue: SimpleQueue[_PooledCall[Any]] = SimpleQueue()
+        self._outbox: _Outbox | None = None
+        self._threads = 0
+        self._demand = 0  # calls waiting or running, abandoned ones left out
+        self._hung: dict[_PooledCall[Any], str] = {}
+
+    @property
+    def hung(self) -> tuple[str, ...]:
+        """The functions that were abandoned and have not come back."""
+        return tuple(self._hung.values())
+
+    def reserve(self, max_workers: int) -> None:
+        """Let at least `max_workers` threads be at work at once."""
+        self.max_workers = max(self.max_workers, max_workers)
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` in a thread and return what it returns; the caller's context variables are visible to it.
+
+        Cancelling the await abandons the call. A callable object may have a method `running() -> str` that names what
+        it is busy with, for the message about hung calls.
+
+        Raises:
+            ThreadsHung: too many earlier calls hang.
+            EnvironmentFault: the function tried to end the process or the thread.
+            Exception: whatever the function raised.
+        """
+        call = self._submit(function, lambda: function(*args, **kwargs))
+        try:
+            await call.future
+        except asyncio.CancelledError:
+            self._withdraw(call, function)
+            raise
+        if call.error is None:
+            return call.value  # type: ignore[return-value]  # set together with `error`
+        try:
+            if not isinstance(call.error, Exception):
+                raise EnvironmentFault(f"{_name(function)} raised {describe(call.error)}") from call.error
+            raise call.error
+        finally:
+            del call  # the error's traceback holds this frame: no cycle, or the rollout's state would stay
+
+    def _submit(self, function: Callable[..., T], bound: Callable[[], T]) -> _PooledCall[T]:
+        if len(self._hung) >= MAX_ABANDONED:
+            self._refuse_after_hangs(function)
+        loop = asyncio.get_running_loop()
+        outbox = self._outbox
+        if outbox is None or outbox.loop is not loop:
+            outbox = self._outbox = _Outbox(loop)
+        call = _PooledCall(bound, outbox)
+        with self._lock:
+            self._demand += 1
+            grow = self._grow()
+        self._queue.put(call)
+        if grow:
+            try:
+                self._start()
+            except RuntimeError:
+                self._withdraw(call, function)
+                raise
+        return call
+
+    def _refuse_after_hangs(self, function: Callable[..., object]) -> None:
+        mine = [name for call, name in list(self._hung.items()) if call.context.get(owner, "") == owner.get()]
+        if len(mine) >= MAX_ABANDONED:
+            raise ThreadsHung(
+                f"{len(mine)} calls of blocking environment code hang ({', '.join(sorted(set(mine)))}), so "
+                f"{_name(function)} was not called; make them return (give network calls and subprocesses a timeout), "
+                "or write them async"
+            )
+
+    def _grow(self) -> bool:
+        """Whether a thread is missing; the caller holds the lock and starts it after letting go."""
+        if self._demand > self._threads and self._threads < self.max_workers:
+            self._threads += 1
+            return True
+        return False
+
+    def _start(self) -> None:
+        try:
+            self._thread().start()
+        except RuntimeError:  # no memory for its stack: a failed rollout may still hold it, in a cycle
+            gc.collect()
+            try:
+                self._thread().start()
+            except RuntimeError:
+                with self._lock:
+                    self._threads -= 1
+                    if not self._threads:
+                        raise
+                # Those that there are come to the call in their turn.
+
+    def _thread(self) -> threading.Thread:
+        return threading.Thread(target=self._work, name="bench-offload", daemon=True)
+
+    def _withdraw(self, call: _PooledCall[Any], function: Callable[..., object]) -> None:
+        """Give a call up: forget it if it waits, abandon its thread if it runs."""
+        grow = False
+        with self._lock:
+            if call.status == _DONE:
+                return
+            running, call.status = call.status == _RUNNING, _ABANDONED
+            self._demand -= 1
+            if running:
+                self.abandoned += 1
+                self._threads -= 1
+                self._hung[call] = _name(function)
+                grow = self._grow()
+        if grow:
+            self._start()
+
+    def _work(self) -> None:
+        """A thread's life: call after call, until one of them was abandoned."""
+        while True:
+            call = self._queue.get()
+            with self._lock:
+                if call.status == _ABANDONED:
+                    continue
+                call.status = _RUNNING
+            try:
+                call.value = call.context.run(call.function)
+            except BaseException as error:  # the thread's boundary: whatever it is goes to whoever awaits
+                call.error = error
+            end_copy()
+            with self._lock:
+                if call.status == _ABANDONED:
+                    self._hung.pop(call, None)
+                    return  # another thread has this one's place
+                call.status = _DONE
+                self._demand -= 1
+            call.outbox.put(call)
+            del call  # a waiting thread must not keep a rollout's state alive
+
+
+def _name(function: Callable[..., object]) -> str:
+    running = getattr(function, "running", None)
+    if callable(running):
+        return str(running())
+    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+
+offload = Offload()
+"""The pool of this process."""
+
+os.register_at_fork(after_in_child=offload._forget)  # pyright: ignore[reportPrivateUsage]
