@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def load(path: Path, environ: MutableMapping[str, str]) -> list[str]:
-    """Put the variables of a `.env` file into `environ` where they are not set yet. Values are not interpolated.
+    """Put the variables of a `.env` file into `environ` where they are not set yet.
 
     Args:
         path: The file; it may be missing.
@@ -21,18 +21,26 @@ def load(path: Path, environ: MutableMapping[str, str]) -> list[str]:
     if not path.is_file():
         return []
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        variables, wrong = parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         return [f"{path.name} was not read: {type(error).__name__}"]
+    for name, value in variables.items():
+        environ.setdefault(name, value)
+    return [f"{path.name}, line {line}: not NAME=value; skipped" for line in wrong]
+
+
+def parse(text: str) -> tuple[dict[str, str], list[int]]:
+    """The variables in the text of a `.env` file, and the numbers of lines that are not `NAME=value`. Values are not
+    interpolated."""
     from dotenv.parser import parse_stream  # most commands find no such file
 
-    notices: list[str] = []
-    for binding in parse_stream(io.StringIO(text)):
+    variables: dict[str, str] = {}
+    wrong: list[int] = []
+    for binding in parse_stream(io.StringIO(text.removeprefix("\ufeff"))):
         whole, key, value = binding.original.string, binding.key, binding.value
         if binding.error or (key is not None and (value is None or not key.isidentifier())):
-            line = binding.original.line + whole[: len(whole) - len(whole.lstrip())].count("\n")
-            notices.append(f"{path.name}, line {line}: not NAME=value; skipped")
+            wrong.append(binding.original.line + whole[: len(whole) - len(whole.lstrip())].count("\n"))
         elif key is not None and value is not None:
             is_comment = whole.partition("=")[2].lstrip(" \t").startswith("#")  # which the parser takes for a value
-            environ.setdefault(key, "" if is_comment else value)
-    return notices
+            variables[key] = "" if is_comment else value
+    return variables, wrong
