@@ -1,1 +1,2 @@
-"""Types, errors, records, content keys, state, redaction, safe text and size limits: what every other room uses."""
+"""Types, errors, records, content keys, state, secret redaction, text sanitizing and size limits, used by all other
+rooms."""

@@ -1,50 +1,50 @@
-"""The error tree. Owns every exception that crosses a module boundary; owns no printing and no exit.
+"""The exception classes of the project. Every exception that one module raises and another catches is defined here.
 
     HarnessError
-    ├── UsageError                 the caller's words are wrong: exit 2, nothing was started
-    │   ├── ConfigError            a setting: which file, which key, what to do next
-    │   ├── ResumeRefused          the run on disk is not the run that was asked for
-    │   ├── ValidationError        a multi-model evaluation without tasks, or without models
-    │   └── StateError             a stored multi-model evaluation that is not there, or holds no inputs
-    ├── EnvironmentFault           the environment's own code is at fault
-    │   ├── AgentFailed            the agent under evaluation raised, or said that it failed
-    │   ├── TaskTimeout            a task's request took longer than the task allows
+    ├── UsageError                 invalid input from the caller: exit code 2, nothing was started
+    │   ├── ConfigError            an invalid setting: names the file, the key and a remedy
+    │   ├── ResumeRefused          the run on disk differs from the requested run
+    │   ├── ValidationError        a multi-model evaluation without tasks or without models
+    │   └── StateError             a stored multi-model evaluation is missing or has no inputs
+    ├── EnvironmentFault           the environment's own code failed
+    │   ├── AgentFailed            the agent under evaluation raised an exception or reported an error
+    │   ├── TaskTimeout            a request of a task exceeded the task's timeout
     │   ├── EnvironmentNotFound    no such environment (says how to install it)
-    │   ├── EnvironmentLoadError   importing or constructing it failed
-    │   ├── SandboxMissing         it needs a sandbox and there is none (says what to install)
-    │   ├── ToolServerError        a server of its tools did not start, died or fell silent: another try may do
-    │   ├── WorkerDied             the process of an isolated environment ended, and not because it was asked to
-    │   └── ThreadsHung            too many calls of its blocking code never return: the run stops
-    ├── ModelError                 one model call failed for good; `retryable` says whether time may heal it
-    │   ├── ContextLengthError     the prompt no longer fits: a property of the model, not a fault
-    │   ├── ResponseError          the endpoint answered, but not with a reply that can be read
-    │   ├── LimitReached           the rollout has used up its `message_limit` or `token_limit`: it ends, and is scored
+    │   ├── EnvironmentLoadError   importing or constructing the environment failed
+    │   ├── SandboxMissing         the environment needs a sandbox and none is available (says what to install)
+    │   ├── ToolServerError        a tool server did not start, died or stopped answering: may be retried
+    │   ├── WorkerDied             the process of an isolated environment ended unexpectedly
+    │   └── ThreadsHung            too many blocking calls of the environment never returned: the run stops
+    ├── ModelError                 a model call failed after all retries; `retryable`: a later call may succeed
+    │   ├── ContextLengthError     the prompt exceeds the context length: a property of the model, not a fault
+    │   ├── ResponseError          the endpoint's reply could not be parsed
+    │   ├── LimitReached           `message_limit` or `token_limit` of the rollout is reached: it ends and is scored
     │   └── SystemicError          the endpoint as a whole is unusable: the run stops
     │       └── BudgetSpent        the budget of the invocation is spent: no further call is made
-    ├── ToolError                  a tool call came to nothing: told to the model, unless `stop_errors` ends the rollout
-    │   ├── ToolParseError         its arguments are no JSON object
-    │   └── ToolCallError          it names no tool or passes wrong arguments, or the tool raised
-    ├── SandboxError               the sandbox itself failed: says nothing about the code that was to run in it
-    ├── VerificationError          a math answer could not be compared: no verdict, never a wrong answer
-    ├── JudgeError                 a judge gave no verdict: the rollout is unscored, never wrong
-    ├── LocalExecutionError        an agent evaluation cannot be made
-    │   ├── DatasetParseError      its dataset file cannot be read
-    │   ├── DatasetValidationError a row lacks what every row must have
-    │   ├── ToolValidationError    the agent offers a tool that no endpoint would take
+    ├── ToolError                  a tool call failed: reported to the model, or ends the rollout (`stop_errors`)
+    │   ├── ToolParseError         the arguments are not a JSON object
+    │   └── ToolCallError          unknown tool, wrong arguments, or the tool raised an exception
+    ├── SandboxError               the sandbox itself failed, not the code in it
+    ├── VerificationError          a math answer could not be compared: the rollout is unscored, not wrong
+    ├── JudgeError                 a judge gave no verdict: the rollout is unscored, not wrong
+    ├── LocalExecutionError        an agent evaluation cannot run
+    │   ├── DatasetParseError      the dataset file cannot be parsed
+    │   ├── DatasetValidationError a row lacks a required column
+    │   ├── ToolValidationError    the agent offers a tool whose schema endpoints reject
     │   └── ProviderError          a model call of the agent failed
-    │       ├── RolloutLimitError  the rollout has used up its `message_limit` or `token_limit`: it ends, and is scored
-    │       └── SystemicProviderError  and so would every other one
-    ├── EvalFnError                an eval function cannot be loaded, called or believed
-    ├── AgentLoadError             there is no such agent, or it cannot be imported
-    │   └── MCPLoadError           nor a folder of MCP tools
-    ├── StateLost                  scoring reads a state value that no journal can hold
+    │       ├── RolloutLimitError  `message_limit` or `token_limit` of the rollout is reached: it ends and is scored
+    │       └── SystemicProviderError  every other model call would fail as well
+    ├── EvalFnError                an eval function cannot be loaded or called, or returned an invalid value
+    ├── AgentLoadError             the agent does not exist or cannot be imported
+    │   └── MCPLoadError           a folder of MCP tools cannot be imported
+    ├── StateLost                  scoring reads a state value that could not be stored in the journal
     ├── StoreError                 the run folder cannot be read or written: the run stops
-    │   ├── JournalDamaged         a line in the middle of a journal cannot be read
-    │   └── RunLocked              another process holds the run folder
+    │   ├── JournalDamaged         a line in the middle of a journal cannot be parsed
+    │   └── RunLocked              another process has locked the run folder
     └── PublishError               a push to the Hub failed; the local result is intact
 
-A message says what happened, to which thing, and what to do next. Foreign exceptions are translated
-once, at the edge where the foreign library is called.
+A message says what happened, to which thing, and what to do next. Exceptions of other libraries are converted to these
+classes once, where the library is called.
 """
 
 from __future__ import annotations
@@ -56,48 +56,48 @@ if TYPE_CHECKING:
 
 
 class HarnessError(Exception):
-    """Base of all errors that a user may see without a traceback."""
+    """Base class of all errors that are shown to the user without a traceback."""
 
     exit_code: int = 1
 
 
 class UsageError(HarnessError):
-    """The command line or a file that it names is wrong."""
+    """Invalid command line, or an invalid file named on it."""
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """A setting is unknown, missing, of the wrong type or out of range."""
+    """An unknown or missing setting, or one of the wrong type or out of range."""
 
 
 class ResumeRefused(UsageError):
-    """The recorded run differs from the requested one in something that changes results."""
+    """The recorded run differs from the requested one in a setting that changes results."""
 
 
 class ValidationError(UsageError):
-    """A multi-model evaluation has no tasks or no models. The name is that of the documents."""
+    """A multi-model evaluation has no tasks or no models. Part of the documented API."""
 
 
 class StateError(UsageError):
-    """A stored multi-model evaluation is not there, or holds no inputs. The name is that of the documents."""
+    """A stored multi-model evaluation does not exist or has no inputs. Part of the documented API."""
 
 
 class EnvironmentFault(HarnessError):
-    """An environment's own code raised or broke its contract."""
+    """The environment's own code raised an exception or violated its interface."""
 
     retryable: bool = False
-    """Whether the same rollout may succeed if it is made again at once (`--max-retries`)."""
+    """Whether the rollout may succeed if it is retried at once (`--max-retries`)."""
     reason: str = "environment_error"
-    """Short stable word for tables."""
+    """Short stable identifier for tables."""
 
 
 class AgentFailed(EnvironmentFault):
-    """The agent under evaluation raised an exception, or ended its run with an error of its own.
+    """The agent under evaluation raised an exception or reported an error.
 
     Args:
-        message: What it said.
-        retryable: Whether another try may do, because a model call failed that may heal.
+        message: The agent's error message.
+        retryable: Whether a retry may succeed because the cause was a temporary model error.
     """
 
     reason = "agent_error"
@@ -108,14 +108,14 @@ class AgentFailed(EnvironmentFault):
 
 
 class TaskTimeout(EnvironmentFault):
-    """The request of a task took longer than its `timeoutMs`; another try may be quicker."""
+    """A request of a task exceeded its `timeoutMs`. May be retried."""
 
     retryable = True
     reason = "timeout"
 
 
 class EnvironmentNotFound(EnvironmentFault):
-    """No installed module or distribution answers to the environment's name."""
+    """No installed module or distribution has the environment's name."""
 
     exit_code = 2
 
@@ -125,23 +125,23 @@ class EnvironmentLoadError(EnvironmentFault):
 
 
 class SandboxMissing(EnvironmentFault):
-    """Model-written code is to run, and nothing on this machine can contain it."""
+    """Model-written code must run, and no sandbox is available on this machine."""
 
     exit_code = 2
 
 
 class ToolServerError(EnvironmentFault):
-    """A server of an environment's tools did not start, died or did not answer; it is opened anew for the next try."""
+    """A tool server of an environment did not start, died or did not answer. A retry starts the server again."""
 
     retryable = True
 
 
 class WorkerDied(EnvironmentFault):
-    """A process of an isolated environment ended although nobody had asked it to.
+    """The process of an isolated environment ended without having been asked to.
 
     Args:
-        words: How.
-        reason: Short and stable, for tables: `worker_died`, `worker_hung`.
+        words: How the process ended.
+        reason: Short stable identifier for tables: `worker_died` or `worker_hung`.
     """
 
     def __init__(self, words: str, reason: str = "worker_died") -> None:
@@ -149,22 +149,23 @@ class WorkerDied(EnvironmentFault):
         self.reason = reason
 
     def anew(self) -> WorkerDied:
-        """The same, to be raised: many may learn of one death, and an exception keeps what each of them was doing."""
+        """A copy of this error to raise. Each of several waiting tasks needs its own, since an exception stores its
+        traceback."""
         return WorkerDied(str(self), self.reason)
 
 
 class ThreadsHung(EnvironmentFault):
-    """Blocking environment code hangs in so many threads that every further call would hang too."""
+    """So many threads hang in the environment's blocking code that further calls would hang too."""
 
 
 class ModelError(HarnessError):
     """A model call failed after all retries.
 
     Args:
-        message: What failed and at which endpoint; never holds a key.
-        status: HTTP status, when there was a reply.
-        retryable: Whether the same call may succeed later (`--retry-failed` picks it up).
-        reason: Short stable word for tables: `timeout`, `rate_limit`, `connection`, `server_error`,
+        message: What failed and at which endpoint; never contains an API key.
+        status: HTTP status, if there was a reply.
+        retryable: Whether the same call may succeed later (`--retry-failed` selects it).
+        reason: Short stable identifier for tables: `timeout`, `rate_limit`, `connection`, `server_error`,
             `bad_request`, `auth`, `not_found`, `bad_response`.
     """
 
@@ -176,34 +177,35 @@ class ModelError(HarnessError):
         self.retryable = retryable
         self.reason = reason
         self.wasted: Usage | None = None
-        """What the replies took that could not be used; None if there were none that said it."""
+        """Usage of the replies that had to be discarded; None if no reply reported any."""
 
 
 class ContextLengthError(ModelError):
-    """The endpoint refused the prompt because it is longer than the model's context."""
+    """The endpoint rejected the prompt because it exceeds the model's context length."""
 
 
 class ResponseError(ModelError):
-    """The endpoint answered 2xx with something that is no model reply."""
+    """The endpoint answered 2xx, but the body is not a valid model reply."""
 
 
 class LimitReached(ModelError):
-    """The rollout has used up its `message_limit` or `token_limit`. The call was not sent, and every further call of
+    """The rollout has reached its `message_limit` or `token_limit`. The call was not sent, and every further call of
     this rollout raises the same error. The rollout ends with `reason` as its stop condition and is scored."""
 
 
 class SystemicError(ModelError):
-    """Every further call would fail the same way: bad key, unknown model, dead endpoint."""
+    """A fatal error of the endpoint: every further call would fail the same way. Examples: bad key, unknown model, host
+    down."""
 
 
 class BudgetSpent(SystemicError):
-    """The budget of the invocation is spent. The call was not sent; the rollout stays unscored (`budget`), and a resume
-    with a larger budget makes it again."""
+    """The budget of the invocation is spent. The call was not sent. The rollout stays unscored (`budget`) and is
+    repeated when the run is resumed with a larger budget."""
 
 
 class ToolError(HarnessError):
-    """A tool call of the model's came to nothing. The model is told, unless the environment's `stop_errors` ends the
-    rollout with it."""
+    """A tool call of the model failed. The error is reported to the model, unless the environment's `stop_errors` names
+    it; then the rollout ends."""
 
 
 class ToolParseError(ToolError):
@@ -211,23 +213,24 @@ class ToolParseError(ToolError):
 
 
 class ToolCallError(ToolError):
-    """A tool call names no tool that is offered or passes arguments that do not fit, or the tool itself raised."""
+    """A tool call names an unknown tool or passes invalid arguments, or the tool raised an exception."""
 
 
 class SandboxError(HarnessError):
-    """A sandbox failed before or beside the program in it, which is therefore neither right nor wrong."""
+    """The sandbox failed, not the program in it; the program counts as neither right nor wrong."""
 
 
 class VerificationError(HarnessError):
-    """A mathematical answer could not be compared with the expected one; says nothing about whether it is right."""
+    """A mathematical answer could not be compared with the expected one; it may be right or wrong."""
 
 
 class JudgeError(HarnessError):
-    """A judge gave no verdict that can be read: its call failed, or it refused, said nothing, was cut short or rambled.
+    """A judge gave no verdict that can be parsed: the call failed, or the judge refused, or its reply was empty,
+    truncated or without a verdict.
 
     Args:
-        reason: Short and stable, for tables: `judge refused`, `no verdict`, `judge rate_limit`, …
-        detail: What it said, or what failed.
+        reason: Short stable identifier for tables: `judge refused`, `no verdict`, `judge rate_limit`, …
+        detail: The judge's reply, or the error of the call.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -236,44 +239,45 @@ class JudgeError(HarnessError):
 
 
 class LocalExecutionError(HarnessError):
-    """Something that an agent evaluation needs is not as it must be. The names below are those of the documents."""
+    """A dataset, tool or model call of an agent evaluation is invalid or failed. The subclasses are part of the
+    documented API."""
 
 
 class DatasetParseError(LocalExecutionError):
-    """A dataset file is not of the format that its name says, or of none that is read."""
+    """A dataset file does not match the format of its file name, or its format is not supported."""
 
     exit_code = 2
 
 
 class DatasetValidationError(LocalExecutionError):
-    """A row lacks a required column, or holds a value that is no text; names the row."""
+    """A row lacks a required column or has a value that is not text; names the row."""
 
     exit_code = 2
 
 
 class ToolValidationError(LocalExecutionError):
-    """A tool's schema is one that endpoints refuse; names the tool."""
+    """Endpoints would reject a tool's schema; names the tool."""
 
     exit_code = 2
 
 
 class ProviderError(LocalExecutionError):
-    """A model call failed for good; the `ModelError` is chained."""
+    """A model call failed after all retries; the `ModelError` is chained."""
 
 
 class RolloutLimitError(ProviderError):
-    """The rollout has used up its `message_limit` or `token_limit`. The call was not sent, and every further call
+    """The rollout has reached its `message_limit` or `token_limit`. The call was not sent, and every further call
     raises the same error. The rollout ends with that stop condition and is scored on the conversation so far, whether
-    the agent lets this error through or returns a result."""
+    the agent raises this error or catches it and returns a result."""
 
 
 class SystemicProviderError(ProviderError):
-    """Every further call would fail the same way.
+    """A fatal error of the endpoint: every further call would fail the same way.
 
     Args:
         message: What is wrong, and at which endpoint.
-        duration_ms: How long the run took until then.
-        tokens: What it had used by then.
+        duration_ms: Duration of the run until then, in milliseconds.
+        tokens: Tokens used by the run until then.
     """
 
     def __init__(self, message: str, duration_ms: float = 0.0, tokens: int = 0) -> None:
@@ -283,23 +287,24 @@ class SystemicProviderError(ProviderError):
 
 
 class EvalFnError(HarnessError):
-    """An eval function cannot be loaded, takes arguments that it would not get, or returned what is no number."""
+    """An eval function cannot be loaded, has parameters that are not supplied, or returned a value that is not a
+    number."""
 
     exit_code = 2
 
 
 class AgentLoadError(HarnessError):
-    """`-m module:attribute` leads to nothing that can be run."""
+    """`-m module:attribute` does not name an agent."""
 
     exit_code = 2
 
 
 class MCPLoadError(AgentLoadError):
-    """`--mcp DIR` leads to no FastMCP instance."""
+    """`--mcp DIR` contains no FastMCP instance."""
 
 
 class StateLost(HarnessError):
-    """A reward function read a state value that was not JSON-able and so is not in the journal."""
+    """A reward function read a state value that is not in the journal because JSON cannot represent it."""
 
 
 class StoreError(HarnessError):
@@ -307,7 +312,7 @@ class StoreError(HarnessError):
 
 
 class JournalDamaged(StoreError):
-    """A journal line other than a torn last one is unreadable; names file and line."""
+    """A journal line other than an incomplete last one cannot be parsed; names file and line."""
 
 
 class RunLocked(StoreError):

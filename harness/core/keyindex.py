@@ -1,7 +1,7 @@
-"""A compact map from keys to consecutive numbers. Owns the hashing and the probing; knows nothing of what a key names.
+"""A memory-saving map from keys to consecutive numbers.
 
-A dict of 100,000 keys takes about 20 MB; this takes 3. A run keeps several, and its memory must not grow with its
-rollouts."""
+A dict of 100,000 keys takes about 20 MB, this map 3 MB. A run keeps several of them, and its memory should not grow
+much with the number of rollouts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import hashlib
 from array import array
 
 HEX_LENGTH = 64
-"""Length of the keys that `core.keys` makes: sha256 in hex, whose digits are as good as a further hash of them."""
+"""Length of the keys of `core.keys`: sha256 in hex. Their digits serve as hash values without further hashing."""
 
 
 class KeyIndex:
-    """Numbers keys 0, 1, 2, … in the order of their first `add`. Keys are told apart by 128 bits of their hash."""
+    """Map that numbers keys 0, 1, 2, … in the order of their first `add`. Keys are compared by 128 bits of their
+    hash."""
 
     def __init__(self) -> None:
         self._high = array("Q")
@@ -24,12 +25,12 @@ class KeyIndex:
         return len(self._high)
 
     def find(self, key: str) -> int:
-        """The key's number, or -1."""
+        """Return the key's number, or -1 if the key was not added."""
         high, low = _digest(key)
         return self._table[self._place(high, low)]
 
     def add(self, key: str) -> int:
-        """The key's number; a new key gets the next one."""
+        """Return the key's number; a new key gets the next number."""
         high, low = _digest(key)
         place = self._place(high, low)
         number = self._table[place]
@@ -39,7 +40,7 @@ class KeyIndex:
         self._high.append(high)
         self._low.append(low)
         self._table[place] = number
-        # At most half full, so that a search ends after a step or two.
+        # At most half full, so that a lookup takes one or two steps.
         if 2 * len(self._high) > len(self._table):
             self._grow()
         return number

@@ -1,8 +1,7 @@
-"""Content hashes: what makes two examples, or two rollouts, the same. Owns canonical bytes and the key formulae; knows
-neither where keys are stored nor who compares them.
+"""Content hashes that identify examples and rollouts.
 
-A rollout's key covers everything that changes what the model is asked and nothing else, so a journal can be resumed
-after any change that leaves it alone, and never mixes two experiments."""
+A rollout's key covers everything that changes the model's input, and nothing else. So a run can be resumed after any
+other change, and a journal never mixes two experiments."""
 
 from __future__ import annotations
 
@@ -22,15 +21,15 @@ _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
 def canonical(value: object) -> bytes:
-    """One byte string for equal JSON values, whatever the order of their keys.
+    """Serialize a JSON value to bytes. Equal values give equal bytes, whatever the order of their keys.
 
     Raises:
-        TypeError: the value is not JSON-able.
+        TypeError: the value cannot be represented in JSON.
     """
     try:
         return orjson.dumps(value, option=_OPTIONS)
     except TypeError:
-        # orjson refuses integers beyond 64 bits and lone surrogates, which JSON itself allows.
+        # orjson rejects integers beyond 64 bits and lone surrogates, which JSON itself allows.
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
 
 
@@ -40,7 +39,7 @@ def digest(value: object) -> str:
 
 
 def hash_files(files: Iterable[Path]) -> str:
-    """sha256 (hex) over names and contents of `files`, in the order of their names."""
+    """sha256 (hex) over the names and contents of `files`, sorted by name."""
     whole = hashlib.sha256()
     for file in sorted(files, key=lambda path: path.name):
         whole.update(b"%s\0%s\0" % (file.name.encode(), hashlib.sha256(file.read_bytes()).digest()))
@@ -48,18 +47,18 @@ def hash_files(files: Iterable[Path]) -> str:
 
 
 class ExampleKeys:
-    """Names examples by content. Equal examples are told apart by their occurrence number, so an instance must see
-    the rows of one plan in order."""
+    """Keys of examples, made from their content. Equal examples get different keys by their occurrence number, so one
+    instance must process all rows of a plan, in order."""
 
     def __init__(self) -> None:
         self._seen = KeyIndex()
         self._counts = array("I")
 
     def example(self, row: Row, index: int) -> Example:
-        """Give `row` its key and its place `index` in the plan.
+        """Make an `Example` of `row` with its key and its position `index` in the plan.
 
         Raises:
-            EnvironmentFault: a value of the row is not JSON-able.
+            EnvironmentFault: a value of the row cannot be represented in JSON.
         """
         try:
             content = hashlib.sha256(canonical([row.prompt, row.answer, row.task, row.info]))
@@ -77,22 +76,22 @@ class ExampleKeys:
 
 
 def example_of(row: Row, key: str, index: int) -> Example:
-    """`row` as the example of that key, at its place `index` in the plan."""
+    """Make an `Example` of `row` with a known key and its position `index` in the plan."""
     return Example(key, row.example_id, row.prompt, row.answer, row.task, row.info, index)
 
 
 class RolloutKeys:
-    """Names rollouts: sha256 of what the run is, the example's key and the rollout's index."""
+    """Keys of rollouts: sha256 of the run's identity, the example's key and the rollout index."""
 
     def __init__(self, identity: Mapping[str, object]) -> None:
         self._prefix = hashlib.sha256(canonical(identity))
 
     def item(self, example: Example, rollout_index: int) -> Item:
-        """The unit of work for one attempt at `example`."""
+        """The unit of work for one rollout of `example`."""
         return Item(self.key(example.key, rollout_index), example, rollout_index)
 
     def key(self, example_key: str, rollout_index: int) -> str:
-        """The key of one attempt at the example of that key."""
+        """The key of one rollout of the example with key `example_key`."""
         key = self._prefix.copy()
         key.update(b"%s/%d" % (example_key.encode("ascii"), rollout_index))
         return key.hexdigest()

@@ -1,5 +1,5 @@
-"""Which hosts are this machine itself (they need no key, use no proxy and may see the rollout header), and which URLs
-name no host at all. Owns these questions, for settings, clients and commands alike."""
+"""Tests for loopback hosts and for `litellm://` URLs. Loopback hosts need no API key, use no proxy and may receive the
+rollout header."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import ipaddress
 from urllib.parse import urlsplit
 
 LITELLM_SCHEME = "litellm"
-"""`litellm://<provider>`: litellm knows that provider's address and wire format."""
+"""Scheme of `litellm://<provider>` URLs. litellm itself knows the provider's address and wire format."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host` (a name or an address, without brackets) is this machine's own loopback interface."""
+    """Whether `host` (a name, or an address without brackets) is this machine's loopback interface."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -21,11 +21,12 @@ def is_loopback(host: str) -> bool:
 
 
 def is_loopback_url(url: str) -> bool:
-    """Whether `url` cannot leave this machine. An empty one does not: it stands for the embedded reference server."""
+    """Whether requests to `url` stay on this machine. True for an empty URL, which stands for the embedded reference
+    server."""
     return not url or (litellm_provider(url) is None and is_loopback(urlsplit(url).hostname or ""))
 
 
 def litellm_provider(url: str) -> str | None:
-    """The provider that `url` leaves to litellm; None for an endpoint that is asked directly."""
+    """The provider of a `litellm://` URL; None for other URLs."""
     scheme, _, rest = url.partition("://")
     return rest.rstrip("/") if scheme == LITELLM_SCHEME else None

@@ -1,5 +1,4 @@
-"""The records of a run: example, item, and the journal's lines (`generated`, `scored`, `failed`). Owns their
-fields and nothing else; `store.journal` knows how they lie on disk, `engine` how they come about."""
+"""The records of a run: examples, items, and the journal lines `generated`, `scored` and `failed`."""
 
 from __future__ import annotations
 
@@ -12,15 +11,15 @@ FIXED_COLUMNS: tuple[str, ...] = (
     "example_id", "rollout_index", "prompt", "completion", "answer", "task", "info", "reward",
     "outcome", "error", "stop_condition", "is_truncated", "usage", "timing", "model", "env_id",
 )  # fmt: skip
-"""Columns that every dataset has; metrics stand after `reward`, state columns at the end."""
+"""Columns of every dataset. Metrics come after `reward`, state columns at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of an environment's dataset, formatted for the model but not yet placed in a plan."""
+    """One row of an environment's dataset, formatted for the model but without a position in a plan."""
 
     example_id: int | str
-    """The dataset's own id, else the row's index in the dataset."""
+    """The dataset's own id, or the row's index in the dataset."""
     prompt: Prompt
     answer: str = ""
     task: str = ""
@@ -34,20 +33,20 @@ class Example:
     kind: ClassVar[str] = "example"
 
     key: str
-    """sha256 (hex) of the content and of its occurrence number among equal ones."""
+    """sha256 (hex) of the content and of its occurrence number among equal examples."""
     example_id: int | str
-    """The dataset's own id, else the row's index in the dataset."""
+    """The dataset's own id, or the row's index in the dataset."""
     prompt: Prompt
     answer: str = ""
     task: str = ""
     info: JsonDict = field(default_factory=dict[str, object])
     index: int = 0
-    """Position in the run's plan, 0-based: the order of rows in every table."""
+    """Position in the run's plan, 0-based; the order of rows in every table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One unit of work: an attempt at an example that is still to be made."""
+    """One unit of work: a rollout that is still to be made."""
 
     key: str
     example: Example
@@ -56,21 +55,21 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """When a rollout was generated and where its time went; seconds, except `started_at`."""
+    """Start time and durations of a rollout; durations in seconds."""
 
     started_at: float = 0.0
-    """Unix time of the rollout's start."""
+    """Start of the rollout as Unix time."""
     generation: float = 0.0
-    """Wall time from start to last message."""
+    """Wall time from the start to the last message."""
     model: float = 0.0
-    """Part of `generation` spent inside model requests; retries and waiting for a slot are not in it."""
+    """Part of `generation` spent in model requests, without retries and waiting for a slot."""
     waiting: float = 0.0
-    """Part of `generation` in which a request waited for a slot, for pacing or for a back-off: our time, not its."""
+    """Part of `generation` in which a request waited for a slot, for pacing or for a retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A rollout whose last message is in. Holds all that scoring reads."""
+    """A rollout whose generation is complete. Contains all that scoring needs."""
 
     kind: ClassVar[str] = "generated"
 
@@ -84,17 +83,18 @@ class Generated:
     usage: Usage = field(default_factory=Usage)
     timing: Timing = field(default_factory=Timing)
     attempts: int = 1
-    """Attempts at the whole rollout (`max_retries`)."""
+    """Attempts at the whole rollout (see `max_retries`)."""
     state: JsonDict = field(default_factory=dict[str, object])
-    """The JSON-able part of the rollout's state, fixed keys left out."""
+    """The part of the rollout's state that JSON can represent, without the fixed keys."""
     lost: tuple[str, ...] = ()
-    """Names of state values that were not JSON-able: gone after a crash."""
+    """Names of state values that JSON cannot represent and that are therefore lost after a crash."""
     replies: list[JsonDict] | None = None
-    """The model's replies (`message`, `finish_reason`), where the completion does not tell them: see `replies`."""
+    """The model's replies (`message`, `finish_reason`) where they cannot be derived from the completion; see
+    `core.replies`."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether the last answer says nothing: no text and no tool call."""
+        """Whether the last assistant message has neither text nor a tool call."""
         if isinstance(self.completion, str):
             return not self.completion.strip()
         last = next((m for m in reversed(self.completion) if m.get("role") == "assistant"), None)
@@ -105,7 +105,7 @@ class Generated:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the last answer is the model's or its provider's refusal."""
+        """Whether the last assistant message is a refusal by the model or its provider."""
         if isinstance(self.completion, str):
             return False
         last = next((m for m in reversed(self.completion) if m.get("role") == "assistant"), None)
@@ -116,35 +116,35 @@ MESSAGE_LIMIT = "message_limit"
 TOKEN_LIMIT = "token_limit"
 
 LIMITS = frozenset({MESSAGE_LIMIT, TOKEN_LIMIT})
-"""Stop conditions of rollouts that were ended by a limit of the run's settings."""
+"""Stop conditions of rollouts that were ended by a limit in the run's settings."""
 
 BUDGET_SPENT = "budget"
-"""Reason of rollouts that have no outcome because the budget of the invocation was spent. A resume makes them again."""
+"""Reason of rollouts without outcome because the budget of the invocation was spent. A resume repeats them."""
 
 STATE_LOST = "state lost"
-"""How the reason begins when scoring would read what no journal holds: only a new rollout can be scored."""
+"""Prefix of the reason when scoring needs a value that the journal does not contain: the rollout must be made again."""
 
 JUDGEMENTS = "judgements"
-"""State key that holds every reply of a judge about the rollout: a list of `{model, prompt, text, label, …, usage}`."""
+"""State key of the judges' replies about a rollout: a list of `{model, prompt, text, label, …, usage}`."""
 
 OutcomeName: TypeAlias = Literal["scored", "unscored"]
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a rubric says of one rollout."""
+    """Result of a rubric for one rollout."""
 
     reward: float | None
-    """Weighted sum of the reward functions; None if any of them failed."""
+    """Weighted sum of the reward functions; None if one of them failed."""
     metrics: dict[str, float | None] = field(default_factory=dict[str, float | None])
-    """Every function's own value, weighted or not; None where it failed."""
+    """Value of every function, whether weighted or not; None if it failed."""
     reasons: dict[str, str] = field(default_factory=dict[str, str])
-    """Why a function gave no value, by function name; `*` when no function is to blame."""
+    """Reason for each missing value, by function name; `*` if it is not the fault of one function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A rollout's score. The newest line of a key wins."""
+    """The score of a rollout. If the journal has several for one key, the last one counts."""
 
     kind: ClassVar[str] = "scored"
 
@@ -153,15 +153,15 @@ class Scored:
     reward: float | None
     metrics: dict[str, float | None]
     reasons: dict[str, str]
-    """As in `Score`; the first value is the unscored reason that tables count."""
+    """As in `Score`; the first entry is the reason that tables count."""
     seconds: float = 0.0
-    """Wall time of scoring; for group rewards the group's, divided by its members."""
+    """Wall time of scoring in seconds; for group rewards the group's time divided by its members."""
     extra: JsonDict = field(default_factory=dict[str, object])
-    """JSON-able state that scoring added (a judge's verdict and cost)."""
+    """State that scoring added, as JSON (such as a judge's verdict and cost)."""
 
     @property
     def reason(self) -> str:
-        """Why there is no score, short and stable enough to be counted: the function and the kind of failure."""
+        """Short stable reason for a missing score, for counting: the function and the kind of failure."""
         if self.reward is not None or not self.reasons:
             return ""
         function, words = next(iter(self.reasons.items()))
@@ -170,7 +170,7 @@ class Scored:
 
     @property
     def words(self) -> str:
-        """Why there is no score, as it was recorded: the function, and what it said."""
+        """Full reason for a missing score: the function and its message."""
         if self.reward is not None or not self.reasons:
             return ""
         function, words = next(iter(self.reasons.items()))
@@ -179,7 +179,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A rollout that came to no end: never a score."""
+    """A rollout that failed and has no score."""
 
     kind: ClassVar[str] = "failed"
 
@@ -188,13 +188,13 @@ class Failed:
     rollout_index: int
     stage: Literal["setup", "generation", "cancelled"]
     reason: str
-    """Short stable word for tables: `timeout`, `rate_limit`, `connection`, `environment_error`, …"""
+    """Short stable identifier for tables: `timeout`, `rate_limit`, `connection`, `environment_error`, …"""
     error: str
-    """The whole message, redacted."""
+    """The full message, with secrets redacted."""
     retryable: bool
     attempts: int = 1
     completion: Prompt = ""
-    """What had been said until then; paid for, so kept."""
+    """The conversation until the failure; kept because its tokens were paid for."""
     usage: Usage = field(default_factory=Usage)
     timing: Timing = field(default_factory=Timing)
     replies: list[JsonDict] | None = None

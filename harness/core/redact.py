@@ -1,5 +1,4 @@
-"""The one redactor: takes secrets out of text before it reaches a log, an error, a file or the Hub. Owns the list of
-known secrets and the patterns that look like one; owns no sink, and never decides what is written where."""
+"""Redaction of secrets in text before it goes to a log, an error message, a file or the Hub."""
 
 from __future__ import annotations
 
@@ -15,10 +14,12 @@ from urllib.parse import quote
 REDACTED = "[redacted]"
 
 MIN_SECRET_LENGTH = 6
-"""Shorter values ("EMPTY", "none") are placeholders; replacing them would shred ordinary text."""
+"""Minimum length of a secret in characters. Shorter values ("EMPTY", "none") are placeholders, and replacing them would
+damage ordinary text."""
 
 PLACEHOLDERS = frozenset({"dummy-key", "lm-studio", "lm_studio", "no-key", "not-needed", "ollama", "placeholder"})
-"""What people give to local servers that look at no key; an answer may well speak of ollama."""
+"""Placeholder keys for local servers, which ignore the key. They are not redacted, since a model may mention
+"ollama"."""
 
 _PATTERNS = re.compile(
     r"""
@@ -31,76 +32,78 @@ _PATTERNS = re.compile(
     """,
     re.VERBOSE,
 )
-"""Shapes of keys. Those that begin like an English word must hold a digit, so that `sk-learn-documentation` stays."""
+"""Patterns of API keys. Patterns that start like an English word require a digit, so `sk-learn-documentation` is
+kept."""
 
 _KEY_NAMES = re.compile(r"(?:.*_)?(?:[A-Z]*KEY(?:_ID)?|[A-Z]*TOKEN|[A-Z]*SECRET|PASSWORD|PASSWD|PAT)", re.IGNORECASE)
-"""Variables and arguments whose names say that their values are secrets."""
+"""Names of variables and arguments that hold secrets."""
 
 _KEY_LIKE = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])\S{12,}")
-"""Such a value is taken for one where nothing but the name says so: to cut `postgres` or `1000000` out of
-every answer would falsify what was said."""
+"""Pattern of a value that is taken for a secret when only its name suggests it. Redacting `postgres` or `1000000` in
+every answer would falsify the results."""
 
 _SECRET_HEADERS = frozenset(
     {"authorization", "auth", "key", "apikey", "accesskey", "secretkey", "token", "accesstoken", "authtoken", "secret",
      "signature", "cookie", "password", "passwd", "credential", "credentials", "bearer", "jwt", "pat", "sas"}
 )  # fmt: skip
-"""Words of header names whose values are taken for secrets. Whole words: `X-Monkey` has none."""
+"""Words in header names whose values are secrets. Whole words only: `X-Monkey` has none of them."""
 
 _HEADER_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 _SHORTEST_HEADER_SECRET = 12
-"""Characters. A shorter value of such a header (`X-Token-Limit: 100000`) would be cut out of every answer as well."""
+"""Minimum length in characters of a secret header value. Without it, a value such as that of `X-Token-Limit: 100000`
+would be redacted in every answer."""
 
 _LABELLED = re.compile(
     r"""((?:authorization|(?:x-)?api[-_]?key)["']?\s*[:=]\s*["']?)(?:(bearer|basic|token)\s+)?[^\s"',;}]+""",
     re.IGNORECASE,
 )
-"""A header or setting whose name says that its value is a secret."""
+"""A header or setting that holds a secret according to its name, with its value."""
 
 _BEARER = re.compile(r"\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 
 _USERINFO = re.compile(r"""(://)[^\s/@?#"']+@""")
-"""`scheme://user:password@host`."""
+"""Credentials in `scheme://user:password@host`."""
 
 
 def names_secret(name: str) -> bool:
-    """Whether a variable of this name is taken to hold a secret."""
+    """Whether a variable of this name holds a secret."""
     return _KEY_NAMES.fullmatch(name) is not None
 
 
 class Redactor:
-    """Replaces known secrets, and on request whatever looks like one, by `[redacted]`."""
+    """Replaces known secrets by `[redacted]`, and on request also strings that look like secrets."""
 
     def __init__(self) -> None:
         self._secrets: list[str] = []
 
     @property
     def longest(self) -> int:
-        """Characters of the longest known secret; 0 if none is known."""
+        """Length of the longest known secret in characters; 0 if none is known."""
         return len(self._secrets[0]) if self._secrets else 0
 
     def add(self, secret: str) -> None:
-        """Make `secret` unsayable from now on, also in its JSON-escaped and percent-encoded forms and in `repr`'s.
+        """Redact `secret` from now on, also in its JSON-escaped, percent-encoded and `repr` forms.
 
         Args:
-            secret: The value; surrounding white space and values shorter than `MIN_SECRET_LENGTH`, and
-                `PLACEHOLDERS`, are ignored.
+            secret: The value. Surrounding white space is removed; values shorter than `MIN_SECRET_LENGTH` and
+                `PLACEHOLDERS` are ignored.
         """
         secret = secret.strip()
         if len(secret) < MIN_SECRET_LENGTH or secret.lower() in PLACEHOLDERS:
             return
         forms = {*_quoted(secret), *_percent(secret)}
         known = forms.union(self._secrets)
-        # Longest first: a key that contains another one must not leave its remainder behind.
+        # Longest first: if one secret contains another, the whole of it must be replaced.
         self._secrets = sorted(known, key=lambda form: (-len(form), form))
 
     def add_named(self, values: Mapping[str, object]) -> None:
-        """Make unsayable what a name says is a secret, in a process's environment or among arguments: a run may use one
-        of them only, but a tool that is called, or code that fails, shows all.
+        """Redact the values of a process's environment or of arguments whose names say that they are secrets. The run
+        may use only one of them, but a tool or a traceback may print all.
 
         Args:
-            values: Values by name, in tables at any depth. Those under names like `…_API_KEY`, `…_TOKEN` and
-                `…_PASSWORD` are added if they look like a key.
+            values: Values by name, nested to any depth. Values with names like `…_API_KEY`, `…_TOKEN` and `…_PASSWORD`
+                are added if they look like a key.
         """
         for name, value in values.items():
             if isinstance(value, Mapping):
@@ -109,7 +112,8 @@ class Redactor:
                 self.add(value)
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
-        """Make unsayable the values of headers whose names say that they are secrets, with and without their scheme."""
+        """Redact the values of headers whose names say that they are secrets, with and without the scheme
+        (`Bearer`)."""
         for name, value in headers.items():
             words = {word.lower() for word in _HEADER_WORDS.findall(name)}
             if len(value) >= _SHORTEST_HEADER_SECRET and not _SECRET_HEADERS.isdisjoint(words):
@@ -117,15 +121,15 @@ class Redactor:
                 self.add(value.partition(" ")[2])
 
     def text(self, s: str, *, patterns: bool = True) -> str:
-        """`s` without secrets.
+        """Remove secrets from `s`.
 
         Args:
             s: Any text.
-            patterns: Also remove what merely looks like a secret. For logs and errors; off for model output and
-                datasets, where a token-shaped string is data.
+            patterns: Also remove strings that look like a secret. On for logs and errors; off for model output and
+                datasets, where such a string is data.
 
         Returns:
-            The text; the same object when nothing had to go.
+            The text; the same object if it was not changed.
         """
         for secret in self._secrets:
             if secret in s:
@@ -139,7 +143,7 @@ class Redactor:
 
 
 def _quoted(secret: str) -> set[str]:
-    """How it stands within quotation marks, in JSON or in Python's `repr`, and where that is quoted once more."""
+    """The forms of a secret inside quotation marks, in JSON and in `repr`, quoted once or twice."""
     once = {
         secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1],
         secret.replace("\\", "\\\\"),
@@ -148,7 +152,8 @@ def _quoted(secret: str) -> set[str]:
 
 
 def _percent(secret: str) -> Iterator[str]:
-    """How a URL may hold it: clients agree neither on what needs no escape nor on the case of the digits."""
+    """The percent-encoded forms of a secret in a URL. Clients differ in the characters they escape and in the case of
+    the hex digits."""
     for harmless in ("", "/", "=", "/=", "+"):
         form = quote(secret, safe=harmless)
         yield form
@@ -156,10 +161,10 @@ def _percent(secret: str) -> Iterator[str]:
 
 
 redactor = Redactor()
-"""The process's redactor: whoever reads a key tells it, every sink asks it."""
+"""The redactor of this process. Code that reads a key adds it here; code that writes output redacts with it."""
 
 
-# Settings, hidden by their names
+# Hiding of settings by their names
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
@@ -167,7 +172,7 @@ _PASSWORDS = frozenset(
     {"authorization", "bearer", "cookie", "credential", "jwt", "passcode", "passphrase", "passwd", "password", "pat",
      "pw", "secret"}
 )  # fmt: skip
-"""A setting whose name ends in one of these words holds a secret."""
+"""Last words of the names of settings that hold a secret."""
 
 _PLURALS = frozenset({f"{word}s" for word in _PASSWORDS} | {"keys", "tokens"})
 
@@ -180,7 +185,7 @@ _OWNERS = re.compile(
     """,
     re.VERBOSE,
 )
-"""Words before `key`, `token` or `pass` that make it a secret, whatever its value."""
+"""Words that make a following `key`, `token` or `pass` a secret, whatever the value."""
 
 _ORDINARY = re.compile(
     r"""
@@ -196,15 +201,15 @@ _ORDINARY = re.compile(
     """,
     re.VERBOSE,
 )
-"""Words before `key` or `token` that make it a column, a key of a table or a mark in a text."""
+"""Words that make a following `key` or `token` an ordinary name: a column, a table key or a text marker."""
 
 _TAILS = frozenset({"plain", "raw", "str", "string", "text", "value"})
-"""Words behind the name of a secret that still name its value: `password_value`, but not `password_file`."""
+"""Words after a secret's name that still mean its value: `password_value`, but not `password_file`."""
 
 _GLUED = re.compile(r"(\w*?)(password|passwd|passphrase|secret|credential|key|token)(s?)")
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z_. -]*|[<\[].*[>\]]|.{0,3}", re.DOTALL)
-"""A column's name or a mark such as `<s>`: no key that a provider hands out looks so."""
+"""A column name or a marker such as `<s>`, which is never a provider's key."""
 
 _SCHEMAS = frozenset({"properties", "$defs", "definitions"})
 
@@ -215,7 +220,7 @@ _Likeness: TypeAlias = Literal["secret", "perhaps", "no"]
 
 @lru_cache(maxsize=4096)
 def _likeness(name: str) -> _Likeness:
-    """What the name of a setting says of its value."""
+    """Whether a setting of this name holds a secret."""
     words = [word.lower() for word in _WORDS.findall(name)]
     while len(words) > 1 and words[-1] in _TAILS:
         words.pop()
@@ -241,15 +246,15 @@ def _likeness(name: str) -> _Likeness:
 
 
 def hidden(value: object, name: str = "") -> object:
-    """A copy of a JSON value of settings in which no secret stands whose name says that it is one. Tuples become lists.
+    """Copy a JSON value of settings and hide the values whose names say that they are secrets. Tuples become lists.
 
-    `password`, `provider_key` and names like them hide whatever stands under them; `key`, `token` and `…_key` of an
-    unknown kind hide all but plain words, such as the name of a column; `answer_key`, `stop_token`, `max_tokens` and
-    `api_key_var` hide nothing.
+    `password`, `provider_key` and similar names hide their whole value. `key`, `token` and `…_key` with an unknown
+    prefix hide all but plain words, such as a column name. `answer_key`, `stop_token`, `max_tokens` and `api_key_var`
+    hide nothing.
 
     Args:
         value: Any JSON value.
-        name: What it is called; of a dotted path, its last part counts.
+        name: The name of the value; of a dotted path, the last part.
     """
     return _hidden(value, _likeness(name.rpartition(".")[2]) if name else "no")
 
@@ -268,9 +273,7 @@ def _hidden(value: object, likeness: _Likeness) -> object:
 
 
 def _item(name: str, item: object, above: _Likeness) -> object:
-    if name in _SCHEMAS and isinstance(
-        item, Mapping
-    ):  # names in a JSON Schema are those of fields, which hold no value
+    if name in _SCHEMAS and isinstance(item, Mapping):  # names in a JSON Schema are field names without values
         fields = cast("Mapping[object, object]", item)
         return {
             key: _hidden(schema, _likeness(str(key)) if isinstance(schema, str) else "no")
@@ -280,7 +283,7 @@ def _item(name: str, item: object, above: _Likeness) -> object:
 
 
 def _without_parts(text: str) -> str:
-    """A text without the secrets that stand in it under their names: in a URL, a connection string or JSON."""
+    """Remove the secrets in a text that are labelled by name: in a URL, a connection string or JSON."""
     if text.lstrip()[:1] in ("{", "["):
         found = _parsed(text)
         if not isinstance(found, str):
@@ -301,7 +304,7 @@ def _hide_userinfo(text: str) -> str:
 
 
 def _parsed(text: str) -> object:
-    """What a text holds as JSON or as a TOML value; the text itself if it is neither."""
+    """Parse a text as JSON or as a TOML value; return the text itself if it is neither."""
     try:
         return cast(object, json.loads(text))
     except (ValueError, RecursionError):
@@ -313,13 +316,13 @@ def _parsed(text: str) -> object:
 
 
 def hidden_words(words: Sequence[str]) -> list[str]:
-    """The words of a command line without the values whose names say that they are secrets."""
+    """The arguments of a command line, without values whose names say that they are secrets."""
     options = ["", *words]
     return [_hidden_word(word, before) for before, word in zip(options, words, strict=False)]
 
 
 def hidden_command(command: str) -> str:
-    """A command line without the values whose names say that they are secrets; the same text if it holds none."""
+    """A command line without values whose names say that they are secrets; the same text if there are none."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -329,7 +332,7 @@ def hidden_command(command: str) -> str:
 
 
 def hidden_source(source: str) -> str:
-    """The origin of a setting, such as `--set PATH=VALUE` or a file with a key path, without the values whose names say
+    """The origin of a setting, such as `--set PATH=VALUE` or a file with a key path, without values whose names say
     that they are secrets."""
     return " ".join(hidden_words(source.split(" ", 1))) if source.startswith("-") else source
 

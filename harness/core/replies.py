@@ -1,6 +1,8 @@
-"""What a model said in a rollout, as far as the transcript alone does not tell. Owns the rule by which replies are read
-off a transcript, and the comparison that decides whether a journal must hold them beside it: an environment may write
-assistant messages itself, ask on the side, keep a reply in other words, or live with a request that failed."""
+"""Recording and replay of a model's replies in a rollout.
+
+Normally the replies can be derived from the transcript. They cannot if an environment writes assistant messages itself,
+makes extra requests, changes a reply, or continues after a failed request. Then the journal stores the replies as
+well."""
 
 from __future__ import annotations
 
@@ -14,36 +16,36 @@ from harness.core.redact import redactor
 from harness.core.types import JsonDict, Message, ModelResponse, Prompt, Usage
 
 _CUT = frozenset({"length", "content_filter"})
-"""Ends of a reply that an environment may act on; all others read as `stop` or `tool_calls`."""
+"""Finish reasons that change an environment's behaviour. All others are read as `stop` or `tool_calls`."""
 
 _ERRORS: dict[str, type[ModelError]] = {each.__name__: each for each in (ContextLengthError, ResponseError, ModelError)}
-"""Errors that an environment may tell apart, the most special first."""
+"""Model errors that an environment may catch, subclasses first."""
 
 UNANSWERED = "unanswered"
-"""The reason of a request that was given up before it was answered."""
+"""Reason of a request that was cancelled before its reply arrived."""
 
 _GIVEN_UP: JsonDict = {"error": "the request was given up", "kind": "ModelError", "reason": UNANSWERED}
 
 _WITHDRAWN: JsonDict = {}
-"""In the place of a request that was refused without being sent."""
+"""Placeholder of a request that was refused without being sent."""
 
 _USAGE = frozenset(each.name for each in dataclasses.fields(Usage))
 
 
 class ReplyRecorder:
-    """Takes down what the requests of one rollout come to, in the order in which they begin."""
+    """Records the replies and errors of one rollout's requests, in the order in which the requests start."""
 
     __slots__ = ("_in_flight", "_overlapped", "taken")
 
     def __init__(self) -> None:
         self.taken: list[JsonDict] = []
-        """Of each request: its reply's `message`, `finish_reason` and `usage`, or its `error`; and `asked`, a digest of
-        what was asked, where requests were under way together: their order may be another the next time."""
+        """One dict per request: the reply's `message`, `finish_reason` and `usage`, or its `error`. Requests that ran
+        concurrently also have `asked`, a digest of the prompt, since their order may differ in another run."""
         self._in_flight: dict[int, Prompt] = {}
         self._overlapped = False
 
     def begin(self, prompt: Prompt) -> int:
-        """A request begins; returns its number, to `end` it."""
+        """Register a new request and return its number, for `end`."""
         number = len(self.taken)
         self.taken.append(_GIVEN_UP)
         if self._in_flight and not self._overlapped:
@@ -56,10 +58,10 @@ class ReplyRecorder:
         return number
 
     def end(self, number: int, result: ModelResponse | BaseException) -> None:
-        """It came to this."""
+        """Record the reply or error of request `number`."""
         del self._in_flight[number]
         if isinstance(result, ModelResponse):
-            # A copy: the environment may write into the message.
+            # A copy, since the environment may change the message.
             told: JsonDict = {
                 "message": dict(result.message),
                 "finish_reason": result.finish_reason,
@@ -76,18 +78,19 @@ class ReplyRecorder:
         self.taken[number] = told
 
     def withdraw(self, number: int) -> None:
-        """Forget request `number`: it was refused without being sent."""
+        """Forget request `number`, which was refused without being sent."""
         del self._in_flight[number]
         self.taken[number] = _WITHDRAWN
 
 
 def read_off(completion: Prompt, *, is_truncated: bool, usage: Usage | None = None) -> list[JsonDict]:
-    """The replies that a transcript suggests: every assistant message, the last one cut short if the rollout was.
+    """Derive the replies from a transcript: every assistant message is one, and the last one is truncated if the
+    rollout was.
 
     Args:
         completion: The messages after the prompt, or the completed text.
-        is_truncated: Whether the rollout was cut short for want of tokens.
-        usage: Of all of them. The last one has it: then sums come out right, and so does what ends with them.
+        is_truncated: Whether the rollout was truncated by the token limit.
+        usage: Usage of all replies together. It is assigned to the last reply, so that sums and token limits are right.
     """
     messages = _said(completion)
     last = len(messages) - 1
@@ -104,16 +107,17 @@ def read_off(completion: Prompt, *, is_truncated: bool, usage: Usage | None = No
 def to_record(
     taken: Sequence[JsonDict], completion: Prompt, *, is_truncated: bool, error: str | None = None
 ) -> list[JsonDict] | None:
-    """What a journal must hold of the replies beside the transcript.
+    """Select the replies that the journal must store because the transcript alone does not determine them.
 
     Args:
         taken: From `ReplyRecorder.taken`.
         completion: The rollout's transcript.
-        is_truncated: Whether the rollout was cut short for want of tokens.
-        error: What the rollout failed of; the record of the failure tells that of its last requests.
+        is_truncated: Whether the rollout was truncated by the token limit.
+        error: Error message of a failed rollout. Trailing requests with this error are omitted, since the failure
+            record contains it.
 
     Returns:
-        None if the transcript tells all; else all of `taken`, without such last requests.
+        None if the transcript is sufficient; else `taken` without such trailing requests.
     """
     taken = [told for told in taken if told is not _WITHDRAWN]
     while error is not None and taken and taken[-1].get("error") in (error, _GIVEN_UP["error"]):
@@ -132,18 +136,18 @@ def to_record(
 
 
 class ReplyPlayer:
-    """Gives the replies of a rollout again.
+    """Replays the recorded replies of a rollout.
 
     Args:
-        recorded: From `to_record`, or `read_off`.
+        recorded: From `to_record` or `read_off`.
     """
 
     def __init__(self, recorded: Iterable[JsonDict]) -> None:
         self._left = list(recorded)
 
     def next(self, prompt: Prompt) -> ModelResponse | ModelError | None:
-        """What this prompt was answered with: the first reply that is left, unless requests were under way together.
-        None if none is left."""
+        """Return the next reply or error for `prompt`; None if there are no more. Concurrent requests are matched by
+        their prompts, others by order."""
         asked: str | None = None
         for number, told in enumerate(self._left):
             if "asked" in told:
@@ -176,14 +180,14 @@ def _usage(told: Usage | JsonDict | None) -> Usage:
 def _said(completion: object) -> list[Message]:
     if isinstance(completion, str):
         return [{"role": "assistant", "content": completion}] if completion else []
-    # Code of an environment may leave anything there.
+    # An environment's code may store any value here.
     found = cast("Iterable[object]", completion) if isinstance(completion, list | tuple) else ()
     messages = [cast(Message, message) for message in found if isinstance(message, dict)]
     return [message for message in messages if message.get("role") == "assistant"]
 
 
 def _alike(one: Message, other: Message) -> bool:
-    """Whether two messages say the same; a key without a value says as much as no key."""
+    """Whether two messages are equal; a key with the value None equals a missing key."""
     if one is other or one == other:
         return True
     names = {*one, *other}

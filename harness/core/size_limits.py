@@ -1,8 +1,7 @@
-"""How much is read of what others have made: files that are read whole, lines, and what packed files unfold to. Owns
-these bounds and reading no more than they allow; what a file must hold, and how a user is told, is its reader's.
+"""Size limits for reading untrusted files: whole files, single lines and decompressed data.
 
-Nobody's file is that large by honest means; one that is would only fill the memory. So all of this is refused, and
-nothing is cut."""
+The limits are far above any legitimate file. A larger file is rejected, not truncated, so that it cannot exhaust the
+memory."""
 
 from __future__ import annotations
 
@@ -15,30 +14,30 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 DOCUMENT = 64 << 20
-"""Bytes of a file of settings, a manifest, a summary, a card."""
+"""Limit of settings files, manifests, summaries and cards, in bytes."""
 
 ROWS = 2 << 30
-"""Bytes of a file of rows, tasks or results, unpacked."""
+"""Limit of a file of rows, tasks or results, decompressed, in bytes."""
 
 LINE = 256 << 20
-"""Bytes of one line: a row, or a record of a journal."""
+"""Limit of one line (a row or a journal record), in bytes."""
 
 _BATCH = 256
-"""Rows of a parquet file that are unfolded at once."""
+"""Rows of a parquet file that are decompressed at a time."""
 
 
 def too_large(what: str, cap: int) -> OSError:
-    """The error of something that has more than `cap` bytes.
+    """Make the error for something larger than `cap` bytes.
 
     Args:
-        what: What has.
-        cap: Bytes that are allowed.
+        what: Name of the thing that is too large.
+        cap: Allowed bytes.
     """
     return OSError(errno.EFBIG, f"{what} is larger than {size_words(cap)}, and no more is read")
 
 
 def size_words(size: int) -> str:
-    """A bound as people say it: `64 MiB`."""
+    """A size in words, such as `64 MiB`."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit and size % unit == 0:
             return f"{size // unit} {name}"
@@ -46,14 +45,14 @@ def size_words(size: int) -> str:
 
 
 def read_whole(path: Path, cap: int = DOCUMENT) -> bytes:
-    """A file's bytes.
+    """Read a file as bytes.
 
     Args:
         path: The file.
-        cap: Bytes at most.
+        cap: Maximum size in bytes.
 
     Raises:
-        OSError: it cannot be read, or is larger.
+        OSError: the file cannot be read or is larger than `cap`.
     """
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size > cap:
@@ -65,20 +64,20 @@ def read_whole(path: Path, cap: int = DOCUMENT) -> bytes:
 
 
 def read_text(path: Path, cap: int = DOCUMENT, encoding: str = "utf-8-sig") -> str:
-    """A file's text, as `Path.read_text` gives it; a byte order mark is left out.
+    """Read a file as text like `Path.read_text`, without a byte order mark.
 
     Raises:
-        OSError: it cannot be read, or is larger than `cap` bytes.
-        UnicodeDecodeError: it is no such text.
+        OSError: the file cannot be read or is larger than `cap` bytes.
+        UnicodeDecodeError: the file is not in this encoding.
     """
     return read_whole(path, cap).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def lines_of(file: BinaryIO, cap: int = LINE) -> Iterator[bytes]:
-    """The lines of a file, each with its end.
+    """Iterate over the lines of a file, including their line ends.
 
     Raises:
-        OSError: it cannot be read, or a line is larger than `cap` bytes; says which.
+        OSError: the file cannot be read, or a line is larger than `cap` bytes; names the line.
     """
     number = 0
     while line := file.readline(cap + 1):
@@ -89,12 +88,12 @@ def lines_of(file: BinaryIO, cap: int = LINE) -> Iterator[bytes]:
 
 
 def unzipped(data: bytes, cap: int = ROWS) -> bytes:
-    """What a gzip file holds, all of its members.
+    """Decompress a gzip file with all of its members.
 
     Raises:
-        OSError: it is larger than `cap` bytes, or no gzip.
-        EOFError: it breaks off.
-        zlib.error: it is damaged.
+        OSError: the result is larger than `cap` bytes, or the data is not gzip.
+        EOFError: the data is truncated.
+        zlib.error: the data is damaged.
     """
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         found = file.read(cap + 1)
@@ -104,14 +103,14 @@ def unzipped(data: bytes, cap: int = ROWS) -> bytes:
 
 
 def parquet_batches(file: Any, cap: int = ROWS) -> Iterator[Any]:
-    """The rows of a parquet file, some at a time: a small file may unfold to more than any memory.
+    """Read a parquet file in batches. A small file may decompress to more than the memory holds.
 
     Args:
         file: An open `pyarrow.parquet.ParquetFile`.
-        cap: Bytes in memory at most, of all rows together.
+        cap: Maximum bytes in memory of all rows together.
 
     Raises:
-        OSError: they have more.
+        OSError: the rows are larger than `cap`.
     """
     size = 0
     for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):

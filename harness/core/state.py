@@ -1,8 +1,9 @@
-"""What one rollout knows: its input, its transcript so far, and whatever the environment's author keeps in it. Owns the
-classic mapping semantics and the way a state goes through the journal and back; owns no loop and no scoring.
+"""The state of one rollout: its input, its transcript and the values that the environment stores in it. A dict, as in
+the classic API, that can be saved in the journal and restored.
 
-The input (`prompt answer task info example_id`) lies in `state["input"]` and is reached through the state itself. The
-transcript is one growing list, and the steps of the trajectory refer to it, so that a rollout of n turns costs O(n)."""
+The input (`prompt answer task info example_id`) is stored in `state["input"]` and can also be read from the state
+itself. The transcript is one growing list that the steps of the trajectory refer to, so a rollout of n turns needs O(n)
+memory."""
 
 from __future__ import annotations
 
@@ -17,28 +18,29 @@ from harness.core.records import Example, Generated
 from harness.core.types import Chat, JsonDict, Message, Messages, ModelResponse, Prompt
 
 INPUT_KEYS: tuple[str, ...] = ("prompt", "answer", "task", "info", "example_id")
-"""Fields of the example, reached through the state."""
+"""Fields of the example that can be read from the state."""
 
 FIXED_KEYS: frozenset[str] = frozenset(INPUT_KEYS) | {
     "input", "rollout_index", "model", "sampling_args", "tools", "completion", "is_completed", "is_truncated",
     "stop_condition", "prompt_too_long", "final_env_response", "trajectory", "trajectory_id", "reward", "metrics",
     "advantage", "error", "timing", "usage", "client", "chat", "oai_tools", "tool_defs", "transcript",
 }  # fmt: skip
-"""Keys with a meaning of their own. They are recorded elsewhere or not at all, so an export leaves them out."""
+"""Keys with a predefined meaning. They are recorded elsewhere or not at all, so `export` omits them."""
 
 _STEPS = "trajectory"
-"""Under this key an export holds what authors noted in steps; the steps themselves are rebuilt from the completion.
-Where that alone does not tell them, it is an object: the `notes`, and the `places` of the steps in the completion."""
+"""Key under which an export stores the authors' notes in steps. The steps themselves are rebuilt from the completion.
+If the completion does not determine them, the value is an object with `notes` and with `places`, the positions of the
+steps in the completion."""
 
 _STEP_KEYS = frozenset({"prompt", "completion", "response", "tokens", "is_truncated", "trajectory_id"})
-"""Of a step: what the loop puts there."""
+"""Keys of a step that the rollout loop sets."""
 
-# Values that orjson would turn into another type (a dataclass into a dict) do not come back as they were.
+# Values that orjson would convert to another type (a dataclass to a dict) cannot be restored as they were.
 _FAITHFUL = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 class Prefix(Sequence[Message]):
-    """The first `end` messages of a transcript that goes on growing. Reads like a list and holds no copy."""
+    """The first `end` messages of a growing transcript, as a read-only list without a copy."""
 
     __slots__ = ("_end", "_messages")
 
@@ -67,7 +69,7 @@ class Prefix(Sequence[Message]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(cast("Sequence[object]", other))
 
-    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have no hash
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, which are not hashable
 
     def __add__(self, other: Sequence[Message]) -> Messages:
         return [*self, *other]
@@ -80,20 +82,20 @@ class Prefix(Sequence[Message]):
 
 
 class State(dict[str, Any]):
-    """The state of one rollout: a dict whose input fields can be read through it."""
+    """The state of one rollout: a dict that also gives access to its input fields."""
 
     __slots__ = ("chat", "example", "lost", "start", "transcript")
 
     chat: Chat | None
-    """The rollout's model, while it runs."""
+    """The rollout's model, while the rollout runs."""
     example: Example | None
-    """What the rollout is an attempt at; shared by all rollouts of it, so never changed."""
+    """The example of the rollout. Shared by all of its rollouts, so it must not be changed."""
     lost: frozenset[str]
-    """Names whose values no journal could hold; reading one raises `StateLost`."""
+    """Names of the values that are not in the journal; reading one raises `StateLost`."""
     transcript: Prompt
-    """Prompt and everything said since: one growing list, or one text for a completion model."""
+    """Prompt and all messages since, as one growing list; one text for a completion model."""
     start: int
-    """Where the completion begins in `transcript`."""
+    """Index of the completion's start in `transcript`."""
 
     def __init__(self, *args: Any, **values: Any) -> None:
         super().__init__(*args, **values)
@@ -105,13 +107,13 @@ class State(dict[str, Any]):
 
     @classmethod
     def begin(cls, example: Example, rollout_index: int, model: str, sampling_args: JsonDict) -> State:
-        """The state of an attempt that is about to start. It owns its values: changing them touches no other rollout.
+        """Create the state of a new rollout. Values are copied, so that changing them affects no other rollout.
 
         Args:
-            example: The row that is attempted.
-            rollout_index: Number of the attempt at this row, from 0.
+            example: The row of the rollout.
+            rollout_index: Number of the rollout among those of the row, from 0.
             model: The model's name at its endpoint.
-            sampling_args: What the model is asked with.
+            sampling_args: The sampling arguments.
         """
         state = cls(
             input={
@@ -143,16 +145,16 @@ class State(dict[str, Any]):
 
     @classmethod
     def restore(cls, example: Example, generated: Generated, model: str, sampling_args: JsonDict) -> State:
-        """The state of a rollout that a journal holds, well enough to be scored.
+        """Restore the state of a recorded rollout for scoring.
 
-        The trajectory has the steps that it had; their `response` is gone, and one whose messages are not in the
+        The trajectory has its original steps, but without their `response`. A step whose messages are not in the
         completion is empty.
 
         Args:
-            example: The row that was attempted.
+            example: The row of the rollout.
             generated: The rollout's journal line.
             model: The model's name at its endpoint.
-            sampling_args: What the model was asked with.
+            sampling_args: The sampling arguments.
         """
         state = cls.begin(example, generated.rollout_index, model, sampling_args)
         author = {name: value for name, value in generated.state.items() if name not in generated.lost}
@@ -174,18 +176,19 @@ class State(dict[str, Any]):
         )
         state.lost = frozenset(generated.lost)
         for name in state.lost.intersection(INPUT_KEYS):
-            state["input"].pop(name, None)  # what the example says is not what the rollout had
+            state["input"].pop(name, None)  # the rollout had another value than the example
         _rebuild_trajectory(state, generated.completion, _usual(generated.completion) if places is None else places)
         _annotate(state["trajectory"], notes, is_lost=_STEPS in generated.lost)
         return state
 
     def export(self) -> tuple[JsonDict, tuple[str, ...]]:
-        """What a journal must hold beside the transcript so that the rollout can be scored later.
+        """The part of the state that the journal must store besides the transcript, so that the rollout can be scored
+        later.
 
         Returns:
-            The author's JSON-able values (under `input` also the input fields that the environment changed, under
-            `trajectory` what it noted in its steps), and the names of the values that would not come back as they
-            were. Such a value is still rendered where JSON can show it, for state columns.
+            The author's values that JSON can represent (with changed input fields under `input` and notes of steps
+            under `trajectory`), and the names of the values that cannot be restored exactly. Where possible, such a
+            value is still included in a readable form, for state columns.
         """
         author = {name: value for name, value in self.items() if name not in FIXED_KEYS}
         notes = _notes(self["trajectory"])
@@ -207,15 +210,15 @@ class State(dict[str, Any]):
         return exported, ()
 
     def places(self) -> list[list[int]] | None:
-        """Where the completion has the steps, if these are not its assistant messages, one by one; None also of an
-        environment that makes no steps."""
+        """Positions of the steps in the completion. None if every assistant message is one step, or if the environment
+        makes no steps."""
         completion, trajectory = self["completion"], self["trajectory"]
         if not trajectory or len(_usual(completion)) == len(trajectory):
             return None
         return [_place(each, self.start, len(completion)) for each in trajectory]
 
     def _changed_input(self) -> JsonDict:
-        """Input fields that are no longer what the example says."""
+        """Input fields that differ from the example's."""
         example = self.example
         if example is None:
             return {}
@@ -245,27 +248,28 @@ class State(dict[str, Any]):
         return name in INPUT_KEYS and name in super().get("input", ())
 
     def get(self, name: str, default: Any = None) -> Any:
-        """`state[name]`, or `default` if there is no such key; raises `StateLost` like `state[name]`."""
+        """`state[name]`, or `default` if the key is missing; raises `StateLost` like `state[name]`."""
         try:
             return self[name]
         except KeyError:
             return default
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """`state[name]`, set to `default` first if there is no such key; raises `StateLost` like `state[name]`."""
+        """`state[name]`, which is set to `default` first if the key is missing; raises `StateLost` like
+        `state[name]`."""
         if name not in self:
             self[name] = default
         return self[name]
 
     def pop(self, name: str, *default: Any) -> Any:
-        """Take a key of the author's out; raises `StateLost` like `state[name]`."""
+        """Remove a key of the author's and return its value; raises `StateLost` like `state[name]`."""
         if not super().__contains__(name) and name in self.lost:
             return self[name]
         return super().pop(name, *default)
 
 
 def step(state: State, prompt: Prompt | Prefix, completion: Prompt, response: ModelResponse | None) -> JsonDict:
-    """One step of the trajectory: what was asked and what came back, without a copy of either."""
+    """Make one step of the trajectory. Prompt and completion are not copied."""
     return {
         "prompt": prompt,
         "completion": completion,
@@ -280,7 +284,8 @@ def step(state: State, prompt: Prompt | Prefix, completion: Prompt, response: Mo
 
 
 def _notes(trajectory: Sequence[JsonDict]) -> list[JsonDict]:
-    """What authors put into the steps: `extras`, `reward`, `advantage`, and keys of their own. Empty if nothing."""
+    """The authors' entries in the steps: `extras`, `reward`, `advantage` and keys of their own. Empty if no step has
+    any."""
     notes: list[JsonDict] = []
     found = False
     for each in trajectory:
@@ -295,7 +300,7 @@ def _says_something(value: object) -> bool:
 
 
 def _annotate(trajectory: Sequence[JsonDict], notes: Sequence[JsonDict], *, is_lost: bool) -> None:
-    """Put notes back into steps that were rebuilt; without a note for each step, reading extras raises `StateLost`."""
+    """Add notes to rebuilt steps. If notes are missing for some steps, reading `extras` raises `StateLost`."""
     if is_lost or (notes and len(notes) != len(trajectory)):
         for each in trajectory:
             each["extras"] = LostExtras()
@@ -305,7 +310,7 @@ def _annotate(trajectory: Sequence[JsonDict], notes: Sequence[JsonDict], *, is_l
 
 
 class LostExtras(dict[str, Any]):
-    """Stands for the `extras` of a step that no journal could hold."""
+    """Replacement for the `extras` of a step that could not be stored in the journal."""
 
     def __missing__(self, name: str) -> Any:
         raise StateLost(
@@ -314,12 +319,12 @@ class LostExtras(dict[str, Any]):
         )
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Raises `StateLost`."""
+        """Raise `StateLost`."""
         return self[name]
 
 
 def own(value: Any) -> Any:
-    """A copy of a JSON value that shares no list and no dict with the original."""
+    """Copy a JSON value with all of its lists and dicts."""
     if isinstance(value, dict):
         return {name: own(part) for name, part in cast(JsonDict, value).items()}
     if isinstance(value, list | tuple):
@@ -330,15 +335,15 @@ def own(value: Any) -> Any:
 def _differ(one: object, other: object) -> bool:
     try:
         return bool(one != other)
-    except Exception:  # the author's types: an array has no truth value, and what cannot be compared has changed
+    except Exception:  # an array has no truth value; values that cannot be compared count as changed
         return True
 
 
 def _usual(completion: Prompt) -> list[list[int]]:
-    """Where a completion has its steps, unless something else is said: each assistant message is one, or the text."""
+    """Default positions of the steps in a completion: each assistant message is one, or the whole text."""
     if isinstance(completion, str):
         return [[0, len(completion)]] if completion else []
-    # Code of an environment may leave anything there.
+    # An environment's code may store any value here.
     messages = completion if isinstance(completion, list | tuple) else ()  # pyright: ignore[reportUnnecessaryIsInstance]
     return [
         [at, at + 1]
@@ -348,7 +353,7 @@ def _usual(completion: Prompt) -> list[list[int]]:
 
 
 def _place(step: JsonDict, start: int, end: int) -> list[int]:
-    """Begin and end of a step in the completion; [0, 0] if it is not there. Authors may make steps of any kind."""
+    """Begin and end of a step in the completion; [0, 0] if it is not part of it. Authors may make any kind of step."""
     try:
         first = len(step["prompt"]) - start
         last = first + len(step["completion"])
@@ -374,7 +379,7 @@ def _rebuild_trajectory(state: State, completion: Prompt, places: Sequence[Seque
 
 
 def _export_each(author: JsonDict) -> tuple[JsonDict, tuple[str, ...]]:
-    """The slow way, for a state with values that JSON does not know: one at a time."""
+    """Export value by value. Slower; for a state with values that JSON cannot represent."""
     kept: JsonDict = {}
     lost: list[str] = []
     for name, value in author.items():
@@ -391,7 +396,7 @@ def _export_each(author: JsonDict) -> tuple[JsonDict, tuple[str, ...]]:
 
 
 def _shown(value: object) -> object:
-    """Sets are common in states and plain to show; nothing else is worth a guess."""
+    """Convert sets to sorted lists; reject other types."""
     if isinstance(value, set | frozenset):
         return sorted(cast("set[object]", value), key=str)
     raise TypeError(f"not a JSON value: {type(value).__name__}")

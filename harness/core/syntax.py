@@ -1,4 +1,4 @@
-"""Python source as a tree, from any thread. Owns the lock that this takes."""
+"""Thread-safe parsing of Python source."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _alone = threading.RLock()
 
 
 def parse(source: str | bytes) -> ast.Module:
-    """As `ast.parse`, one at a time: Python 3.11 counts how deep it is for all threads together, and fails where two
-    are at it and a finalizer runs in between (CPython issue 106905).
+    """Parse Python source like `ast.parse`, one call at a time. Python 3.11 counts the recursion depth for all threads
+    together and fails if two threads parse and a finalizer runs in between (CPython issue 106905).
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it is no Python, or nested too deeply.
+        SyntaxError, ValueError, RecursionError, MemoryError: the source is not Python or nested too deeply.
     """
     with _alone:
         return ast.parse(source)

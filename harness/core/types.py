@@ -1,5 +1,5 @@
-"""The values that environments and model clients exchange: messages, usage, replies, and the `Chat` and
-`Client` protocols. Owns no behaviour beyond adding usage up; knows no wire format, no disk, no schedule."""
+"""The types that environments and model clients exchange: messages, usage, replies, and the protocols `Chat` and
+`Client`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 JsonDict: TypeAlias = dict[str, Any]
-"""A JSON object; the values are whatever JSON holds."""
+"""A JSON object."""
 
 Message: TypeAlias = dict[str, Any]
-"""One chat message in the wire's own shape (`role`, `content`, `tool_calls`, …), so that a provider's extra
-fields survive."""
+"""One chat message in the OpenAI wire format (`role`, `content`, `tool_calls`, …). A dict, so that extra fields of a
+provider are kept."""
 
 Messages: TypeAlias = list[Message]
 
@@ -22,12 +22,12 @@ Prompt: TypeAlias = "Messages | str"
 MessageType: TypeAlias = Literal["chat", "completion"]
 
 ROLLOUT_HEADER = "X-Bench-Rollout"
-"""Says to the embedded reference server which rollout asks; clients send it to loopback endpoints only."""
+"""HTTP header with the rollout's key, for the embedded reference server. Sent to loopback endpoints only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens and requests of one call or of a sum of calls. Adding keeps what is unknown apart from what is zero."""
+    """Tokens and requests of one call or of a sum of calls. Distinguishes unknown from zero."""
 
     input_tokens: int = 0
     """Prompt tokens, as the endpoint reported them."""
@@ -38,14 +38,14 @@ class Usage:
     cached_tokens: int = 0
     """Part of `input_tokens` that the endpoint served from its cache, where it says so."""
     requests: int = 0
-    """Replies that were received."""
+    """Number of replies received."""
     unreported: int = 0
-    """Replies without usage: their tokens are unknown, not zero."""
+    """Number of replies without usage; their tokens are unknown, not zero."""
     cost: float | None = None
-    """US dollars, when the endpoint itself reported a cost."""
+    """Cost in US dollars, if the endpoint reported it."""
 
     def __add__(self, other: Usage) -> Usage:
-        """The sum of both; `cost` is unknown only if both are."""
+        """Add two usages; `cost` is unknown only if both costs are."""
         cost = None if self.cost is None and other.cost is None else (self.cost or 0.0) + (other.cost or 0.0)
         return Usage(
             self.input_tokens + other.input_tokens,
@@ -60,65 +60,66 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """One reply of a model, as read from the wire."""
+    """One parsed reply of a model."""
 
     message: Message
-    """The assistant message as it goes into the transcript. `content` may be "" or None: that is the model's answer."""
+    """The assistant message for the transcript. `content` may be "" or None: an empty answer."""
     finish_reason: str | None = None
-    """`stop`, `length`, `tool_calls`, `content_filter` or a provider's own word."""
+    """`stop`, `length`, `tool_calls`, `content_filter` or another value of the provider."""
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
-    """The name that the endpoint says it answered with."""
+    """The model name that the endpoint reported."""
     id: str | None = None
     seconds: float = 0.0
-    """From sending the last attempt to its last byte; waiting for a slot or a retry is not in it."""
+    """Seconds from sending the last attempt to its last byte, without waiting for a slot or for a retry."""
     attempts: int = 1
-    """HTTP requests made for this reply, retries included."""
+    """HTTP requests made for this reply, including retries."""
     wasted: Usage | None = None
-    """What earlier replies took that could not be used, where they said it: they are paid for, too."""
+    """Reported usage of earlier replies that had to be discarded; they cost money as well."""
 
     @property
     def is_truncated(self) -> bool:
-        """Whether the endpoint stopped for want of tokens."""
+        """Whether generation stopped at the token limit."""
         return self.finish_reason == "length"
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the model or its provider declined to answer."""
+        """Whether the model or its provider refused to answer."""
         return bool(self.message.get("refusal")) or self.finish_reason == "content_filter"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One request to a model, before it has a wire format."""
+    """One request to a model, independent of the wire format."""
 
     model: str
     prompt: Prompt
-    """Messages go to chat completions, a string to completions."""
+    """Messages for chat completions; a string for completions."""
     tools: Sequence[JsonDict] | None = None
-    """Tool definitions in the OpenAI wire shape."""
+    """Tool definitions in the OpenAI wire format."""
     sampling_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Merged into the request body as they are; `extra_body` is spread over the top level; None drops a key."""
+    """Merged into the request body; the entries of `extra_body` become top-level fields; a None value removes a
+    field."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Headers of this call alone, over the endpoint's own."""
+    """Headers of this call, in addition to the endpoint's headers, which they override."""
     lane: str = ""
-    """Who asks, so that the limiter can share its slots fairly between runs."""
+    """Name of the run that makes the request, so that the limiter shares slots fairly between runs."""
     urgent: bool = False
-    """Judges: served before everything else, since what they score is already paid for."""
+    """Priority for judge calls: served first, since the rollout that they score is already paid for."""
     check: Callable[[], None] | None = None
-    """Called when the request has its slot, before it is sent; raises `BudgetSpent` if it may not be sent any more."""
+    """Called when the request has a slot and before it is sent; raises `BudgetSpent` if it must not be sent."""
     quick: bool = False
-    """Asks whether the endpoint works at all: any HTTP answer settles that, so none is waited out and asked again."""
+    """Set for a health check: any HTTP answer is sufficient, so there is no retry."""
 
 
 class Client(Protocol):
-    """What talks to one endpoint: retries, limits and the wire format are behind it."""
+    """Client of one endpoint, with retries, limits and the wire format."""
 
     async def request(self, call: ModelCall) -> ModelResponse:
-        """Answer `call`, retrying what may heal.
+        """Send `call` and return the reply; retry on temporary errors.
 
         Raises:
-            ModelError: the call failed for good.
+            ModelError: the call failed after all retries.
         """
         ...
 
@@ -128,7 +129,7 @@ class Client(Protocol):
 
 
 class Chat(Protocol):
-    """One model as an environment sees it: bound to its endpoint, name, sampling arguments and rollout."""
+    """A model as an environment uses it: bound to an endpoint, a name, sampling arguments and a rollout."""
 
     @property
     def model(self) -> str:
@@ -142,16 +143,16 @@ class Chat(Protocol):
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Ask the model; `sampling_args` are laid over the run's own.
+        """Call the model; `sampling_args` override those of the run.
 
         Raises:
-            ModelError: the call failed for good.
+            ModelError: the call failed after all retries.
         """
         ...
 
 
 def text_of(message: Message) -> str:
-    """What a message says, as text: its content, or the text parts of its content; "" where there is none."""
+    """The text of a message: its content, or the text parts of its content; "" if there is none."""
     content = message.get("content")
     if isinstance(content, str):
         return content
