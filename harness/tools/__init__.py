@@ -1,5 +1,4 @@
-"""Tools: functions that models may call. Owns how they are described, how their arguments are read and what becomes of
-their results; `envs.tool_env` owns the conversation around them."""
+"""Tools: functions that models may call, with their descriptions, arguments and results."""
 
 from __future__ import annotations
 

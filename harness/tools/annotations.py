@@ -1,5 +1,4 @@
-"""The types that a function's parameters are annotated with, resolved and in a form that pydantic reads. Owns names in
-annotations and what Python 3.11's own `TypedDict` lacks; makes no schema."""
+"""Resolve the type annotations of a function's parameters for pydantic."""
 
 from __future__ import annotations
 
@@ -17,15 +16,16 @@ from harness.core.errors import EnvironmentFault
 def read_annotations(
     tool: str, function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
 ) -> dict[str, Any]:
-    """The annotations of these parameters alone: others may name what exists for type checkers only.
+    """Resolve the annotations of the given parameters. Other parameters may use names that exist only for type
+    checkers.
 
     Args:
         tool: The tool's name, for messages.
-        function: Where the annotations stand.
-        parameters: Whose they are; one without an annotation is left out.
+        function: The function that the annotations belong to.
+        parameters: The parameters to resolve; those without an annotation are omitted.
 
     Raises:
-        EnvironmentFault: one names what cannot be found.
+        EnvironmentFault: an annotation uses an undefined name.
     """
     written = {p.name: p.annotation for p in parameters if p.annotation is not p.empty}
     stand_in = types.SimpleNamespace(__annotations__=written)
@@ -42,7 +42,7 @@ def read_annotations(
 
 
 def optional(annotation: Any) -> Any:
-    """`annotation`, or None; what it is annotated with stays outside."""
+    """Make an annotation that also allows None; metadata of `Annotated` stays outermost."""
     if get_origin(annotation) is Annotated:
         inner, *metadata = get_args(annotation)
         return Annotated[(inner | None, *metadata)]  # type: ignore[misc]
@@ -50,7 +50,7 @@ def optional(annotation: Any) -> Any:
 
 
 def own_description(annotation: Any) -> str:
-    """What `Annotated[…, "text"]` or `Annotated[…, Field(description="text")]` says."""
+    """The description in `Annotated[…, "text"]` or `Annotated[…, Field(description="text")]`; "" if there is none."""
     for metadata in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
         text = metadata if isinstance(metadata, str) else getattr(metadata, "description", None)
         if isinstance(text, str) and text:
@@ -59,7 +59,7 @@ def own_description(annotation: Any) -> str:
 
 
 def _readable(annotation: Any, inside: frozenset[Any] = frozenset()) -> Any:
-    """The same type, with `typing.TypedDict` exchanged for that of `typing_extensions`, as pydantic wants it."""
+    """Replace `typing.TypedDict` by that of `typing_extensions` in an annotation; pydantic requires it."""
     if typing_extensions.is_typeddict(annotation):
         return annotation if annotation in inside else _typed_dict(annotation, inside | {annotation})
     origin: Any = get_origin(annotation)

@@ -1,5 +1,4 @@
-"""What a docstring says of a function: its description, and a line or more for each parameter. Owns the three styles
-that are read (Google, NumPy, reST `:param x:`); knows nothing of signatures or schemas."""
+"""Parse docstrings in the Google, NumPy and reST styles: the description, and the text of each parameter."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _OTHERS = {
     "attributes", "example", "examples", "note", "notes", "raises", "references", "return", "returns", "see also",
     "todo", "usage", "warning", "warnings", "warns", "yield", "yields",
 }  # fmt: skip
-"""Headings of sections that are for programmers: they end the description."""
+"""Headings of other sections, which are for programmers and end the description."""
 
 _GOOGLE_HEADING = re.compile(r"^(?P<title>[A-Za-z][A-Za-z ]*):\s*$")
 _GOOGLE_ITEM = re.compile(r"^(?P<name>\*{0,2}\w+)\s*(?:\((?P<type>.*?)\))?\s*:(?:\s+|$)(?P<text>.*)$")
@@ -30,19 +29,19 @@ _FIELD_PARAMETERS = {"arg", "argument", "key", "keyword", "kwarg", "param", "par
 
 @dataclass(slots=True)
 class Documented:
-    """What a docstring says."""
+    """A parsed docstring."""
 
     description: str = ""
     """The text before the first section."""
     parameters: dict[str, str] = field(default_factory=dict[str, str])
-    """Descriptions by parameter name; a text may have several lines."""
+    """Descriptions by parameter name; a description may have several lines."""
 
 
 def read_docstring(docstring: str | None) -> Documented:
-    """Read a docstring in whichever style its sections are written.
+    """Parse a docstring in any of the three styles.
 
     Args:
-        docstring: As it stands in the source; None for none.
+        docstring: The docstring as in the source; None if the function has none.
     """
     lines = _lines(docstring or "")
     documented = Documented()
@@ -72,17 +71,18 @@ def read_docstring(docstring: str | None) -> Documented:
 
 
 def _lines(docstring: str) -> list[str]:
-    """The lines without their common indentation."""
+    """The lines of a docstring without their common indentation."""
     lines = inspect.cleandoc(docstring).splitlines()
     match = _GOOGLE_HEADING.match(lines[0]) if len(lines) > 1 else None
     if match and match["title"].lower() in _PARAMETERS and not lines[1].startswith((" ", "\t")):
-        # A docstring that is one section: its items were all there was to be indented.
+        # A docstring that is a single section: `cleandoc` removed the indentation of its items.
         return [lines[0], *(f"    {line}" for line in lines[1:])]
     return lines
 
 
 def _heading(lines: list[str], index: int) -> tuple[str, int]:
-    """The section that begins at a line, in lower case, and where its body begins; "" if none does."""
+    """The title (in lower case) of the section that starts at a line, and the first line of its body; "" if none
+    starts."""
     line = lines[index]
     below = lines[index + 1] if index + 1 < len(lines) else ""
     known = _PARAMETERS | _OTHERS
@@ -95,7 +95,7 @@ def _heading(lines: list[str], index: int) -> tuple[str, int]:
 
 
 def _end_of_section(lines: list[str], start: int, *, is_numpy: bool) -> int:
-    """Where a section ends: a NumPy one at the next heading, a Google one at the first line that is not indented."""
+    """The end of a section: for NumPy at the next heading, for Google at the first line without indentation."""
     for index in range(start, len(lines)):
         if is_numpy:
             if _heading(lines, index)[0] or _FIELD.match(lines[index]):
@@ -106,7 +106,7 @@ def _end_of_section(lines: list[str], start: int, *, is_numpy: bool) -> int:
 
 
 def _end_of_block(lines: list[str], start: int) -> int:
-    """Where a reST field ends: at the first line that is not indented."""
+    """The end of a reST field: the first line without indentation."""
     for index in range(start, len(lines)):
         if not lines[index].startswith((" ", "\t")) and (lines[index].strip() or not _goes_on(lines, index)):
             return index
@@ -120,19 +120,19 @@ def _goes_on(lines: list[str], index: int) -> bool:
 
 
 def _google(line: str) -> list[tuple[str, str]]:
-    """`name (type): text`."""
+    """Parse the line `name (type): text`."""
     match = _GOOGLE_ITEM.match(line)
     return [(match["name"], match["text"])] if match else []
 
 
 def _numpy(line: str) -> list[tuple[str, str]]:
-    """`name : type` or `name, other : type`; the text is indented below."""
+    """Parse the line `name : type` or `name, other : type`. The text follows in indented lines."""
     match = _NUMPY_ITEM.match(line)
     return [(name, "") for name in re.split(r"\s*,\s*", match["names"])] if match else []
 
 
 def _items(lines: list[str], head: Callable[[str], list[tuple[str, str]]]) -> dict[str, str]:
-    """The items of a section: each begins at its left edge, and what is indented deeper belongs to it."""
+    """Parse the items of a section into texts by name. Lines with deeper indentation belong to the item above."""
     found: dict[str, list[str]] = {}
     current: list[str] = []
     names: list[str] = []
@@ -148,6 +148,6 @@ def _items(lines: list[str], head: Callable[[str], list[tuple[str, str]]]) -> di
 
 
 def _joined(lines: list[str]) -> str:
-    """A first line and those below it, which are indented for their own reasons."""
+    """Join the first line of an item and the lines below it, without their own indentation."""
     below = textwrap.dedent("\n".join(lines[1:]))
     return f"{lines[0].strip()}\n{below}".strip()

@@ -1,5 +1,5 @@
-"""MCP servers: where they are, what they offer and what they answer. The one door to `fastmcp` (from 2.14). Owns the
-reading of server settings and the translation of tools, results and errors; `mcp_host` owns when servers are open."""
+"""MCP servers: their settings, and the conversion of their tools, results and errors. The only module that uses
+`fastmcp` (2.14 or later). `mcp_host` opens and closes the servers."""
 
 from __future__ import annotations
 
@@ -18,37 +18,40 @@ from harness.core.types import JsonDict
 INSTALL = "pip install 'bench-harness[mcp]'"
 
 _KEYS = ("name", "command", "args", "env", "cwd", "url", "headers", "description", "transport", "type", "server")
-"""What the settings of one server may hold; `transport` and `type` say what `command` or `url` say already."""
+"""Allowed keys in the settings of a server. `transport` and `type` are accepted but redundant."""
 
 _MODELS_FAULT = {-32602, -32601}
-"""JSON-RPC errors that are about the call: invalid params, no such method. All others are about the server."""
+"""JSON-RPC errors that the model's call caused: invalid params, method not found. All others are faults of the
+server."""
 
 _MISFIT = "Invalid structured content"
-"""How the client begins to say that a result is not of the schema that the tool declares: an infinite `float`, say."""
+"""Start of the client's message for a result that does not match the tool's output schema, such as an infinite
+`float`."""
 
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, PermissionError)
-"""What starting a program that does not exist raises."""
+"""Exceptions of starting a program that does not exist."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 ServerSettings: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
-"""A list of servers or a mapping of them by name (`{"mcpServers": {…}}` too). A server is a dict, an `MCPServer`, a
-FastMCP object, or a function without arguments that makes one."""
+"""A list of servers, or a mapping of them by name (also as `{"mcpServers": {…}}`). A server is a dict, an `MCPServer`,
+a FastMCP object, or a function without arguments that makes one."""
 
 
 @dataclass(frozen=True, slots=True)
 class MCPServer:
-    """Where one server is: a command, a URL, or an object in this process."""
+    """Address of one server: a command, a URL, or an object in this process."""
 
     name: str
     command: str = ""
-    """A program that speaks MCP over its stdin and stdout."""
+    """A program that serves MCP over stdin and stdout."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Variables beside the few that every server gets (`PATH`, `HOME`, …): it does not see ours, so not our keys."""
+    """Environment variables in addition to the few that every server gets (`PATH`, `HOME`, …). The server does not
+    inherit ours, which contain API keys."""
     cwd: str | None = None
     url: str = ""
-    """Of a server that speaks streamable HTTP."""
+    """URL of a server for streamable HTTP."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     server: object = None
     """A FastMCP object, or a function that makes one."""
@@ -60,14 +63,14 @@ class ServerTool:
 
     server: str
     name: str
-    """What the server calls it."""
+    """The tool's name on the server."""
     description: str
     parameters: JsonDict
-    """Its schema, whole."""
+    """The full JSON schema of the arguments."""
 
 
 def check_installed() -> None:
-    """Refuse to go on without `fastmcp`.
+    """Check that `fastmcp` is installed.
 
     Raises:
         EnvironmentFault: it is not installed; says how to install it.
@@ -77,10 +80,10 @@ def check_installed() -> None:
 
 
 def read_servers(settings: ServerSettings) -> tuple[MCPServer, ...]:
-    """The servers that an environment names.
+    """Parse the server settings of an environment.
 
     Raises:
-        EnvironmentFault: there are none, or one is described wrongly; says which and how.
+        EnvironmentFault: the settings name no server, or one is invalid; says which and why.
     """
     if isinstance(settings, Mapping):
         inner: object = settings.get("mcpServers", settings)
@@ -102,11 +105,11 @@ def read_servers(settings: ServerSettings) -> tuple[MCPServer, ...]:
 
 
 def make_client(server: MCPServer, log: TextIO) -> Any:
-    """A `fastmcp.Client` that is not connected yet.
+    """Make a `fastmcp.Client` that is not connected yet.
 
     Args:
-        server: Where to.
-        log: Where the stderr of a command goes.
+        server: The server to connect to.
+        log: File for the stderr of a command.
     """
     try:
         from fastmcp import Client
@@ -114,10 +117,10 @@ def make_client(server: MCPServer, log: TextIO) -> Any:
     except ImportError as error:
         raise EnvironmentFault(f"tools from MCP servers need fastmcp ({error}); {INSTALL}") from error
     if "FASTMCP_LOG_LEVEL" not in os.environ:
-        # Its log of failed tools would fill the terminal, and the model is told of them.
+        # Its log of failed tools would fill the terminal; the model gets these errors anyway.
         logging.getLogger("fastmcp").setLevel(logging.CRITICAL + 1)
     if server.command:
-        # Not kept alive: a server that outlives its client would outlive the rollout.
+        # No keep-alive: a server that outlives its client would outlive the rollout.
         transport: Any = StdioTransport(
             server.command, list(server.args), dict(server.env), server.cwd, keep_alive=False, log_file=log
         )
@@ -130,7 +133,7 @@ def make_client(server: MCPServer, log: TextIO) -> Any:
 
 
 def read_tools(server: str, listed: Sequence[Any]) -> list[ServerTool]:
-    """What a client's `list_tools` returned."""
+    """Convert the result of a client's `list_tools`."""
     tools: list[ServerTool] = []
     for tool in listed:
         fields = cast(JsonDict, tool.model_dump(mode="json", by_alias=True))
@@ -140,19 +143,19 @@ def read_tools(server: str, listed: Sequence[Any]) -> list[ServerTool]:
 
 
 def tool_name(tool: ServerTool, *, with_prefix: bool) -> str:
-    """What models call a tool: of its own name, what endpoints take."""
+    """The tool's name for models; characters that endpoints do not allow are replaced by `_`."""
     whole = f"{tool.server}_{tool.name}" if with_prefix else tool.name
     return _NOT_IN_NAMES.sub("_", whole)[:64]
 
 
 def read_result(result: Any) -> str | list[JsonDict]:
-    """A tool's result as message content: text, or parts if there is more than text in it.
+    """Convert a tool's result to message content: a text, or content parts if not all of it is text.
 
     Args:
-        result: What a client's `call_tool_mcp` returned.
+        result: The result of a client's `call_tool_mcp`.
 
     Raises:
-        ToolCallError: the tool failed; in its own words.
+        ToolCallError: the tool reported an error; with the tool's message.
     """
     fields = cast(JsonDict, result.model_dump(mode="json", by_alias=True))
     parts = [_part(block) for block in cast("list[JsonDict]", fields.get("content") or [])]
@@ -165,25 +168,26 @@ def read_result(result: Any) -> str | list[JsonDict]:
 
 
 def translated(error: Exception, server: str, doing: str) -> Exception:
-    """An exception out of a client: what the model can mend, or a fault of the server."""
+    """Convert an exception of a client to a `ToolCallError` if the model's call caused it, else to a
+    `ToolServerError`."""
     if isinstance(error, EnvironmentFault | ToolCallError):
         return error
     code: object = getattr(getattr(error, "error", None), "code", None)
     if code in _MODELS_FAULT:
         return ToolCallError(str(error))
     if isinstance(error, RuntimeError) and str(error).startswith(_MISFIT):
-        return ToolCallError(str(error).partition("\n")[0])  # of this call alone; the rest repeats schema and value
+        return ToolCallError(str(error).partition("\n")[0])  # the other lines repeat the value
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return ToolServerError(f"MCP server {server!r} failed while {doing}: {words}")
 
 
 def opening_fault(error: Exception, server: MCPServer, said: str) -> EnvironmentFault:
-    """An exception out of the opening of a server. A program that is not there will not be there next time.
+    """Convert an exception raised on opening a server. It is not retryable if the program does not exist.
 
     Args:
-        error: Out of a client, or of the function that makes the server.
-        server: Which one.
-        said: What it wrote at last, as the end of a sentence.
+        error: Raised by a client, or by the function that makes the server.
+        server: The server that was to be opened.
+        said: The end of the server's stderr, as the end of a sentence.
     """
     words = f"{translated(error, server.name, 'it was opened')}{said}"
     is_for_good = isinstance(error, EnvironmentFault) or (bool(server.command) and _is_not_there(error))
@@ -191,14 +195,14 @@ def opening_fault(error: Exception, server: MCPServer, said: str) -> Environment
 
 
 def _is_not_there(error: BaseException | None) -> bool:
-    """Whether a program could not be started, whatever was made of that on the way."""
+    """Whether a program does not exist; looks at the causes of the exception, too."""
     while error is not None and not isinstance(error, _NOT_THERE):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def _part(block: JsonDict) -> JsonDict:
-    """A content block of MCP as a content part of OpenAI."""
+    """Convert a content block of MCP to an OpenAI content part."""
     kind: object = block.get("type")
     if kind == "text":
         return _text(str(block.get("text") or ""))
@@ -276,5 +280,5 @@ def _words(where: str, fields: JsonDict, key: str) -> dict[str, str]:
 
 
 def _is_server(value: object) -> bool:
-    """Whether this is a server object of `fastmcp` or `mcp`; neither is imported to find out."""
+    """Whether a value is a server object of `fastmcp` or `mcp`; imports neither of them."""
     return any(base.__module__.split(".")[0] in ("fastmcp", "mcp") for base in type(value).__mro__)

@@ -1,10 +1,9 @@
-"""Open MCP servers. Owns a thread with an event loop of its own, in which clients are opened, called and closed, and
-how many are opened at once; what they say is `tools.mcp`'s.
+"""Opening, calling and closing MCP servers, in a thread with its own event loop.
 
-A client must be left by the task that entered it, while a rollout may be cancelled at any time, and an environment may
-outlive its event loop. So a session is a task of this loop that enters, waits and leaves; whoever uses it only sends
-messages. A server in this process that blocks holds up this loop, and not the one that runs rollouts; if it goes on for
-too long, the thread is left to itself and the next session gets another one."""
+A client must be closed by the task that opened it, but a rollout may be cancelled at any time, and an environment may
+outlive its event loop. So each session is a task of this loop that opens, waits and closes; other code only sends
+messages to it. A server in this process that blocks therefore blocks this loop and not the one that runs rollouts. If
+it blocks for too long, the thread is abandoned and the next session gets a new one."""
 
 from __future__ import annotations
 
@@ -31,35 +30,35 @@ logger = logging.getLogger(__name__)
 _CLOSED = "the MCP servers are closed"
 
 _LAST_WORDS = 800
-"""Characters of a server's stderr that a message about it repeats."""
+"""Maximum characters of a server's stderr in an error message."""
 
 _ECHO_SECONDS = 5.0
-"""Within this time the loop answers, or it is blocked."""
+"""The loop counts as blocked if it does not answer within this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What may be asked of servers."""
+    """Time and concurrency limits for servers."""
 
     startup_seconds: float = 30.0
-    """For one server to be open, from its turn on."""
+    """Timeout for opening one server, in seconds, not counting the wait for its turn."""
     call_seconds: float | None = None
-    """For one call; None for no bound."""
+    """Timeout of one call in seconds; None for no timeout."""
     starts_at_once: int = 0
-    """Sessions that may be opening at once; 0 for as many as there are cores to do it, and at least two. A program
-    that starts is busy: started by the hundred, each would take longer than any of them may."""
+    """Maximum number of sessions that open concurrently; 0 for the number of CPU cores, at least two. Starting a
+    program takes CPU time, so with hundreds at once each would exceed its timeout."""
 
 
 class MCPSession:
-    """Clients of all servers, open until `leave`."""
+    """Clients of all servers of an environment, open until `leave`."""
 
     def __init__(self, loop: _Loop, servers: Sequence[MCPServer], limits: ServerLimits) -> None:
         self.tools: list[ServerTool] = []
-        """What the servers offer; there once the session is open."""
+        """The tools of all servers; set once the session is open."""
         self.named: dict[str, ServerTool] | None = None
-        """The tools by the name that models call them; for whoever gives the names."""
+        """The tools by their names for models; set by the code that assigns the names."""
         self.is_broken = False
-        """Whether a server failed: a session that is shared is then opened anew."""
+        """Whether a server has failed; a shared session is then opened again."""
         self._loop = loop
         self._servers = servers
         self._limits = limits
@@ -71,39 +70,39 @@ class MCPSession:
         self._leave = asyncio.Event()
 
     async def ready(self) -> None:
-        """Wait until all servers are open. Waiting for a turn to open them does not count as the rollout's time.
+        """Wait until all servers are open. Waiting for a turn does not count towards the rollout's timeout.
 
         Raises:
-            EnvironmentFault: one cannot be opened; says which and why.
+            EnvironmentFault: a server cannot be opened; says which and why.
         """
         with waiting():
             await self._while_alive(self._begun)
         await self._while_alive(self._opened)
 
     def wait(self) -> None:
-        """As `ready`, where there is no event loop to wait in: blocks the thread."""
+        """Block the thread until all servers are open; for callers without an event loop."""
         self._opened.result()
 
     async def call(self, tool: ServerTool, arguments: JsonDict) -> str | list[JsonDict]:
         """Call a tool.
 
         Returns:
-            Its result as message content, not capped.
+            The result as message content, without a limit on its length.
 
         Raises:
-            ToolCallError: the tool failed, or refused the arguments; in its own words.
-            EnvironmentFault: the server failed, or did not answer in time.
+            ToolCallError: the tool failed or rejected the arguments; with the tool's message.
+            EnvironmentFault: the server failed or did not answer in time.
         """
         return read_result(await self.answer(tool, arguments))
 
     async def answer(self, tool: ServerTool, arguments: JsonDict) -> Any:
-        """Call a tool, and leave it to the caller to read the answer (a `CallToolResult` of MCP).
+        """Call a tool and return the unparsed result (a `CallToolResult` of MCP).
 
         Raises:
-            ToolCallError: the server refused the call; a tool that failed says so in its answer.
-            EnvironmentFault: the server failed, or did not answer in time.
+            ToolCallError: the server rejected the call. The failure of a tool is part of the result instead.
+            EnvironmentFault: the server failed or did not answer in time.
         """
-        bound = asyncio.timeout(self._limits.call_seconds)  # here: in the other loop it might not get to run
+        bound = asyncio.timeout(self._limits.call_seconds)  # set here, since the other loop may be blocked
         try:
             async with bound:
                 return await self._loop.run(lambda: self._call(tool, arguments))
@@ -117,7 +116,7 @@ class MCPSession:
             raise
 
     def leave(self) -> None:
-        """Begin to close; returns at once, from any thread."""
+        """Start closing the session; returns at once. Thread-safe."""
         self._loop.post(self._begin_to_leave)
 
     async def closed(self) -> None:
@@ -125,30 +124,30 @@ class MCPSession:
         await asyncio.wrap_future(self._closed)
 
     async def _while_alive(self, future: Future[None]) -> None:
-        """Wait for something that happens sooner or later, unless the loop is blocked."""
+        """Wait for a future, but fail if the loop is blocked."""
         patience = self._limits.startup_seconds
         waiter = asyncio.wrap_future(future)
         try:
             while not (await asyncio.wait([waiter], timeout=patience))[0]:
                 await self._loop.check(f"MCP servers could not be opened for {patience:g} s")
         finally:
-            waiter.cancel()  # or an error that comes later would be logged as nobody's
+            waiter.cancel()  # else an error that comes later would be logged as never retrieved
         waiter.result()
 
-    # In the host's loop, or instead of it
+    # Called in the host's loop, or in its place
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Start to open."""
+        """Start opening the servers."""
         self._task = tasks.create_task(self._keep())
-        self._task.add_done_callback(self._over)  # one that is cancelled at once never gets to its own end
+        self._task.add_done_callback(self._over)  # a task that is cancelled at once does not run its own cleanup
 
     def give_up(self, error: Exception) -> None:
-        """It is no more; `error` is for whoever waits for it to be open."""
+        """Mark the session as failed; tasks that wait for its opening get `error`."""
         self._settle(error)
         _set(self._closed)
 
     async def _keep(self) -> None:
-        """The session's life."""
+        """Open the servers, wait for `leave`, and close them."""
         try:
             async with contextlib.AsyncExitStack() as stack:
                 async with self._turn():
@@ -159,7 +158,7 @@ class MCPSession:
                 await self._leave.wait()
         except asyncio.CancelledError:
             pass  # see `_over`
-        except Exception as error:  # the boundary around clients and servers
+        except Exception as error:  # any exception of clients and servers
             if not self._settle(error):
                 logger.warning("closing MCP servers failed: %s: %s", type(error).__name__, error)
 
@@ -168,7 +167,7 @@ class MCPSession:
         self.give_up(ToolServerError("the MCP servers were closed while they were being opened"))
 
     def _turn(self) -> contextlib.AbstractAsyncContextManager[object]:
-        """What runs elsewhere takes no core of ours when it is opened."""
+        """A turn for opening the servers. Not needed if all are remote, since these take no CPU time here."""
         return contextlib.nullcontext() if all(server.url for server in self._servers) else self._loop.turns
 
     def _begin_to_leave(self) -> None:
@@ -188,7 +187,7 @@ class MCPSession:
         except TimeoutError as error:
             words = f"MCP server {server.name!r} did not start within {seconds:g} s"
             raise ToolServerError(words + _last_words(log)) from error
-        except Exception as error:  # whatever fastmcp, anyio or the author's server raise
+        except Exception as error:  # any exception of fastmcp, anyio or the author's server
             raise opening_fault(error, server, _last_words(log)) from error
 
     async def _call(self, tool: ServerTool, arguments: JsonDict) -> Any:
@@ -198,18 +197,19 @@ class MCPSession:
             raise translated(error, tool.server, f"{tool.name} was called") from error
 
     def _settle(self, error: Exception) -> bool:
-        """Tell whoever waits for the opening; False if it is over."""
-        self.is_broken = True  # first: whoever is told may ask at once
+        """Set the result of the opening to `error`; returns False if it was set before."""
+        self.is_broken = True  # first, since a waiting task may read it at once
         _set(self._begun)
         return _set(self._opened, error)
 
 
 class MCPHost:
-    """The thread. It starts with the first session and ends with `close`; after that it may start again.
+    """The thread that runs the sessions. It starts with the first session and ends with `close`; it may be started
+    again.
 
     Args:
-        servers: What every session opens.
-        limits: How long they may take, and how many are opened at once.
+        servers: The servers that every session opens.
+        limits: Timeouts, and how many sessions may open concurrently.
     """
 
     def __init__(self, servers: Sequence[MCPServer], limits: ServerLimits) -> None:
@@ -218,7 +218,7 @@ class MCPHost:
         self._loop: _Loop | None = None
 
     def open(self) -> MCPSession:
-        """Begin to open a session; returns at once."""
+        """Start opening a session; returns at once."""
         if self._loop is None or not self._loop.is_usable:
             self._loop = _Loop(self._limits.starts_at_once or _starts_at_once())
         session = MCPSession(self._loop, self._servers, self._limits)
@@ -229,16 +229,16 @@ class MCPHost:
         """Close all sessions and end the thread; blocks.
 
         Args:
-            timeout: Seconds to wait at most.
+            timeout: Maximum seconds to wait.
 
         Returns:
-            Whether it has ended.
+            Whether the thread has ended.
         """
         return self._loop is None or self._loop.close(timeout)
 
 
 class _Loop:
-    """One thread and its event loop, from its start to its end."""
+    """One thread with its event loop."""
 
     def __init__(self, starts_at_once: int) -> None:
         self.sessions: set[MCPSession] = set()
@@ -257,11 +257,11 @@ class _Loop:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it lives and does something about it."""
+        """Whether the thread is running and not blocked."""
         return self._thread.is_alive() and not self._is_blocked and not self._closed
 
     def begin(self, session: MCPSession) -> None:
-        """Open a session, some time."""
+        """Schedule the opening of a session."""
         with self._lock:
             if not self._closed:
                 self.sessions.add(session)
@@ -270,18 +270,18 @@ class _Loop:
             session.give_up(ToolServerError(self._closed or _CLOSED))
 
     def post(self, function: Callable[[], object]) -> bool:
-        """Call `function` in the loop, some time; False if it has ended."""
+        """Schedule a call of `function` in the loop; returns False if the loop has ended."""
         try:
             self._loop.call_soon_threadsafe(function)
         except RuntimeError:
-            return False  # closed meanwhile
+            return False  # closed in the meantime
         return True
 
     async def run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await `make()` in the loop; cancelling cancels it there.
+        """Await `make()` in the loop. If the caller is cancelled, it is cancelled as well.
 
         Raises:
-            EnvironmentFault: the loop has ended, or does so meanwhile.
+            EnvironmentFault: the loop has ended, or ends during the call.
         """
         if not self._thread.is_alive():
             raise ToolServerError(self._closed or _CLOSED)
@@ -290,17 +290,17 @@ class _Loop:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(make(), self._loop))
         except asyncio.CancelledError:
             if task is not None and not task.cancelling():
-                raise ToolServerError(self._closed or _CLOSED) from None  # the loop ended, nobody cancelled us
+                raise ToolServerError(self._closed or _CLOSED) from None  # the loop ended; our task was not cancelled
             raise
 
     async def check(self, words: str) -> None:
-        """Find out whether the loop is blocked, and give it up if so.
+        """Check whether the loop is blocked, and abandon it if so.
 
         Args:
-            words: What looks as if it was.
+            words: The symptom, for the message.
 
         Raises:
-            EnvironmentFault: it is blocked, or has ended.
+            EnvironmentFault: the loop is blocked or has ended.
         """
         echo = _promise()
         if not self.post(lambda: _set(echo)):
@@ -311,11 +311,11 @@ class _Loop:
         fault = ToolServerError(f"{words}: a server in this process blocks its event loop; make it await, or a program")
         for session in list(self.sessions):
             session.give_up(fault)
-        self.post(self._end.set)  # should it ever come back
+        self.post(self._end.set)  # in case it recovers
         raise fault
 
     def close(self, timeout: float) -> bool:
-        """See `MCPHost.close`; a thread that is blocked is not waited for."""
+        """See `MCPHost.close`. Does not wait for a blocked thread."""
         self.post(self._end.set)
         self._thread.join(0 if self._is_blocked else timeout)
         return not self._thread.is_alive()
@@ -325,7 +325,7 @@ class _Loop:
             try:
                 runner.run(self._serve(started))
             except (SystemExit, KeyboardInterrupt) as error:
-                # asyncio lets these two through every task that meets them; what is still under way ends with the loop.
+                # asyncio passes these two through every task; unfinished tasks end with the loop.
                 runner.get_loop().set_exception_handler(lambda _loop, _context: None)
                 self._close(
                     f"the code of an MCP server in this process raised {error!r}, which ended it and every call that "
@@ -334,7 +334,7 @@ class _Loop:
         self._close(_CLOSED)
 
     def _close(self, words: str) -> None:
-        """Take no more sessions, and tell those that wait for something why it will not come."""
+        """Reject new sessions, and fail those that are waiting."""
         with self._lock:
             self._closed = self._closed or words
         for session in list(self.sessions):
@@ -359,20 +359,20 @@ class _Loop:
 
 
 def _starts_at_once() -> int:
-    """As many as there are cores that this process may use."""
+    """Number of CPU cores that this process may use, at least two."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(2, cores)
 
 
 def _promise() -> Future[None]:
-    """A future that several may await; one of them that is cancelled does not cancel it for all."""
+    """Make a future for several waiting tasks: cancelling one of them does not cancel it."""
     future: Future[None] = Future()
     future.set_running_or_notify_cancel()
     return future
 
 
 def _set(future: Future[None], error: Exception | None = None) -> bool:
-    """Settle a future that another thread may be settling; False if it was before."""
+    """Set the result of a future that another thread may set, too; returns False if it was set before."""
     try:
         if error is None:
             future.set_result(None)
@@ -384,7 +384,7 @@ def _set(future: Future[None], error: Exception | None = None) -> bool:
 
 
 def _last_words(log: TextIO) -> str:
-    """What a server wrote to its stderr at last, as the end of a sentence."""
+    """The last part of a server's stderr, as the end of a sentence."""
     log.seek(0)
     text = log.read().strip()
     return f"; its last words: …{text[-_LAST_WORDS:]}" if text else ""

@@ -1,5 +1,4 @@
-"""What a tool returned, as the content of a tool message. Owns the rendering to text and the cap on its length; owns no
-message."""
+"""Convert a tool's return value to the content of a tool message, with a limit on its length."""
 
 from __future__ import annotations
 
@@ -15,21 +14,22 @@ from pydantic_core import to_jsonable_python
 from harness.core.types import JsonDict
 
 MAX_OUTPUT_CHARS = 20_000
-"""About 5,000 tokens. A tool that returns a file or a page would otherwise fill the model's context in one turn."""
+"""About 5,000 tokens. Without this limit, a tool that returns a file or a page could fill the model's context in one
+turn."""
 
 _PARTS = {"file", "image_url", "input_audio", "refusal", "text"}
-"""Content parts of the OpenAI wire shape; each holds its value under its own name."""
+"""Types of OpenAI content parts. Each holds its value under the name of the type."""
 
 
 def to_content(result: object, max_chars: int | None = MAX_OUTPUT_CHARS) -> str | list[JsonDict]:
-    """A result as message content.
+    """Convert a result to message content.
 
-    A text stays as it is. Other JSON values, dataclasses and pydantic models become JSON, other objects what `str`
-    makes of them. A list of OpenAI content parts passes through.
+    A string is kept as it is. Other JSON values, dataclasses and pydantic models are converted to JSON, other objects
+    with `str`. A list of OpenAI content parts is passed through.
 
     Args:
-        result: What the tool returned.
-        max_chars: Characters of text that are kept, from both ends; None for all.
+        result: The tool's return value.
+        max_chars: Maximum characters of text, kept from both ends; None for no limit.
     """
     if not is_parts(result):
         return cap(to_text(result), max_chars)
@@ -43,7 +43,7 @@ def to_content(result: object, max_chars: int | None = MAX_OUTPUT_CHARS) -> str 
             parts.append({**part, "text": cap(text, left)})
             left = max(0, left - len(text))
         else:
-            parts.append(part)  # half an image is none
+            parts.append(part)  # images are never cut
     return parts
 
 
@@ -57,9 +57,9 @@ def is_parts(value: object) -> TypeGuard[list[JsonDict]]:
 
 
 def to_text(result: object) -> str:
-    """A result as text; see `to_content`."""
+    """Convert a result to text; see `to_content`."""
     if isinstance(result, str):
-        return _whole(str.__str__(result))  # of an enum of strings, the string
+        return _whole(str.__str__(result))  # for an enum of strings, the string
     if isinstance(result, Enum):
         return to_text(result.value)
     if isinstance(result, bytes | bytearray):
@@ -77,7 +77,8 @@ def to_text(result: object) -> str:
 
 
 def cap(text: str, max_chars: int | None) -> str:
-    """`text`, or its first and last characters, `max_chars` together, around a line that says how many are left out."""
+    """Shorten `text` to its first and last characters, `max_chars` in total, around a line with the number of omitted
+    ones."""
     if max_chars is None or len(text) <= max_chars:
         return text
     head, tail = max_chars - max_chars // 2, max_chars // 2
@@ -91,7 +92,7 @@ def _is_part(part: JsonDict) -> bool:
 
 
 def _whole(text: str) -> str:
-    """`text` with lone surrogates replaced: no file and no request could hold them."""
+    """Replace lone surrogates in `text`, which files and requests cannot encode."""
     if text.isascii():
         return text
     try:

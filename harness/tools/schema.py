@@ -1,5 +1,4 @@
-"""A function's parameters as a JSON schema, and the reading of arguments against it. Owns what pydantic is told and
-what is taken out of its schema; the types, the coercion and the checks are pydantic's."""
+"""JSON schemas of functions' parameters, and validation of arguments with pydantic."""
 
 from __future__ import annotations
 
@@ -20,38 +19,38 @@ from harness.core.types import JsonDict
 from harness.tools.annotations import optional, own_description, read_annotations
 
 _FAULTS_SHOWN = 5
-"""Wrong arguments that one message lists; a model mends the first ones first."""
+"""Maximum number of wrong arguments in one message."""
 
 _SHOWN = 80
-"""Characters of a wrong value that a message repeats."""
+"""Maximum characters of a wrong value in a message."""
 
 _BY_NAME = ("properties", "patternProperties", "$defs", "dependentSchemas")
-"""Schema keywords whose keys are names and not keywords."""
+"""Schema keywords whose keys are names, not keywords."""
 
 _LITERAL = ("const", "default", "enum", "example", "examples")
-"""Schema keywords whose values are data and not schemas."""
+"""Schema keywords whose values are data, not schemas."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentReader:
-    """The parameters of one function, read once."""
+    """Validates the arguments of one function."""
 
     tool: str
     model: type[BaseModel]
-    """One field a parameter. Fields have names of our own and the parameters' as aliases: a parameter may be called
-    `schema` or `copy`, which a model's field may not."""
+    """A pydantic model with one field per parameter. The fields have generated names with the parameters' names as
+    aliases, since a model's field cannot be called `schema` or `copy`."""
     fields: Mapping[str, str]
-    """Parameter by field."""
+    """Parameter names by field name."""
     parameters: JsonDict
-    """The JSON schema."""
+    """The JSON schema of the arguments."""
     always: frozenset[str]
-    """Parameters that are passed even if the model left them out: their default stands in a pydantic `Field`."""
+    """Parameters that are always passed because a pydantic `Field` contains their default."""
 
     def read(self, arguments: JsonDict) -> JsonDict:
-        """What the function is called with: values of the annotated types. What the model left out is left out.
+        """Validate arguments and convert them to the annotated types. Omitted arguments stay omitted.
 
         Raises:
-            ToolCallError: an argument is unknown, missing or of the wrong type; says which, in words for the model.
+            ToolCallError: an argument is unknown, missing or of the wrong type; the message is meant for the model.
         """
         try:
             values = self.model.model_validate(arguments)
@@ -82,7 +81,7 @@ class ArgumentReader:
 
 
 def unknown_argument(name: str, known: Collection[str]) -> str:
-    """The words for an argument that the tool does not take."""
+    """Message for an argument that the tool does not have."""
     near = difflib.get_close_matches(name, known, 1, 0.6)
     takes = f"it takes {', '.join(known)}" if known else "it takes no arguments"
     return f"unknown argument {name!r}{f' (did you mean {near[0]!r}?)' if near else ''}; {takes}"
@@ -94,16 +93,16 @@ def read_parameters(
     parameters: Sequence[inspect.Parameter],
     descriptions: Mapping[str, str],
 ) -> ArgumentReader:
-    """Describe a function's parameters.
+    """Make the argument reader of a function.
 
     Args:
         tool: The tool's name, for messages.
-        function: The function that the annotations stand at, for the names in them.
-        parameters: Those that the model may fill.
-        descriptions: What the docstring says, by parameter; an annotation's own description wins.
+        function: The function with the annotations; names in them are resolved in its module.
+        parameters: The parameters that the model may pass.
+        descriptions: Descriptions from the docstring, by parameter. An annotation's own description takes precedence.
 
     Raises:
-        EnvironmentFault: an annotation cannot be resolved or has no JSON form.
+        EnvironmentFault: an annotation cannot be resolved or converted to a JSON schema.
     """
     hints = read_annotations(tool, function, parameters)
     definitions: dict[str, Any] = {}
@@ -126,8 +125,8 @@ def read_parameters(
 
 
 def plain(schema: JsonDict) -> JsonDict:
-    """A schema without pydantic's titles, and with its definitions put where they are used: not every endpoint follows
-    `$ref`. Definitions that refer to themselves stay."""
+    """Simplify a schema: remove pydantic's titles and inline definitions, since not all endpoints support `$ref`.
+    Recursive definitions stay."""
     definitions = cast("dict[str, JsonDict]", schema.get("$defs", {}))
     recursive = {name for name in definitions if name in _reached(name, definitions)}
     cleaned = cast(JsonDict, _cleaned({k: v for k, v in schema.items() if k != "$defs"}, definitions, recursive))
@@ -179,7 +178,7 @@ def _names_in(schema: object) -> Iterator[str]:
 
 
 def _reached(name: str, definitions: Mapping[str, JsonDict]) -> set[str]:
-    """The definitions that one leads to, itself only if it leads back."""
+    """The definitions that can be reached from one; includes itself only if it is recursive."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
@@ -208,12 +207,12 @@ def _definition(parameter: inspect.Parameter, annotation: Any, described: str | 
     try:
         to_jsonable_python(default)
     except (PydanticSerializationError, ValueError):
-        return annotation, Field(default_factory=lambda: default, **more)  # a value that no schema can show
+        return annotation, Field(default_factory=lambda: default, **more)  # a value that JSON cannot represent
     return annotation, Field(default, **more)
 
 
 def _base(rest: object) -> type[BaseModel]:
-    """The model to build on: closed, or open for a function with `**kwargs`."""
+    """The base model: forbids extra arguments, unless the function has `**kwargs`."""
     if rest is None:
         return _Closed
     if rest is Any:
@@ -232,7 +231,7 @@ class _Open(BaseModel):
 
 
 def _no_json_form(tool: str, hints: Mapping[str, Any], error: Exception) -> EnvironmentFault:
-    """Say which parameter it is."""
+    """Make the error for the first parameter without a JSON schema."""
     for name, annotation in hints.items():
         try:
             TypeAdapter(annotation).json_schema()

@@ -1,5 +1,5 @@
-"""A tool: a function that a model may call, and how it is described to the model. Owns the reading of functions, and
-the way a call's arguments reach one; owns no conversation."""
+"""Tools: functions that a model may call, their descriptions for the model, and calling them with a model's
+arguments."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from harness.tools.schema import ArgumentReader, read_parameters, unknown_argume
 from harness.usercode.threads import offload
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What endpoints take as the name of a function."""
+"""Function names that endpoints accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that a model may call. Calling the tool itself calls the function as it is."""
+    """A function that a model may call. Calling the tool object calls the function without validation."""
 
     name: str
     description: str
     parameters: JsonDict
-    """The JSON schema of the arguments that the model passes."""
+    """JSON schema of the arguments that the model passes."""
     function: Callable[..., Any]
     is_async: bool
     hidden: frozenset[str] = frozenset()
-    """Parameters that the model does not see; whoever calls the tool fills them in."""
+    """Parameters that are hidden from the model; the caller of the tool supplies them."""
     reader: ArgumentReader | None = None
-    """Checks and coerces the model's arguments; None leaves that to the function (a tool of a server)."""
+    """Validates and converts the model's arguments; None for tools of a server, which does this itself."""
     positional: tuple[inspect.Parameter, ...] = ()
-    """Parameters that cannot be passed by name."""
+    """Positional-only parameters."""
     needed: frozenset[str] = frozenset()
     """Hidden parameters without a default."""
     bound: frozenset[str] = frozenset()
-    """Parameters that a `functools.partial` has given their value."""
+    """Parameters bound by a `functools.partial`."""
 
     @property
     def definition(self) -> JsonDict:
-        """The tool in the OpenAI wire shape."""
+        """The tool definition in the OpenAI wire format."""
         function = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return {"type": "function", "function": function}
 
@@ -54,19 +54,19 @@ class Tool:
         return self.function(*args, **kwargs)
 
     def read(self, arguments: JsonDict) -> JsonDict:
-        """The model's arguments as the function wants them.
+        """Validate the model's arguments and convert them to the annotated types.
 
         Raises:
-            ToolCallError: one is unknown, missing or of the wrong type, in words for the model.
+            ToolCallError: an argument is unknown, missing or of the wrong type; the message is meant for the model.
         """
         self.refuse_hidden(arguments)
         return dict(arguments) if self.reader is None else self.reader.read(arguments)
 
     def refuse_hidden(self, arguments: JsonDict) -> None:
-        """Refuse arguments of the model's that are not its to give, though the function would take them.
+        """Reject hidden and bound arguments in a model's call.
 
         Raises:
-            ToolCallError: there is one; the words are those for an unknown argument.
+            ToolCallError: there is one; the message is that for an unknown argument.
         """
         for name in arguments:
             if name in self.hidden or name in self.bound:
@@ -75,19 +75,19 @@ class Tool:
 
 
 def read_tool(function: Callable[..., Any] | Tool, hidden: Iterable[str] = (), *, name: str | None = None) -> Tool:
-    """Describe a function to models.
+    """Make a tool from a function.
 
-    The name, the types and the descriptions are the function's own: its annotations and its docstring. A parameter
-    without an annotation takes any JSON value.
+    Name, types and descriptions are taken from the function's annotations and docstring. A parameter without an
+    annotation accepts any JSON value.
 
     Args:
-        function: Sync or async; a bound method, a `functools.partial` or an object with `__call__` will do. A tool is
-            returned as it is, or with more that is hidden, or with another name.
-        hidden: Parameters that the model does not see.
-        name: What the model calls it; the function's name by default.
+        function: A sync or async function, a bound method, a `functools.partial` or an object with `__call__`. A `Tool`
+            is returned as it is, or as a copy with more hidden parameters or another name.
+        hidden: Parameters to hide from the model.
+        name: Name of the tool for the model; defaults to the function's name.
 
     Raises:
-        EnvironmentFault: it is no function, its name is none that endpoints take, or a parameter cannot be described.
+        EnvironmentFault: not a function, a name that endpoints do not accept, or a parameter without a JSON schema.
     """
     if isinstance(function, Tool):
         return _changed(function, frozenset(hidden), name)
@@ -117,10 +117,10 @@ def read_tool(function: Callable[..., Any] | Tool, hidden: Iterable[str] = (), *
 
 
 def parse_arguments(tool: str, arguments: str | JsonDict | None) -> JsonDict:
-    """The arguments of a call: the JSON text that the model wrote, or an object. Empty text means no arguments.
+    """Parse the arguments of a call: JSON text by the model, or an object. An empty text means no arguments.
 
     Raises:
-        ToolParseError: the text is not JSON, or no object.
+        ToolParseError: the text is not a JSON object.
     """
     if isinstance(arguments, dict):
         return arguments
@@ -138,31 +138,31 @@ def parse_arguments(tool: str, arguments: str | JsonDict | None) -> JsonDict:
 
 
 async def call_tool(tool: Tool, arguments: JsonDict | str, filled: JsonDict | None = None) -> object:
-    """Call a tool: check and coerce the arguments, and run the function, in a thread unless it is async.
+    """Call a tool: validate and convert the arguments, and run the function, in a thread unless it is async.
 
     Args:
-        tool: What is called.
-        arguments: The model's: JSON text or an object.
+        tool: The tool to call.
+        arguments: The model's arguments: JSON text or an object.
         filled: Values of hidden parameters.
 
     Returns:
-        What the function returned.
+        The function's return value.
 
     Raises:
-        ToolParseError: the arguments are no JSON object.
+        ToolParseError: the arguments are not a JSON object.
         ToolCallError: an argument is unknown, missing or of the wrong type.
         EnvironmentFault: a hidden parameter without a default has no value.
-        Exception: whatever the function raised.
+        Exception: any exception of the function.
     """
     return await run_tool(tool, {**tool.read(parse_arguments(tool.name, arguments)), **(filled or {})})
 
 
 async def run_tool(tool: Tool, given: JsonDict) -> object:
-    """Run a tool's function on values that it can take; see `call_tool`.
+    """Run a tool's function with validated values; see `call_tool`.
 
     Raises:
         EnvironmentFault: a hidden parameter without a default has no value.
-        Exception: whatever the function raised.
+        Exception: any exception of the function.
     """
     missing = sorted(tool.needed.difference(given))
     if missing:
@@ -177,7 +177,7 @@ async def run_tool(tool: Tool, given: JsonDict) -> object:
 
 
 def split_arguments(tool: Tool, arguments: JsonDict) -> tuple[JsonDict, JsonDict]:
-    """Arguments for visible and for hidden parameters, apart."""
+    """Split arguments into those for visible and those for hidden parameters."""
     if not tool.hidden:
         return arguments, {}
     visible = {name: value for name, value in arguments.items() if name not in tool.hidden}
@@ -185,7 +185,7 @@ def split_arguments(tool: Tool, arguments: JsonDict) -> tuple[JsonDict, JsonDict
 
 
 def unknown_tool(name: str, offered: Iterable[str]) -> ToolCallError:
-    """What to tell a model that calls what there is not."""
+    """Make the error for a call of an unknown tool, for the model."""
     known = list(offered)
     near = difflib.get_close_matches(name, known, 1, 0.6)
     hint = f"did you mean {near[0]!r}? " if near else ""
@@ -196,7 +196,7 @@ def unknown_tool(name: str, offered: Iterable[str]) -> ToolCallError:
 
 
 def _changed(tool: Tool, hidden: frozenset[str], name: str | None) -> Tool:
-    """A tool with more that is hidden, or with another name."""
+    """Copy a tool with more hidden parameters or another name."""
     called = _checked_name(name or tool.name)
     if hidden <= tool.hidden:
         reader = None if tool.reader is None else replace(tool.reader, tool=called)
@@ -235,7 +235,7 @@ def _parameters(tool: str, function: Callable[..., Any]) -> list[inspect.Paramet
             raise EnvironmentFault(
                 f"tool {tool!r}: models pass arguments by name, so *{parameter.name} has no place; take a list instead"
             )
-    # What a partial binds by keyword stays in the signature, with a default: it is not the model's to change.
+    # Parameters that a partial binds by keyword stay in its signature with a default; the model must not change them.
     bound = _bound(function)
     return [parameter for parameter in parameters if parameter.name not in bound]
 
@@ -245,7 +245,7 @@ def _bound(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that annotations stand at."""
+    """The function that has the annotations, without partials, bound methods and decorators."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     if not (inspect.isroutine(function) or inspect.isclass(function)):
@@ -255,7 +255,7 @@ def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _docstring(function: Callable[..., Any], inner: Callable[..., Any]) -> str | None:
-    """The docstring of the innermost function, or of the object that is called."""
+    """The docstring of the innermost function, or of the called object."""
     if inner.__doc__ and inner.__name__ != "__call__":
         return inner.__doc__
     while isinstance(function, functools.partial):
@@ -278,7 +278,7 @@ def _is_generator(function: object) -> bool:
 
 
 def _called(function: object) -> tuple[object, object]:
-    """What runs when it is called: itself, or the method of an object. Not what a decorator has wrapped."""
+    """The object that is called and its `__call__`. Decorators are not unwrapped."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     return function, getattr(function, "__call__", None)  # noqa: B004
