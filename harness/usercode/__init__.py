@@ -1,1 +1,1 @@
-"""Running authors' code: threads, deadlines, the shared event loop, and which exceptions stop where."""
+"""Running authors' code: threads, timeouts, the shared event loop, and the boundary for exceptions."""

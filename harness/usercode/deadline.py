@@ -1,6 +1,5 @@
-"""The time that a rollout may take, not counting what it waits for in our own queues. Owns the clock that stops while
-a request waits for a slot, for pacing or for a back-off: else a suite's other runs, or `-c`, would decide who times
-out."""
+"""Timeouts of rollouts. The time that a request waits for a slot, for pacing or for a retry does not count; otherwise
+the concurrency and the other runs of a suite would decide which rollouts time out."""
 
 from __future__ import annotations
 
@@ -12,18 +11,19 @@ from types import TracebackType
 
 
 class Deadline:
-    """Bounds one attempt at a rollout: `async with` raises TimeoutError when its time is up, as `asyncio.timeout` does.
+    """Timeout of one attempt at a rollout: `async with` raises TimeoutError when the time is up, like
+    `asyncio.timeout`.
 
-    One inside another bounds a part of the attempt; while a request waits, both stand still.
+    Deadlines can be nested, with the inner one for a part of the attempt. All are paused while a request waits.
 
     Args:
-        seconds: None for no bound.
+        seconds: Timeout in seconds; None for no timeout.
     """
 
     def __init__(self, seconds: float | None) -> None:
         self._bound = asyncio.timeout(seconds)
         self.waited = 0.0
-        """Seconds that the rollout's requests waited in our queues."""
+        """Seconds that the rollout's requests have waited in queues."""
         self._waiting = 0
         self._since = 0.0
         self._left: float | None = None
@@ -40,16 +40,16 @@ class Deadline:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open = False  # a task that the rollout left behind may still wait
+        self._open = False  # a task that the rollout left running may still wait
         _current.reset(self._token)
         await self._bound.__aexit__(kind, error, trace)
 
     def expired(self) -> bool:
-        """Whether the time was up."""
+        """Whether the timeout has expired."""
         return self._bound.expired()
 
     def stop(self) -> None:
-        """A request begins to wait."""
+        """Pause the clock: a request starts waiting."""
         if self._outer is not None:
             self._outer.stop()
         self._waiting += 1
@@ -61,7 +61,7 @@ class Deadline:
             self._bound.reschedule(None)
 
     def go_on(self) -> None:
-        """It waits no more; with the last one that waited, the clock goes on."""
+        """End one wait. The clock resumes when no request waits any more."""
         if self._outer is not None:
             self._outer.go_on()
         self._waiting -= 1
@@ -75,12 +75,12 @@ class Deadline:
 
 
 _current: contextvars.ContextVar[Deadline | None] = contextvars.ContextVar("deadline", default=None)
-"""Of the rollout that the current task works for."""
+"""The deadline of the rollout that the current task belongs to."""
 
 
 @contextmanager
 def waiting() -> Generator[None]:
-    """What happens inside is our own queue: the rollout's clock stands still."""
+    """Pause the rollout's clock inside the block."""
     deadline = _current.get()
     if deadline is None:
         yield
@@ -93,16 +93,16 @@ def waiting() -> Generator[None]:
 
 
 def current() -> Deadline | None:
-    """The clock of the rollout that the current task works for."""
+    """The deadline of the rollout that the current task belongs to."""
     return _current.get()
 
 
 class Relay(Deadline):
-    """Stands for the clock of a rollout in another process.
+    """Forwards pauses to the deadline of a rollout in another process.
 
     Args:
-        tell: Called with True when a request begins to wait, and with False when it goes on. Waits that end within the
-            same turn of the loop are not told.
+        tell: Called with True when a request starts waiting, and with False when it stops. Not called for waits that
+            end in the same iteration of the event loop.
     """
 
     def __init__(self, tell: Callable[[bool], None]) -> None:
@@ -111,13 +111,13 @@ class Relay(Deadline):
         self._told = False
 
     def stop(self) -> None:
-        """A request begins to wait."""
+        """Register a waiting request."""
         self._waiting += 1
         if self._waiting == 1:
             asyncio.get_running_loop().call_soon(self._tell_if_waiting)
 
     def go_on(self) -> None:
-        """It waits no more."""
+        """End one wait."""
         self._waiting -= 1
         if not self._waiting and self._told:
             self._told = False
@@ -131,7 +131,7 @@ class Relay(Deadline):
 
 @contextmanager
 def relayed(tell: Callable[[bool], None]) -> Generator[None]:
-    """What waits inside is told to `tell`, which knows whose clock stands still for it; see `Relay`."""
+    """Forward pauses inside the block to `tell`, which pauses the right rollout's clock; see `Relay`."""
     token = _current.set(Relay(tell))
     try:
         yield
@@ -140,7 +140,7 @@ def relayed(tell: Callable[[bool], None]) -> Generator[None]:
 
 
 def was_cancelled() -> bool:
-    """Whether somebody has cancelled the current task, and not its own code raised `CancelledError`: awaiting a task
-    that the code itself has cancelled does that, and would otherwise look like our own stop."""
+    """Whether the current task was cancelled from outside. False if its own code raised `CancelledError`, for example
+    by awaiting a task that it had cancelled itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,5 +1,5 @@
-"""The event loop that code of environments shares with us: it goes on when a task of theirs ends the process, and it
-ends although they leave tasks and threads behind. Owns no task of ours."""
+"""The event loop that environments' code shares with the engine. It continues when a task of theirs calls `sys.exit`,
+and it ends even if they leave tasks and threads running."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 THREADS = 256
-"""Of `asyncio.to_thread`, for environments and for us."""
+"""Maximum threads of `asyncio.to_thread`."""
 
 PATIENCE = 3.0
-"""Seconds that tasks which are left behind get to end, once they are cancelled."""
+"""Seconds that leftover tasks have to end after they were cancelled."""
 
 
 def run(runner: asyncio.Runner, main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` to its end, as `runner.run` does, and survive what environments do.
+    """Run `main` to completion like `runner.run`, but tolerate misbehaving environments.
 
-    A task that ends by `sys.exit` ends the event loop, and so everything that is under way: the loop goes on, and
-    whoever awaits the task gets its error. A task that does not end when it is cancelled is left where it is, and so is
-    a thread of `asyncio.to_thread` that never returns: the runner would wait for either for ever.
-    """
+    If a task calls `sys.exit`, the loop continues, and the code that awaits the task gets the exception. A task that
+    does not end when it is cancelled is abandoned, and so is a thread of `asyncio.to_thread` that never returns; the
+    runner would wait for them forever."""
     task: asyncio.Task[T] | None = None
     ours: set[asyncio.Task[Any] | None] = set()
 
@@ -53,7 +52,7 @@ def run(runner: asyncio.Runner, main: Coroutine[Any, Any, T]) -> T:
                 raise
             part = go_on()
         except RuntimeError:
-            # `loop.stop()` in code that shares the loop: it is what the loop ends by that is missing, and nothing else.
+            # `loop.stop()` was called by an environment: only the loop's own callback is missing.
             if task is None or task.done() or runner.get_loop().is_closed():
                 raise
             logger.warning("something in an environment has stopped the event loop (loop.stop()); it goes on")
@@ -61,7 +60,7 @@ def run(runner: asyncio.Runner, main: Coroutine[Any, Any, T]) -> T:
 
 
 def tell_lost_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """An exception handler of event loops: says in one line what a task raised that nobody awaits."""
+    """Exception handler of event loops: log in one line an exception that no task awaits."""
     error = context.get("exception")
     if isinstance(error, BaseException):
         logger.warning("%s: %s", context.get("message"), describe(error))
@@ -71,7 +70,7 @@ def tell_lost_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
 
 async def _whole(main: Coroutine[Any, Any, T], ours: set[asyncio.Task[Any] | None]) -> T:
     loop = asyncio.get_running_loop()
-    # Python's own has a few threads for each core. Calls that never return would take them all, and ours would wait.
+    # The default executor has a few threads per core. Calls that never return would use up all of them.
     executor = ThreadPoolExecutor(THREADS, "asyncio")
     loop.set_default_executor(executor)
     try:
@@ -79,7 +78,7 @@ async def _whole(main: Coroutine[Any, Any, T], ours: set[asyncio.Task[Any] | Non
     finally:
         await _end_tasks(asyncio.all_tasks() - ours)
         executor.shutdown(wait=False, cancel_futures=True)
-        loop.set_default_executor(ThreadPoolExecutor(1))  # which the runner will find with nothing to do
+        loop.set_default_executor(ThreadPoolExecutor(1))  # an idle executor for the runner to shut down
 
 
 async def _end_tasks(left: set[asyncio.Task[Any]]) -> None:
@@ -90,11 +89,11 @@ async def _end_tasks(left: set[asyncio.Task[Any]]) -> None:
     _, stubborn = await asyncio.wait(left, timeout=PATIENCE)
     for task in stubborn:
         logger.warning("a task of an environment does not end when it is cancelled: %s", _where(task))
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is said above
-        asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage]  # so that nobody waits for it
+        task._log_destroy_pending = False  # already logged above
+        asyncio.tasks._unregister_task(task)  # so that the runner does not wait for it
 
 
 def _where(task: asyncio.Task[Any]) -> str:
-    """`FUNCTION (FILE:LINE)` of where a task waits."""
+    """`FUNCTION (FILE:LINE)` of the line where a task waits."""
     [*_, frame] = task.get_stack() or [None]
     return str(task.get_coro()) if frame is None else where(frame)

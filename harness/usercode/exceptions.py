@@ -1,5 +1,5 @@
-"""The boundary around code of environments: which exceptions stop there, and how one is told, with the line of the
-author's that it comes from. Owns no record and no decision what a failure costs."""
+"""Exceptions in environments' code: which of them to catch, and how to describe one with the author's line that raised
+it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.core.errors import EnvironmentFault, HarnessError
 from harness.usercode.deadline import was_cancelled
 
 USER_EXCEPTIONS: tuple[type[BaseException], ...] = (BaseException,)
-"""What an environment's code may raise: catch these around it, and let through what `should_propagate`."""
+"""Exceptions to catch around an environment's code; re-raise those for which `should_propagate` is true."""
 
 _PACKAGE = str(Path(__file__).resolve().parents[1]) + "/"
 _STANDARD_LIBRARY = str(Path(traceback.__file__).parent) + "/"
@@ -25,8 +25,8 @@ _interrupted = False
 
 
 def should_propagate(error: BaseException) -> bool:
-    """Whether an exception out of an environment's code is no fault of it: the task was cancelled from outside, the
-    user pressed Ctrl-C, or nobody waits for the code any more and Python closes it."""
+    """Whether an exception in an environment's code is not its fault: the task was cancelled from outside, the user
+    pressed Ctrl-C, or Python closes a coroutine that no task awaits."""
     if isinstance(error, asyncio.CancelledError):
         return was_cancelled()
     if isinstance(error, GeneratorExit):
@@ -38,7 +38,7 @@ def should_propagate(error: BaseException) -> bool:
 
 def _is_users(error: KeyboardInterrupt) -> bool:
     if threading.current_thread() is not threading.main_thread():
-        return False  # signals interrupt the main thread alone
+        return False  # signals interrupt only the main thread
     if _interrupted or signal.getsignal(signal.SIGINT) in (signal.default_int_handler, None):
         return True
     frames = list(traceback.walk_tb(error.__traceback__))
@@ -48,25 +48,26 @@ def _is_users(error: KeyboardInterrupt) -> bool:
 def _is_no_task() -> bool:
     try:
         return asyncio.current_task() is None
-    except RuntimeError:  # there is no loop
+    except RuntimeError:  # no running loop
         return threading.current_thread() is threading.main_thread()
 
 
 def on_interrupt(_number: int, _frame: FrameType | None) -> None:
-    """A handler of SIGINT that does what Python's does, and tells the user's from one that code raises of itself."""
+    """SIGINT handler that raises KeyboardInterrupt like Python's, and records that it came from the user and not from
+    code."""
     global _interrupted
     _interrupted = True
     raise KeyboardInterrupt
 
 
 def forget_interrupt() -> None:
-    """Take it that the user has not pressed Ctrl-C so far."""
+    """Reset the record of the user's Ctrl-C."""
     global _interrupted
     _interrupted = False
 
 
 def describe(error: BaseException) -> str:
-    """One line for an exception out of an environment: its type, its words, and the author's line that raised it."""
+    """Describe an exception in one line: its type, its message, and the author's line that raised it."""
     words = _words(error)
     text = f"{type(error).__name__}: {words}" if words else type(error).__name__
     if isinstance(error, EnvironmentFault):
@@ -78,13 +79,13 @@ def describe(error: BaseException) -> str:
 def _words(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as fault:  # the author's `__str__`
+    except Exception as fault:  # raised by the author's `__str__`
         return f"its __str__ raised {type(fault).__name__}"
 
 
 def place(error: BaseException) -> str:
-    """`in FUNCTION, FILE:LINE` of the author's line that raised; "" if there is none. An exception that we have raised
-    on account of another is where that one is."""
+    """`in FUNCTION, FILE:LINE` of the author's line that raised the exception; "" if there is none. If an exception of
+    ours has a cause, the line is the cause's."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if (
         error.__cause__ is not None
@@ -101,22 +102,22 @@ def place(error: BaseException) -> str:
 
 
 def where(frame: FrameType) -> str:
-    """`FUNCTION (FILE:LINE)` of what a frame carries out."""
+    """`FUNCTION (FILE:LINE)` of a frame."""
     return f"{frame.f_code.co_name} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
 
 
 def is_ours(file: str) -> bool:
-    """Whether a source file is of this package."""
+    """Whether a source file belongs to this package."""
     return file.startswith(_PACKAGE)
 
 
 def is_standard_library(file: str) -> bool:
-    """Whether a source file comes with Python, or is none."""
+    """Whether a source file belongs to Python's standard library."""
     return file.startswith("<frozen ") or (file.startswith(_STANDARD_LIBRARY) and "site-packages" not in file)
 
 
 def as_exception(error: object) -> BaseException:
-    """What an author says went wrong, be it an exception or words, as something to raise."""
+    """Convert an author's error, an exception or a text, to an exception to raise."""
     if isinstance(error, HarnessError):
         return error
     if not isinstance(error, BaseException):

@@ -1,8 +1,8 @@
-"""User code in a task of its own. Owns the border between that task and the engine's: the engine's go from run to run,
-so a cancellation that an agent aims at itself, or swallows, or a context variable that it sets, must stay on its side.
+"""Running user code in a separate task. The engine's tasks are reused for many rollouts; a cancellation that user code
+causes or suppresses, or a context variable that it sets, must not affect them.
 
-A task cannot be killed. One that goes on after it was cancelled is left behind, as `usercode.threads` does with
-threads: it no longer holds up its run, nor the end of the event loop."""
+A task cannot be killed. One that continues after it was cancelled is abandoned, like threads in `usercode.threads`: it
+delays neither its run nor the end of the event loop."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 10.0
-"""How long code that was cancelled may take to end: it may have a container to stop."""
+"""Default time for code to end after it was cancelled, in seconds; it may have to stop a container."""
 
 _Outcome = tuple[T | None, BaseException | None]
 
 
 class OwnTask(Generic[T]):
-    """One call of user code.
+    """One call of user code in its own task.
 
     Args:
-        what: How a warning names it.
+        what: Name for a warning.
         grace: Seconds that it has to end after it was cancelled.
         on_end: Called before it is cancelled.
     """
@@ -37,15 +37,15 @@ class OwnTask(Generic[T]):
         self._stop: asyncio.Future[None] | None = None
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await `work`; cancelling the caller cancels it.
+        """Await `work` in its own task. If the caller is cancelled, so is `work`.
 
         Raises:
             StoppedError: `stop` was called.
-            CancelledError: the caller was cancelled; or `work` ended so of itself, and `was_cancelled` is False.
-            BaseException: whatever `work` raised.
+            CancelledError: the caller was cancelled; or `work` itself raised it, and `was_cancelled` is False.
+            BaseException: any exception of `work`.
         """
         self._stop = asyncio.get_running_loop().create_future()
-        task = asyncio.ensure_future(_outcome(work))  # not in a group, which could not leave it behind
+        task = asyncio.ensure_future(_outcome(work))  # not in a task group, which would wait for it
         try:
             await asyncio.wait({task, self._stop}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -62,15 +62,15 @@ class OwnTask(Generic[T]):
                 raise RuntimeError("GeneratorExit was raised, which only the interpreter should do") from error
             raise error
         finally:
-            del error, task  # its traceback holds this frame: no cycle, or the rollout's state would stay
+            del error, task  # its traceback refers to this frame; a reference cycle would keep the rollout's state
 
     def stop(self) -> None:
-        """End it; for `work` itself to call, which should then only wait."""
+        """End the call. Meant for `work` itself, which must only wait afterwards."""
         if self._stop is not None and not self._stop.done():
             self._stop.set_result(None)
 
     async def _end(self, task: asyncio.Task[_Outcome[T]]) -> None:
-        """Cancel it, and leave it behind if it goes on."""
+        """Cancel the task, and abandon it if it does not end."""
         if self._on_end is not None:
             self._on_end()
         task.cancel()
@@ -83,9 +83,9 @@ class OwnTask(Generic[T]):
                     "(a bare `except:` and `except BaseException:` catch it)",
                     self._what,
                 )
-                # Or the event loop would wait for it when it closes. The name is documented, for makers of tasks.
+                # Else the event loop would wait for it on closing. This function is documented for authors of tasks.
                 asyncio._unregister_task(task)  # pyright: ignore[reportPrivateUsage]
-                task._log_destroy_pending = False  # type: ignore[attr-defined]  # all is said, as where asyncio sets it
+                task._log_destroy_pending = False  # it was logged already; asyncio sets this in the same case
 
 
 class StoppedError(Exception):
@@ -93,7 +93,7 @@ class StoppedError(Exception):
 
 
 async def _outcome(work: Coroutine[Any, Any, T]) -> _Outcome[T]:
-    # As a value: a task that ends by SystemExit or KeyboardInterrupt would end the event loop.
+    # Returned as a value, since a task that ends by SystemExit or KeyboardInterrupt would end the event loop.
     try:
         return await work, None
     except BaseException as error:

@@ -1,9 +1,9 @@
-"""Threads for blocking environment code, so that the event loop is never held up. Owns a bounded pool of daemon threads
-and the account of those that hang; owns no timeout: whoever awaits a call bounds it, by cancelling.
+"""A thread pool for blocking environment code, so that it does not block the event loop. It has no timeout of its own:
+callers cancel the await.
 
-A thread cannot be killed. A call whose await is cancelled while it runs is abandoned: its thread no longer counts, a
-new one may take its place, and when the function returns at last its result is dropped. Too many that hang at once mean
-that the environment is broken, and every further call is refused."""
+A thread cannot be killed. If the await is cancelled while the call runs, the call is abandoned: its thread no longer
+counts, a new thread may replace it, and its result is discarded. If too many calls hang at once, the environment is
+broken, and further calls are rejected."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_WORKERS = 32
-"""Enough to overlap blocking calls of a full scoring gate; more threads only make the interpreter lock dearer."""
+"""Default number of threads. Enough for blocking calls of all concurrent scorings; more would only contend for the
+interpreter lock."""
 
 MAX_ABANDONED = 8
-"""Hung calls at once after which the pool refuses work. One or two are bad luck; eight are a bug that would go on
-eating a thread per rollout."""
+"""Number of hung calls at which the pool rejects further ones. One or two may be chance; eight are a bug that would use
+up a thread per rollout."""
 
 owner: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="")
-"""Whose code the current task calls. Hung calls are counted by owner, so one broken environment is not the end of the
-other runs of a suite."""
+"""The environment whose code the current task calls. Hung calls are counted per environment, so a broken one does not
+stop the other runs of a suite."""
 
 _WAITING, _RUNNING, _DONE, _ABANDONED = range(4)
 
 
 class _Outbox:
-    """Finished calls on their way back to one event loop; many are delivered in one wake-up."""
+    """Finished calls to deliver to an event loop; several are delivered in one wake-up."""
 
     __slots__ = ("_calls", "_scheduled", "loop")
 
@@ -50,13 +51,13 @@ class _Outbox:
 
     def put(self, call: _PooledCall[Any]) -> None:
         self._calls.append(call)
-        # Two threads may both see False: the loop is then woken once more than needed, never once less.
+        # If two threads both see False, the loop is woken once more than needed, but never too rarely.
         if not self._scheduled:
             self._scheduled = True
             try:
                 self.loop.call_soon_threadsafe(self._deliver)
             except RuntimeError:
-                self._calls.clear()  # the loop is closed: nobody waits any more
+                self._calls.clear()  # the loop is closed, so no task waits
 
     def _deliver(self) -> None:
         self._scheduled = False
@@ -67,7 +68,7 @@ class _Outbox:
 
 
 class _PooledCall(Generic[T]):
-    """One function on its way through the pool."""
+    """One function call in the pool."""
 
     __slots__ = ("context", "error", "function", "future", "outbox", "status", "value")
 
@@ -82,46 +83,46 @@ class _PooledCall(Generic[T]):
 
 
 class Offload:
-    """A bounded pool of daemon threads, started as they are needed.
+    """A bounded pool of daemon threads that are started on demand.
 
     Args:
-        max_workers: Threads that may be at work at once; abandoned ones do not count.
+        max_workers: Maximum number of working threads, not counting abandoned ones.
     """
 
     def __init__(self, max_workers: int = MAX_WORKERS) -> None:
         self.abandoned = 0
-        """Calls abandoned since the start; one that comes back after all still counts."""
+        """Number of calls abandoned so far, including those that returned later."""
         self.max_workers = max_workers
         self._forget()
 
     def _forget(self) -> None:
-        """Start with no threads; a forked child has none of its parent's."""
+        """Reset to no threads; a forked child has none of its parent's."""
         self._lock = threading.Lock()
         self._queue: SimpleQueue[_PooledCall[Any]] = SimpleQueue()
         self._outbox: _Outbox | None = None
         self._threads = 0
-        self._demand = 0  # calls waiting or running, abandoned ones left out
+        self._demand = 0  # calls waiting or running, without abandoned ones
         self._hung: dict[_PooledCall[Any], str] = {}
 
     @property
     def hung(self) -> tuple[str, ...]:
-        """The functions that were abandoned and have not come back."""
+        """Names of the functions that were abandoned and have not returned."""
         return tuple(self._hung.values())
 
     def reserve(self, max_workers: int) -> None:
-        """Let at least `max_workers` threads be at work at once."""
+        """Raise the maximum number of working threads to at least `max_workers`."""
         self.max_workers = max(self.max_workers, max_workers)
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `function` in a thread and return what it returns; the caller's context variables are visible to it.
+        """Call `function` in a thread, with the caller's context variables, and return its result.
 
-        Cancelling the await abandons the call. A callable object may have a method `running() -> str` that names what
-        it is busy with, for the message about hung calls.
+        Cancelling the await abandons the call. A callable object may have a method `running() -> str` that names its
+        current work, for the message about hung calls.
 
         Raises:
             ThreadsHung: too many earlier calls hang.
             EnvironmentFault: the function tried to end the process or the thread.
-            Exception: whatever the function raised.
+            Exception: any exception of the function.
         """
         call = self._submit(function, lambda: function(*args, **kwargs))
         try:
@@ -136,7 +137,7 @@ class Offload:
                 raise EnvironmentFault(f"{_name(function)} raised {describe(call.error)}") from call.error
             raise call.error
         finally:
-            del call  # the error's traceback holds this frame: no cycle, or the rollout's state would stay
+            del call  # the error's traceback refers to this frame; a reference cycle would keep the rollout's state
 
     def _submit(self, function: Callable[..., T], bound: Callable[[], T]) -> _PooledCall[T]:
         if len(self._hung) >= MAX_ABANDONED:
@@ -168,7 +169,7 @@ class Offload:
             )
 
     def _grow(self) -> bool:
-        """Whether a thread is missing; the caller holds the lock and starts it after letting go."""
+        """Whether a thread must be started, by the caller after it has released the lock."""
         if self._demand > self._threads and self._threads < self.max_workers:
             self._threads += 1
             return True
@@ -177,7 +178,7 @@ class Offload:
     def _start(self) -> None:
         try:
             self._thread().start()
-        except RuntimeError:  # no memory for its stack: a failed rollout may still hold it, in a cycle
+        except RuntimeError:  # no memory for its stack; a failed rollout in a reference cycle may still use it
             gc.collect()
             try:
                 self._thread().start()
@@ -186,13 +187,13 @@ class Offload:
                     self._threads -= 1
                     if not self._threads:
                         raise
-                # Those that there are come to the call in their turn.
+                # The existing threads will take the call in turn.
 
     def _thread(self) -> threading.Thread:
         return threading.Thread(target=self._work, name="bench-offload", daemon=True)
 
     def _withdraw(self, call: _PooledCall[Any], function: Callable[..., object]) -> None:
-        """Give a call up: forget it if it waits, abandon its thread if it runs."""
+        """Cancel a call: remove it if it waits, abandon its thread if it runs."""
         grow = False
         with self._lock:
             if call.status == _DONE:
@@ -208,7 +209,7 @@ class Offload:
             self._start()
 
     def _work(self) -> None:
-        """A thread's life: call after call, until one of them was abandoned."""
+        """Thread function: run calls until one of them was abandoned."""
         while True:
             call = self._queue.get()
             with self._lock:
@@ -217,17 +218,17 @@ class Offload:
                 call.status = _RUNNING
             try:
                 call.value = call.context.run(call.function)
-            except BaseException as error:  # the thread's boundary: whatever it is goes to whoever awaits
+            except BaseException as error:  # passed on to the task that awaits the call
                 call.error = error
             end_copy()
             with self._lock:
                 if call.status == _ABANDONED:
                     self._hung.pop(call, None)
-                    return  # another thread has this one's place
+                    return  # another thread has replaced this one
                 call.status = _DONE
                 self._demand -= 1
             call.outbox.put(call)
-            del call  # a waiting thread must not keep a rollout's state alive
+            del call  # an idle thread must not keep a rollout's state alive
 
 
 def _name(function: Callable[..., object]) -> str:
@@ -238,6 +239,6 @@ def _name(function: Callable[..., object]) -> str:
 
 
 offload = Offload()
-"""The pool of this process."""
+"""The thread pool of this process."""
 
 os.register_at_fork(after_in_child=offload._forget)  # pyright: ignore[reportPrivateUsage]
