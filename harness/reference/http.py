@@ -1,6 +1,5 @@
-"""The reference server's HTTP: paths and bodies. Owns the wire format from the server's side; who answers what is
-`server` and `policies`, and what goes wrong is `inject`. aiohttp's low-level server: a router and middlewares would
-double the CPU a request."""
+"""HTTP request handling of the reference server. Uses aiohttp's low-level server, since a router and middlewares would
+double the CPU time per request."""
 
 from __future__ import annotations
 
@@ -23,10 +22,11 @@ if TYPE_CHECKING:
     from harness.reference.server import ReferenceServer
 
 BACKLOG = 4096
-"""Connections that may wait to be accepted; at the usual 128 a burst of 256 clients loses a second to SYN retries."""
+"""Length of the queue of connections to accept. With the usual 128, a burst of 256 clients loses a second to SYN
+retries."""
 
 SHUTDOWN_TIMEOUT = 0.5
-"""Seconds that requests in flight get when the server stops: hanging ones would take all of them."""
+"""Seconds that open requests have to end when the server stops."""
 
 BODY_CAP = 64 * 1024 * 1024
 
@@ -40,11 +40,11 @@ FIXED_TEXT = (
     "steps gives a value that agrees with a rough estimate made beforehand, so there is good reason to trust it. "
     "The final answer is 42."
 )
-"""What a model without a policy says: about 200 tokens by `count_tokens`."""
+"""The answer of a model without a policy: about 200 tokens by `count_tokens`."""
 
 
 class Refusal(Exception):
-    """A request that gets an error instead of an answer."""
+    """Error response to a request."""
 
     def __init__(self, status: int, message: str, code: str) -> None:
         super().__init__(message)
@@ -53,19 +53,19 @@ class Refusal(Exception):
 
 
 class Listener:
-    """A listening socket and what is behind it."""
+    """A listening socket with its request handler."""
 
     def __init__(self, server: ReferenceServer) -> None:
         self._server = server
         self._runner: web.ServerRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; return the real port.
+        """Start listening and return the actual port.
 
         Raises:
-            OSError: the address is taken or not ours.
+            OSError: the address is in use or not on this machine.
         """
-        # With handler_cancellation a client that goes away frees its place at once, as it does at a real provider.
+        # With handler_cancellation a disconnected client frees its slot at once, as at a real provider.
         runner = web.ServerRunner(
             web.Server(self._handle, handler_cancellation=True, access_log=None), shutdown_timeout=SHUTDOWN_TIMEOUT
         )
@@ -80,7 +80,7 @@ class Listener:
         return cast("int", runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Stop listening and cut what is in flight."""
+        """Stop listening and abort open requests."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -123,7 +123,7 @@ class Listener:
     async def _injected(
         self, request: web.BaseRequest, asked: ObservedRequest, answer: Callable[[], JsonDict]
     ) -> web.StreamResponse | None:
-        """What a fault makes of the request; None when nothing does."""
+        """Apply an injected fault; returns None if there is none for this request."""
         server = self._server
         if server.faults is None:
             return None
@@ -153,7 +153,7 @@ class Listener:
         if found is None:
             raise Refusal(404, _no_player(model, server.has_players), "no_player")
         player, example = found
-        # Without a rollout's key the example's has to do: then all rollouts of an example share one fate.
+        # Without a rollout key use the example's; then all rollouts of the example are drawn alike.
         key = rollout.rollout_key if rollout is not None else example.key
         try:
             return policy.reply(player, example, messages, key)
@@ -162,7 +162,7 @@ class Listener:
             raise Refusal(404, words, "no_reference_policy") from error
         except EnvironmentFault as error:
             raise Refusal(400, str(error), "environment_error") from error
-        except Exception as error:  # environment code: its bug is this request's error, not the server's end
+        except Exception as error:  # an error in environment code fails this request, not the server
             words = f"the environment's reference policy raised {type(error).__name__}: {error}"
             raise Refusal(400, words, "environment_error") from error
 
@@ -179,7 +179,7 @@ class Listener:
 
 
 def count_tokens(text: str) -> int:
-    """A quarter of the characters, rounded up: cheap, and the same on every machine."""
+    """Estimate tokens as a quarter of the characters, rounded up; the same on every machine."""
     return (len(text) + 3) // 4
 
 
@@ -249,7 +249,7 @@ def _json(value: JsonDict) -> web.Response:
 
 
 async def _body(request: web.BaseRequest) -> bytes:
-    """The request's body, as far as it may go: one that is packed, or has no length, may be any size."""
+    """Read the request body, up to a size limit; compressed or chunked bodies may have any size."""
     raw, too_large = bytearray(), (request.content_length or 0) > BODY_CAP
     if not too_large:
         async for piece in request.content.iter_any():
@@ -265,7 +265,7 @@ async def _body(request: web.BaseRequest) -> bytes:
 def _answered(body: JsonDict) -> web.Response:
     try:
         return _json(body)
-    except TypeError as error:  # an environment's message may hold anything
+    except TypeError as error:  # an environment's message may contain any value
         raise Refusal(400, f"the environment's reply cannot be sent as JSON: {error}", "environment_error") from error
 
 

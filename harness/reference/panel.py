@@ -1,5 +1,4 @@
-"""Reference judges without a server, for tests that score without the engine. Owns the shortcut; what is said is the
-environment's (`reference_verdict`)."""
+"""Reference judges without a server, for tests that score without the engine."""
 
 from __future__ import annotations
 
@@ -13,25 +12,25 @@ from harness.reference.policies import message_text, said
 
 
 class JudgedEnvironment(Protocol):
-    """What of an environment a reference judge needs."""
+    """The method of an environment that a reference judge needs."""
 
     def reference_verdict(self, example: Example, messages: Messages, /) -> str:
-        """What an ideal judge says to `messages`."""
+        """The answer of a perfect judge to `messages`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReferencePanel:
-    """Answers for every judge that a rubric asks: `with judged_by(ReferencePanel(environment)): await rubric.score(…)`.
+    """Answers all judge calls of a rubric: `with judged_by(ReferencePanel(environment)): await rubric.score(…)`.
 
     Args:
-        environment: Whose `reference_verdict` is the answer.
+        environment: The environment whose `reference_verdict` is the answer.
     """
 
     environment: JudgedEnvironment
 
     def chat(self, spec: object, state: Mapping[str, Any] | None) -> Chat:
-        """The environment as a judge of the rollout of `state`."""
+        """A judge model for the rollout of `state`."""
         example = getattr(state, "example", None)
         if not isinstance(example, Example):
             raise ValueError("a reference judge must know which rollout it judges: pass state to judge(…)")

@@ -1,5 +1,4 @@
-"""What the server must be able to ask an environment, and how it finds the example that a request is about. Owns the
-index of examples; the environment owns the answers."""
+"""The server's view of an environment, and finding the example that a request is about."""
 
 from __future__ import annotations
 
@@ -11,10 +10,10 @@ from harness.core.types import Message, Messages, Prompt
 
 
 class Player(Protocol):
-    """An environment from the server's side."""
+    """The interface of an environment for the server."""
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The ideal player's next message.
+        """The next message of a perfect player.
 
         Raises:
             NotImplementedError: the environment has no reference policy.
@@ -22,11 +21,11 @@ class Player(Protocol):
         ...
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The next message of a player that knows nothing."""
+        """The next message of a player without any knowledge."""
         ...
 
     def reference_verdict(self, example: Example, messages: Messages) -> str:
-        """What an ideal judge says to `messages`, which show it a response to the example.
+        """The answer of a perfect judge to `messages`, which contain a response to the example.
 
         Raises:
             NotImplementedError: the environment has no reference judge.
@@ -34,16 +33,16 @@ class Player(Protocol):
         ...
 
     def find(self, example_key: str | None, messages: Prompt) -> Example | None:
-        """The example with this key, else the one whose prompt begins `messages`; None if there is neither."""
+        """Find the example with this key, or else the one whose prompt starts `messages`; None if there is neither."""
         ...
 
 
 class Playable(Protocol):
-    """What of an environment a player needs."""
+    """The methods of an environment that `EnvironmentPlayer` needs."""
 
     @property
     def row_count(self) -> int:
-        """Rows of its dataset."""
+        """Number of rows of the dataset."""
         ...
 
     def row(self, i: int, /) -> Row:
@@ -64,7 +63,7 @@ class Playable(Protocol):
 
 
 class EnvironmentPlayer:
-    """Plays an environment. Examples are known once they are learned one by one, or all at once from its dataset."""
+    """Player of an environment. Examples must be registered first, one by one or all at once."""
 
     def __init__(self, environment: Playable) -> None:
         self._environment = environment
@@ -73,15 +72,16 @@ class EnvironmentPlayer:
         self._lengths: tuple[int, ...] = ()
 
     def learn(self, example: Example) -> None:
-        """Know `example` by its key."""
+        """Register `example` under its key."""
         self._by_key[example.key] = example
 
     def forget(self, example_key: str) -> None:
-        """Drop an example that will not be asked about again, so that memory stays flat in a long run."""
+        """Remove an example that is no longer needed, so that memory does not grow during a long run."""
         self._by_key.pop(example_key, None)
 
     def learn_all(self) -> None:
-        """Know every row by key, and by prompt for clients that send no key. Of equal prompts the first one counts."""
+        """Register every row by key, and also by prompt for clients that send no key. Of equal prompts the first one is
+        used."""
         keys = ExampleKeys()
         lengths: set[int] = set()
         for index in range(self._environment.row_count):
@@ -93,7 +93,7 @@ class EnvironmentPlayer:
         self._lengths = tuple(sorted(lengths, reverse=True))
 
     def find(self, example_key: str | None, messages: Prompt) -> Example | None:
-        """As in `Player`. Later turns of a conversation are found by the prompt that they begin with."""
+        """As in `Player`. Later turns of a conversation are found by the prompt at their start."""
         example = self._by_key.get(example_key) if example_key else None
         if example is not None or not self._by_prompt:
             return example

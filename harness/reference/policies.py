@@ -1,5 +1,4 @@
-"""The reference models and their names. Owns which answer a policy gives; the answers themselves are the environment's,
-and HTTP is next door."""
+"""The reference models: their names, parameters and answers."""
 
 from __future__ import annotations
 
@@ -32,39 +31,38 @@ _METHODS: dict[PolicyName, tuple[str, ...]] = {
 }  # fmt: skip
 
 NAMES: tuple[str, ...] = tuple(_PARAMETERS)
-"""Of all reference models, without the prefix."""
+"""Names of all reference models, without the prefix."""
 
 _HASH_RANGE = float(2**64)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a reference model answers."""
+    """The answering policy of a reference model."""
 
     name: PolicyName
-    """`oracle` the environment's ideal player; `null` its content-free one; `noisy` one or the other for a whole
-    rollout; `echo` the last user message; `judge` the environment's verdict on a response that it is shown."""
+    """`oracle`: the environment's perfect player. `null`: its player without knowledge. `noisy`: one of these two for a
+    whole rollout. `echo`: the last user message. `judge`: the environment's verdict on a response."""
     accuracy: float = DEFAULT_ACCURACY
-    """`noisy`: share of rollouts that the ideal player plays."""
+    """`noisy` only: share of rollouts with the perfect player."""
     seed: int = 0
-    """`noisy`: which rollouts those are."""
+    """`noisy` only: seed that selects these rollouts."""
 
     @property
     def needs_player(self) -> bool:
-        """Whether only an environment can tell the answer."""
+        """Whether the answers come from an environment."""
         return self.name != "echo"
 
     @property
     def plays(self) -> tuple[str, ...]:
-        """The methods of an environment that it may ask."""
+        """Names of the environment methods that the policy calls."""
         return _METHODS[self.name]
 
     def is_ideal(self, rollout_key: str) -> bool:
-        """Whether the ideal player plays this rollout.
+        """Whether the perfect player plays this rollout.
 
-        For `noisy`: sha256 of seed and key, read as a number in [0, 1), is below the accuracy. It depends on nothing
-        else, so a resumed run agrees with an uninterrupted one.
-        """
+        For `noisy`: sha256 of seed and key, as a number in [0, 1), is below the accuracy. It depends on nothing else,
+        so a resumed run equals an uninterrupted one."""
         if self.name != "noisy":
             return self.name == "oracle"
         drawn = hashlib.sha256(f"{self.seed}:{rollout_key}".encode()).digest()
@@ -74,13 +72,13 @@ class Policy:
         """The next assistant message.
 
         Args:
-            player: Whose answers they are; None only for a policy that needs none.
-            example: What is asked about; like `player`.
+            player: The player that answers; may be None only for `echo`.
+            example: The example that the request is about; may be None only for `echo`.
             messages: The conversation so far.
-            rollout_key: Whose fate `noisy` draws.
+            rollout_key: Key for the draw of `noisy`.
 
         Raises:
-            NotImplementedError: the environment has no reference policy, or no reference judge.
+            NotImplementedError: the environment has no reference policy or no reference judge.
             EnvironmentFault: it returned something that is neither a text nor a message.
         """
         if player is None or example is None or self.name == "echo":
@@ -93,14 +91,14 @@ class Policy:
 
 
 def said(method: str, answer: object) -> Message:
-    """What an environment's method returned, as a message.
+    """Convert the return value of an environment's method to a message.
 
     Args:
-        method: Which one, for the message of the error.
+        method: Name of the method, for the error message.
         answer: A text, or a message with content or tool calls.
 
     Raises:
-        EnvironmentFault: it is neither.
+        EnvironmentFault: `answer` is neither.
     """
     if isinstance(answer, str):
         return {"role": "assistant", "content": answer}
@@ -130,7 +128,7 @@ def echo(messages: Messages) -> str:
 
 
 def message_text(message: Message) -> str:
-    """The text of a message; parts that are no text are left out."""
+    """The text of a message, without parts that are not text."""
     content: object = message.get("content")
     if isinstance(content, list):
         parts = [cast("dict[str, object]", part) for part in cast("list[object]", content) if isinstance(part, dict)]
@@ -144,15 +142,15 @@ def is_reference(model: str) -> bool:
 
 
 UNKNOWN_PROMPT = "no environment here knows this prompt"
-"""How the server refuses what none of its environments asks. It is well all the same."""
+"""Error message for a prompt that no environment of the server has. It does not mean that the server is unhealthy."""
 
 
 @lru_cache(maxsize=64)
 def parse_model(model: str) -> Policy:
-    """Read `reference/NAME?parameter=value&…`.
+    """Parse `reference/NAME?parameter=value&…`.
 
     Raises:
-        ConfigError: there is no such policy or parameter, or a value is out of range; says what is nearest.
+        ConfigError: an unknown policy or parameter (suggests the nearest), or a value out of range.
     """
     name, _, query = model.removeprefix(PREFIX).partition("?")
     if not model.startswith(PREFIX) or name not in NAMES:

@@ -1,5 +1,5 @@
-"""The embedded OpenAI-compatible server: its life, its players and its statistics. Owns no HTTP (`http`, imported at
-start, because aiohttp takes a third of a second) and no answers (`policies`)."""
+"""The embedded OpenAI-compatible server: start and stop, players and statistics. `http` has the request handling and is
+imported on start, because importing aiohttp takes a third of a second."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ if TYPE_CHECKING:
     from harness.reference.http import Listener
 
 COUNTED_ROLLOUTS = 200_000
-"""Rollouts that are counted one by one when asked for; further ones only in the totals, so that memory is bounded."""
+"""Maximum number of rollouts with their own request counter. Further rollouts count only in the totals, so that memory
+is bounded."""
 
 LOGGED = 10_000
-"""Requests whose fate is remembered one by one, so that memory is bounded; `ServerStats.faults` counts all."""
+"""Number of recent requests that are kept with their faults, so that memory is bounded. `ServerStats.faults` counts
+all."""
 
 REPORTED = 1000
-"""The last requests that `GET /faults` lists."""
+"""Number of recent requests in the reply to `GET /faults`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedRequest:
-    """One request and its fate."""
+    """One request and its fault, if any."""
 
     number: int
-    """In order of arrival, from 1; 0 for what is no request for a completion."""
+    """Number in order of arrival, from 1; 0 for requests other than completions."""
     path: str
     model: str
     example: str
@@ -42,12 +44,12 @@ class ServedRequest:
     rollout: str
     """The rollout's key, or ""."""
     fault: str
-    """Name of the fault, or "" when it was answered."""
+    """Name of the fault, or "" if the request was answered normally."""
 
 
 @dataclass(slots=True)
 class ServerStats:
-    """What the server has seen. Requests for completions only."""
+    """Counters of the server; completion requests only."""
 
     requests: int = 0
     in_flight: int = 0
@@ -55,26 +57,26 @@ class ServerStats:
     rollouts: Counter[str] = field(default_factory=Counter[str])
     """Requests by rollout key, if `count_rollouts` is on."""
     faults: Counter[str] = field(default_factory=Counter[str])
-    """Requests by the fault that they met."""
+    """Requests by injected fault."""
 
     def count(self, rollout_key: str) -> None:
-        """Add a request of this rollout, as long as there is room for new rollouts."""
+        """Count a request of this rollout, unless there are too many rollouts."""
         if rollout_key in self.rollouts or len(self.rollouts) < COUNTED_ROLLOUTS:
             self.rollouts[rollout_key] += 1
 
 
 class ReferenceServer:
-    """Answers chat completions and completions on one address.
+    """Server for chat completions and completions on one address.
 
-    A model named `reference/…` is played by that policy; any other name by `policy` if there is one, else it answers a
-    fixed plausible text of about 200 tokens, so the server can stand in for any endpoint as a load target.
+    A model named `reference/…` is answered by that policy, any other name by `policy`. Without `policy` the answer is a
+    fixed text of about 200 tokens, so that the server can replace any endpoint in a load test.
 
     Args:
-        faults: Latency and failures; none by default. `script.fault_script` reads them as a command line has them.
+        faults: Injected latency and failures; none by default. `script.fault_script` parses those of a command line.
         host: Address to listen on.
-        port: 0 picks a free one.
-        policy: How names outside `reference/` are answered.
-        count_rollouts: Whether `stats.rollouts` is kept.
+        port: Port to listen on; 0 for any free port.
+        policy: Policy for model names outside `reference/`.
+        count_rollouts: Whether to count requests in `stats.rollouts`.
     """
 
     def __init__(
@@ -88,10 +90,10 @@ class ReferenceServer:
     ) -> None:
         self.stats = ServerStats()
         self.faults: FaultSource | None = RandomFaults(faults) if isinstance(faults, Faults) else faults
-        # A rule-less script only makes answers late, thousands a second: nothing to remember.
+        # A script without rules only delays answers, thousands per second; there is nothing to log.
         self._logs = not (isinstance(self.faults, FaultScript) and not self.faults.tallies)
         self.served: deque[ServedRequest] = deque(maxlen=LOGGED)
-        """The last requests and their fates, if faults were asked for; oldest first."""
+        """The last requests with their faults, oldest first, if faults are injected."""
         self.policy = policy
         self.count_rollouts = count_rollouts
         self._host = host
@@ -100,15 +102,16 @@ class ReferenceServer:
         self._listener: Listener | None = None
 
     def add(self, lane: str, player: Player) -> None:
-        """Let `player` answer for the rollouts that name `lane`."""
+        """Register `player` for the rollouts of run `lane`."""
         self._players[lane] = player
 
     def remove(self, lane: str) -> None:
-        """Forget the player of `lane`."""
+        """Remove the player of run `lane`."""
         self._players.pop(lane, None)
 
     def find(self, rollout: RolloutHeader | None, prompt: Prompt) -> tuple[Player, Example] | None:
-        """Who answers a request, and about what: the named lane's player, else any that knows the key or the prompt."""
+        """Find the player and the example of a request: the named run's player, or else any that knows the key or the
+        prompt."""
         key = rollout.example_key if rollout is not None else None
         named = self._players.get(rollout.lane) if rollout is not None else None
         if named is not None and (example := named.find(key, prompt)) is not None:
@@ -120,11 +123,11 @@ class ReferenceServer:
 
     @property
     def has_players(self) -> bool:
-        """Whether any environment is known."""
+        """Whether any player is registered."""
         return bool(self._players)
 
     def note(self, asked: ObservedRequest, fault: Fault) -> None:
-        """Remember what a request met."""
+        """Log the fault of a request."""
         name = "" if fault.is_none and not fault.name else fault.name or fault.act
         if name:
             self.stats.faults[name] += 1
@@ -133,7 +136,7 @@ class ReferenceServer:
             self.served.append(ServedRequest(asked.number, asked.path, asked.model, example, rollout, name))
 
     def fault_report(self) -> JsonDict:
-        """What was served: totals, each rule's share, the last requests one by one."""
+        """Statistics as JSON: totals, requests and hits per rule, and the last requests."""
         tallies = self.faults.tallies if isinstance(self.faults, FaultScript) else ()
         hit = sum(self.stats.faults.values())
         return {
@@ -144,13 +147,13 @@ class ReferenceServer:
         }
 
     async def start(self) -> str:
-        """Listen.
+        """Start listening.
 
         Returns:
             The base URL for clients, ending in `/v1`.
 
         Raises:
-            ConfigError: the address cannot be had.
+            ConfigError: the address is not available.
         """
         from harness.reference.http import Listener
 
@@ -166,24 +169,24 @@ class ReferenceServer:
         return self.url
 
     async def __aenter__(self) -> Self:
-        """Listen, as long as the `async with` block."""
+        """Start the server for an `async with` block."""
         await self.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop."""
+        """Stop the server."""
         await self.stop()
 
     @property
     def url(self) -> str:
-        """The base URL for clients; its port is the real one only once the server has started."""
+        """The base URL for clients. A free port is chosen on start, so read it afterwards."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}/v1"
 
     async def stop(self) -> None:
-        """Cut what is in flight and stop listening; idempotent."""
+        """Stop listening and abort open requests; idempotent."""
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.stop()
