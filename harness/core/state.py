@@ -1,9 +1,7 @@
-"""The state of one rollout: its input, its transcript and the values that the environment stores in it. A dict, as in
-the classic API, that can be saved in the journal and restored.
+"""The state of one rollout: a dict with its input, its transcript and the environment's own values.
 
-The input (`prompt answer task info example_id`) is stored in `state["input"]` and can also be read from the state
-itself. The transcript is one growing list that the steps of the trajectory refer to, so a rollout of n turns needs O(n)
-memory."""
+The input (`prompt answer task info example_id`) is stored in `state["input"]` and can be read from the state itself.
+The steps of the trajectory refer to one growing transcript, so a rollout of n turns needs O(n) memory."""
 
 from __future__ import annotations
 
@@ -182,8 +180,7 @@ class State(dict[str, Any]):
         return state
 
     def export(self) -> tuple[JsonDict, tuple[str, ...]]:
-        """The part of the state that the journal must store besides the transcript, so that the rollout can be scored
-        later.
+        """The part of the state that the journal must store besides the transcript, for later scoring.
 
         Returns:
             The author's values that JSON can represent (with changed input fields under `input` and notes of steps
@@ -255,8 +252,7 @@ class State(dict[str, Any]):
             return default
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """`state[name]`, which is set to `default` first if the key is missing; raises `StateLost` like
-        `state[name]`."""
+        """`state[name]`, set to `default` first if the key is missing; raises `StateLost` like `state[name]`."""
         if name not in self:
             self[name] = default
         return self[name]
@@ -284,8 +280,7 @@ def step(state: State, prompt: Prompt | Prefix, completion: Prompt, response: Mo
 
 
 def _notes(trajectory: Sequence[JsonDict]) -> list[JsonDict]:
-    """The authors' entries in the steps: `extras`, `reward`, `advantage` and keys of their own. Empty if no step has
-    any."""
+    """The authors' entries in the steps: `extras`, `reward`, `advantage` and own keys. Empty if no step has any."""
     notes: list[JsonDict] = []
     found = False
     for each in trajectory:
