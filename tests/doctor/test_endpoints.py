@@ -116,7 +116,7 @@ def test_a_litellm_that_is_only_half_there_is_a_problem_and_the_others_are_asked
         "sys.path.insert(0, sys.argv[1])\n"
         "from harness.settings.endpoints import Endpoint\n"
         "from harness.cli.doctor.endpoints import EndpointQuery, ask_all\n"
-        "each = [Asked(Endpoint(url, None, 'm'), 'mine') for url in ('litellm://hosted_vllm', sys.argv[2])]\n"
+        "each = [EndpointQuery(Endpoint(url, None, 'm'), 'mine') for url in ('litellm://hosted_vllm', sys.argv[2])]\n"
         "for found in asyncio.run(ask_all(each, {}, 10.0)).findings: print(found.status, found.says[:60])\n"
     )
     with CurtServer() as server:
