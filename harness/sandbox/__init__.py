@@ -1,22 +1,20 @@
-"""Where model-written code runs: one protocol, three ways to keep it. Owns isolation and limits; knows nothing of what
-the code is for and scores nothing.
+"""Sandboxes for model-written code: isolation and resource limits behind one protocol, with four backends.
 
-api         what a caller sees: `Sandbox`, `Limits`, `Result`, `Session`
-find        which way there is on this machine; the refusal when there is none
-bubblewrap  Linux namespaces without a daemon
-container   docker or podman
-local       the host itself with limits: must be asked for by name
-ways        what they do the same: runs, sessions, the queue before the processors
-contained   what they rest on: a contained process from its first byte to the last of its tree
-orders      what the sandbox and the warden in it are told
-wire        the two ends of its pipes, bounded
-tree        what a process tree uses, from /proc
-seccomp     the system calls that are refused inside bubblewrap
-workbench   a shell and an interpreter for one conversation, kept between calls
-attendant   the program inside that keeps them apart
-repl        the interpreter's loop
-warden      the program that runs inside, before and beside the model's code
-"""
+api         the interface for callers: `Sandbox`, `Limits`, `Result`, `Session`
+find        choosing a sandbox that works on this machine, or the error that says what to install
+bubblewrap  backend: Linux namespaces without a daemon
+container   backend: docker or podman
+local       backend: no isolation, only limits; must be selected by name
+backend     the common part of the backends: runs, sessions, and the limit on concurrent runs
+contained   a sandboxed process from start to end
+orders      how a sandbox is started, and the message to the warden in it
+wire        the pipes of a sandboxed process, with bounded buffers
+tree        resource usage of a process tree, from /proc
+seccomp     system calls that are forbidden inside bubblewrap
+workbench   a shell and an interpreter that persist between the tool calls of a rollout
+attendant   the program in the sandbox that runs the workbench's requests
+repl        the interpreter loop
+warden      the program in the sandbox that starts the model's code and watches it"""
 
 from __future__ import annotations
 

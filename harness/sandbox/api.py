@@ -1,4 +1,4 @@
-"""What a caller of a sandbox sees: the protocol, the limits and the result. Owns their meaning; owns no process."""
+"""The public interface of sandboxes: the protocol, the limits and the result."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from harness.core.errors import ConfigError
 
 Outcome: TypeAlias = Literal["exited", "signalled", "timeout", "cpu", "memory", "processes", "disk", "output"]
-"""How a program ended: by itself (`exited`), by a signal that is none of our limits (`signalled`), or at a limit."""
+"""How a program ended: normally (`exited`), by a signal that is not due to a limit (`signalled`), or by exceeding a
+limit."""
 
 Files: TypeAlias = Mapping[str, "str | bytes"]
-"""What lies in the work folder at the start: relative path to content."""
+"""Files in the work folder at the start: relative path to content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one run may use, counted over its whole process tree unless it says otherwise.
+    """Resource limits of one run, for its whole process tree unless stated otherwise.
 
     Args:
-        wall_seconds: From start to end. For a session, its whole life, silence included.
-        cpu_seconds: Time on processors.
-        memory_mb: Memory held at once. One process may reserve twice as much address space.
-        processes: Processes and threads at once.
-        file_mb: Size of any one file.
-        disk_mb: The private temporary folder, which the work folder lies in, and shared memory, together.
-        output_bytes: What is kept of each of stdout and stderr. Eight times as much ends the run.
+        wall_seconds: Wall time from start to end; for a session its whole life, including idle time.
+        cpu_seconds: CPU time.
+        memory_mb: Memory in use. A single process may reserve twice as much address space.
+        processes: Number of concurrent processes and threads.
+        file_mb: Size of any single file.
+        disk_mb: Total size of the private temporary folder, which contains the work folder, and of shared memory.
+        output_bytes: Maximum bytes kept of stdout and of stderr. A run that writes eight times as much is killed.
 
     Raises:
         ConfigError: a limit is not a positive number.
@@ -55,19 +56,19 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one run.
+    """Result of one run.
 
     Args:
-        exit_code: The program's own, if it `exited`; else None.
-        stdout: Its first `output_bytes`, undecodable bytes replaced.
+        exit_code: The program's exit code if it `exited`; else None.
+        stdout: The first `output_bytes` of stdout; undecodable bytes are replaced.
         stderr: As `stdout`.
-        outcome: How it ended.
-        wall_seconds: From the start of the program to its end.
-        cpu_seconds: Of the program and the children that it waited for; None if it was killed from outside before that
+        outcome: How the program ended.
+        wall_seconds: Wall time from start to end of the program.
+        cpu_seconds: CPU time of the program and the children that it waited for; None if it was killed before this
             could be read.
-        stdout_truncated: Whether there was more.
-        stderr_truncated: Whether there was more.
-        signal: The number of the signal that ended the program, if one did and it is known.
+        stdout_truncated: Whether stdout was longer.
+        stderr_truncated: Whether stderr was longer.
+        signal: Number of the signal that ended the program, if one did and it is known.
     """
 
     exit_code: int | None
@@ -82,46 +83,44 @@ class Result:
 
 
 class Session(Protocol):
-    """A long-lived program that is talked to by lines. Leaving its `async with` kills its whole tree."""
+    """A long-running program with line-based input and output. Leaving its `async with` kills its whole process
+    tree."""
 
     async def send(self, data: bytes) -> None:
-        """Write to the program's stdin; returns when it is on its way, which a program that never reads delays.
+        """Write to the program's stdin. Waits while the program does not read.
 
-        A program that has ended, or has closed its stdin, gets nothing: the next `read_line` tells.
-        """
+        If the program has ended or closed its stdin, the data is dropped; the next `read_line` reports the end."""
         ...
 
     async def read_line(self, timeout: float) -> bytes:
-        r"""The next line of stdout with its `\n`, or what is left of it at the end; `b""` when there is no more.
+        r"""Read the next line of stdout with its `\n`, or the rest at the end of output; `b""` at the end.
 
-        A line longer than `output_bytes` comes in parts. Unread output up to `output_bytes` is kept; a program that
-        writes more waits for its reader.
+        A line longer than `output_bytes` is returned in parts. Unread output is buffered up to `output_bytes`; then the
+        program has to wait.
 
         Raises:
-            TimeoutError: no whole line came in `timeout` seconds; what came of it is kept for the next call.
+            TimeoutError: no complete line within `timeout` seconds. A partial line is kept for the next call.
         """
         ...
 
     @property
     def is_running(self) -> bool:
-        """Whether the program lives."""
+        """Whether the program is running."""
         ...
 
     async def close(self) -> Result:
-        """End the program if it lives, with all that it started, and say how it ended; unread stdout is in the result.
+        """Kill the program and its children if they are running, and return the result with the unread stdout.
 
-        A program that lives is killed: its outcome is `signalled`. May be called again.
-        """
+        A program that had to be killed has the outcome `signalled`. May be called repeatedly."""
         ...
 
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """A place to run code that nobody vouches for.
+    """A place to run untrusted code.
 
-    The paths of `files` stand below the work folder, which is empty otherwise and is the program's current folder.
-    `argv[0] == "python"` means the interpreter that the place offers.
-    """
+    The paths of `files` are relative to the work folder, which contains nothing else and is the program's current
+    directory. `argv[0] == "python"` means the sandbox's Python interpreter."""
 
     @property
     def name(self) -> str:
@@ -131,28 +130,28 @@ class Sandbox(Protocol):
     async def run(
         self, files: Files, argv: Sequence[str], stdin: str | bytes = b"", limits: Limits = DEFAULT_LIMITS
     ) -> Result:
-        """Run a program to its end. Cancelling kills its whole tree.
+        """Run a program to completion. Cancelling kills its whole process tree.
 
-        Waits first while as many runs as fit this machine are under way; that wait counts towards no limit.
+        The number of concurrent runs is limited by the machine; waiting for a turn does not count towards any limit.
 
         Args:
-            files: What the work folder holds.
+            files: Contents of the work folder.
             argv: The program and its arguments.
-            stdin: All of the program's input.
-            limits: What it may use. Running into one is a result, not an error.
+            stdin: The program's whole input.
+            limits: Resource limits. Exceeding one is a result, not an error.
 
         Raises:
-            ConfigError: `files` or `argv` cannot be used; nothing was started.
-            SandboxError: the sandbox itself failed. Says nothing about the program: never score it.
+            ConfigError: invalid `files` or `argv`; nothing was started.
+            SandboxError: the sandbox itself failed, not the program; must never be scored.
         """
         ...
 
     def session(
         self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS
     ) -> AbstractAsyncContextManager[Session]:
-        """Start a program to talk to; the arguments, and what is raised on entering, as of `run`. Never waits."""
+        """Start a long-running program. Arguments and errors are those of `run`, but sessions never wait for a turn."""
         ...
 
     async def open_session(self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Session:
-        """As `session`, for those who cannot use `async with`; they must `close` it."""
+        """As `session`, for callers that cannot use `async with`; they must call `close`."""
         ...

@@ -1,10 +1,9 @@
-"""The program that stays in a sandbox for a whole rollout and does what `workbench` asks: commands, each in a shell of
-its own, and code, in one `repl` that it keeps. Owns their processes and the time that each may take; what they may use
-beside that is the sandbox's business. Runs none of their code itself. Imports the standard library alone.
+"""The program that runs in a sandbox for a whole rollout and executes the requests of `workbench`: commands, each in
+its own shell, and Python code, in one persistent `repl`. It enforces the time limit of each request; the sandbox
+enforces the other limits. Uses only the standard library.
 
-It reads one JSON object a line and writes one a line for each, with the `mark` that was in the request. Its pipes and
-its memory are out of reach of what it starts: no command can answer for it.
-"""
+It reads one JSON object per line and writes one per line for each, with the `mark` of the request. The programs that it
+starts can access neither its pipes nor its memory, so no command can forge a reply."""
 
 from __future__ import annotations
 
@@ -23,26 +22,28 @@ import time
 from typing import IO, Any
 
 MOST = 50_000
-"""Bytes of each stream of a command that are passed on, from its start and its end."""
+"""Maximum bytes of each output stream of a command that are returned, from its start and its end."""
 
 START_SECONDS = 60.0
-"""An interpreter that has not started by then never will."""
+"""Timeout for starting an interpreter."""
 
 LONGEST_REPLY = 8_000_000
-"""Bytes of one reply of the interpreter; more was not written by it."""
+"""Maximum bytes of one reply of the interpreter; a longer one must be forged."""
 
 BOOT = "import json; exec(json.loads(open(0, 'rb', 0, closefd=False).readline()))"
-"""Runs the program that is the first line of its input: one on a command line would be in every list of processes."""
+"""Runs the program given as the first line of input. If it were on the command line, every list of processes would show
+it."""
 
 NOT_DUMPABLE = (4, 0, 0, 0, 0)
-"""PR_SET_DUMPABLE, off: others of the same user can no longer read this process's memory or open its pipes."""
+"""Arguments of PR_SET_DUMPABLE to switch it off: other processes of the same user cannot read this process's memory or
+open its pipes."""
 
 
 class Repl:
-    """The interpreter, from its start to its end.
+    """The interpreter process.
 
     Args:
-        program: The text of `repl`.
+        program: The source of `repl`.
     """
 
     def __init__(self, program: str) -> None:
@@ -53,7 +54,7 @@ class Repl:
         self.stdin.write(json.dumps(program).encode() + b"\n")
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Its reply, or `lost` and why: `timeout`, `ended` or `garbled`."""
+        """Send a request and return the reply, or `lost` with the reason: `timeout`, `ended` or `garbled`."""
         mark = os.urandom(16).hex()
         try:
             self.stdin.write(json.dumps({**request, "mark": mark}).encode() + b"\n")
@@ -62,10 +63,10 @@ class Repl:
         reply = self.reply(seconds)
         if "lost" in reply or (reply.pop("mark", None) == mark and fits(reply, request["apart"])):
             return reply
-        return self.lost("garbled")  # the code answered for its interpreter
+        return self.lost("garbled")  # the code wrote a reply itself
 
     def reply(self, seconds: float) -> dict[str, Any]:
-        """What it writes next."""
+        """Read the next reply."""
         line = b""
         end = time.monotonic() + seconds
         poll = select.poll()
@@ -75,7 +76,7 @@ class Repl:
             if left <= 0:
                 return self.lost("timeout")
             if not poll.poll(min(left, 0.2) * 1000):
-                if self.process.poll() is not None:  # and a child of it holds the pipe
+                if self.process.poll() is not None:  # a child of it may still hold the pipe
                     return self.lost("ended")
                 continue
             part = os.read(self.stdout.fileno(), 1 << 16)
@@ -86,21 +87,21 @@ class Repl:
                 return self.lost("garbled")
         try:
             reply: Any = json.loads(line)
-        except ValueError:  # the code wrote to its interpreter's own pipe
+        except ValueError:  # the code wrote to its interpreter's pipe
             return self.lost("garbled")
         return {**reply} if isinstance(reply, dict) and "lost" not in reply else self.lost("garbled")
 
     def lost(self, why: str) -> dict[str, Any]:
-        """End it, with its process group; how it came to that."""
+        """Kill the interpreter and its process group; return the reason and the exit code."""
         if why == "ended":
-            with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its pipe, and lives
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it may have closed its pipe while running
                 self.process.wait(1)
         code = self.process.poll()
         self.end()
         return {"lost": why, "code": code}
 
     def end(self) -> None:
-        """End it, with its process group."""
+        """Kill the interpreter and its process group."""
         kill_group(self.process)
         self.stdout.close()
         with contextlib.suppress(OSError):
@@ -108,22 +109,22 @@ class Repl:
 
     @property
     def stdin(self) -> IO[bytes]:
-        """Where it reads."""
+        """The interpreter's stdin."""
         assert self.process.stdin is not None
         return self.process.stdin
 
     @property
     def stdout(self) -> IO[bytes]:
-        """Where it writes."""
+        """The interpreter's stdout."""
         assert self.process.stdout is not None
         return self.process.stdout
 
 
 class Attendant:
-    """What does as it is asked.
+    """Executes requests.
 
     Args:
-        program: The text of `repl`.
+        program: The source of `repl`.
     """
 
     def __init__(self, program: str) -> None:
@@ -131,7 +132,7 @@ class Attendant:
         self.repl: Repl | None = None
 
     def code(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run a piece of code in the interpreter, which is started if there is none."""
+        """Run code in the interpreter; start one if none is running."""
         started = time.monotonic()
         if self.repl is None:
             self.repl = Repl(self.program)
@@ -146,7 +147,7 @@ class Attendant:
         return {**reply, "ready_seconds": ready}
 
     def command(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run a command in a shell; what it leaves running in the background goes on."""
+        """Run a command in a shell. Its background processes keep running."""
         try:
             with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
                 child = subprocess.Popen(
@@ -164,12 +165,12 @@ class Attendant:
                     "stdout": shown(output), "stderr": shown(errors), "timed_out": timed_out,
                     "exit_code": code if code >= 0 else 128 - code,
                 }  # fmt: skip
-        except (OSError, ValueError) as error:  # no such folder, no room, a command that is too long or holds a NUL
+        except (OSError, ValueError) as error:  # no such folder, disk full, a command that is too long or contains NUL
             return {"stdout": "", "stderr": f"{error}", "timed_out": False, "exit_code": 126}
 
 
 def fits(reply: dict[str, Any], apart: bool) -> bool:
-    """Whether the interpreter can have said so."""
+    """Whether a reply has the fields and types of an interpreter's reply."""
     kinds: dict[str, tuple[type, ...]] = {"output": (str,)}
     if apart:
         kinds |= {"errors": (str,), "value": (str, type(None)), "error": (str, type(None))}
@@ -177,26 +178,26 @@ def fits(reply: dict[str, Any], apart: bool) -> bool:
 
 
 def shell() -> str:
-    """The shell that there is; empty if there is none."""
+    """Path of bash or sh; empty if neither exists."""
     return shutil.which("bash") or shutil.which("sh") or ""
 
 
 def in_background(command: str | None) -> None:
-    """Start a command that is waited for by nobody, if there is one."""
+    """Start a command in the background, if one is given."""
     if command and shell():
         none = subprocess.DEVNULL
         subprocess.Popen([shell(), "-c", command], stdin=none, stdout=none, stderr=none, start_new_session=True)
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and those that it started and that did not leave its group."""
+    """Kill a process and its process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def shown(file: IO[bytes]) -> str:
-    """What a file holds, without its middle if that is too much."""
+    """Read a file as text, omitting the middle if it is too long."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if size <= MOST:
@@ -208,13 +209,13 @@ def shown(file: IO[bytes]) -> str:
 
 
 def missing(modules: list[str]) -> list[str]:
-    """Those that cannot be imported here."""
+    """The modules of the list that cannot be imported here."""
     return [name for name in modules if importlib.util.find_spec(name) is None]
 
 
 def main() -> None:
-    """Answer requests until the input ends."""
-    with contextlib.suppress(Exception):  # no such call on this system: then marks are the only guard
+    """Answer requests until end of input."""
+    with contextlib.suppress(Exception):  # not available on this system; then only marks protect the replies
         ctypes.CDLL(None).prctl(*NOT_DUMPABLE)
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)

@@ -1,5 +1,4 @@
-"""What each way of running code does the same: runs, sessions, and the queue before the processors. Owns how many runs
-go at once; how a process is contained is each way's own."""
+"""Base class of the sandbox backends: runs, sessions, and the limit on concurrent runs."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from harness.sandbox.contained import Contained
 from harness.sandbox.orders import Launch
 
 RUNS_AT_ONCE = max(2, 2 * (os.cpu_count() or 1))
-"""More would take each other's processors, and a right answer would run out of its time."""
+"""Maximum number of concurrent runs. More would compete for the CPUs, so that correct programs could time out."""
 
 _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
@@ -25,19 +24,19 @@ def _gate() -> asyncio.Semaphore:
 
 
 class SandboxBackend(ABC):
-    """A sandbox, but for how it contains a process."""
+    """A sandbox without the isolation, which subclasses implement."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """As `find_sandbox` takes it."""
+        """Name of the sandbox, as in `find_sandbox`."""
 
     @abstractmethod
     def launch(self, limits: Limits) -> AbstractContextManager[Launch]:
-        """How to start one process; leaving the context lets go of what that took, once the process has ended."""
+        """Prepare the start of one process. Leaving the context after the process has ended frees the resources."""
 
-    async def ended(self, launch: Launch) -> None:  # noqa: B027  # most ways have nothing to do
-        """Called when a process has ended or was killed, before its launch is left."""
+    async def ended(self, launch: Launch) -> None:  # noqa: B027  # an optional hook
+        """Called when a process has ended or was killed, before its `launch` context is left."""
 
     async def run(
         self, files: Files, argv: Sequence[str], stdin: str | bytes = b"", limits: Limits = DEFAULT_LIMITS
@@ -76,14 +75,14 @@ class SandboxBackend(ABC):
                 yield process
             finally:
                 try:
-                    process.kill()  # first and without waiting: nothing can come between
+                    process.kill()  # at once and without awaiting, so that it cannot be interrupted
                     await process.end()
                 finally:
                     await self.ended(launch)
 
 
 class LiveSession:
-    """A program that is talked to. See `Session`."""
+    """A long-running sandboxed program. See `Session`."""
 
     def __init__(self, process: Contained, context: AbstractAsyncContextManager[Contained]) -> None:
         self._process = process

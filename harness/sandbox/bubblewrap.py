@@ -1,13 +1,11 @@
-"""Containment by bubblewrap: Linux namespaces without a daemon. Owns what is visible inside and as whom the program
-runs.
+"""Sandbox backend with bubblewrap: Linux namespaces without a daemon.
 
-An allow-list: the machine's programs and libraries and the interpreter's own, read-only; a private folder in memory; a
-process table and devices of its own. Nothing else of the machine exists inside, so there is nothing else to hide.
+Only listed things are visible inside: the machine's programs and libraries and the Python interpreter, read-only; a
+private folder in memory; separate processes and devices.
 
-As whom: bubblewrap started by root makes no user namespace, and the warden becomes a user that nobody else is before it
-starts the program. So the kernel's bound on processes holds (it never does for root), and is this run's alone. Started
-by anybody else it makes a user namespace, whose bound on processes is its own since Linux 5.14.
-"""
+Users: when started by root, bubblewrap makes no user namespace, and the warden switches to an unused user id before it
+starts the program. So the kernel's limit on processes applies (it never does for root) and counts this run alone. When
+started by another user, bubblewrap makes a user namespace, which has its own process count since Linux 5.14."""
 
 from __future__ import annotations
 
@@ -28,18 +26,18 @@ NOBODY = 65534
 PACKAGES = "/opt/packages"
 
 _OWN_THREADS = 3
-"""bubblewrap outside, bubblewrap inside, the warden."""
+"""Threads of the sandbox itself: bubblewrap outside, bubblewrap inside, and the warden."""
 
 _FIRST_UID, _LAST_UID = 1_900_000_000, 1_999_999_999
-"""Far from what accounts, containers and systemd use."""
+"""User ids that accounts, containers and systemd do not use."""
 
 
 class Bubblewrap(SandboxBackend):
-    """See the module.
+    """Sandbox that uses bubblewrap.
 
     Args:
         program: Path of `bwrap`.
-        packages: Installed packages that programs may import, beside the standard library.
+        packages: Installed packages that programs may import in addition to the standard library.
 
     Raises:
         EnvironmentFault: a package is not installed.
@@ -68,9 +66,9 @@ class Bubblewrap(SandboxBackend):
         uid = random.SystemRandom().randrange(*self._uids) if self._uids else None
         rlimits: dict[str, int] = {}
         if uid is not None:
-            rlimits["NPROC"] = limits.processes + 1  # the warden is the same user
+            rlimits["NPROC"] = limits.processes + 1  # plus the warden, which has the same user
         elif _counts_by_namespace():
-            rlimits["NPROC"] = limits.processes + 2  # and here bubblewrap inside is, too
+            rlimits["NPROC"] = limits.processes + 2  # plus bubblewrap inside, which also has the same user
         seccomp = ("--seccomp", str(read_end)) if filter_program() else ()
         try:
             yield Launch(
@@ -97,7 +95,7 @@ class Bubblewrap(SandboxBackend):
         return ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), *options]
 
     def _view(self, limits: Limits) -> list[str]:
-        """The file system inside, in the order in which it is put together."""
+        """The mount options, in the order in which the file system is built."""
         options: list[str] = []
         made: set[str] = set()
 
@@ -138,7 +136,7 @@ def _environment(python: str, has_packages: bool) -> dict[str, str]:
 
 
 def program_environment(base: str) -> dict[str, str]:
-    """All that a program finds in its environment, but for PATH.
+    """Environment variables of a sandboxed program, except PATH.
 
     Args:
         base: The private folder.
@@ -149,9 +147,9 @@ def program_environment(base: str) -> dict[str, str]:
         "USER": "sandbox",
         "LOGNAME": "sandbox",
         "LANG": "C.UTF-8",
-        "PYTHONHASHSEED": "0",  # the same program does the same twice
+        "PYTHONHASHSEED": "0",  # so that repeated runs behave the same
         "PYTHONDONTWRITEBYTECODE": "1",
-        # numeric libraries start a thread a processor, each with buffers, and run into the bounds on both
+        # else numeric libraries start one thread per CPU, each with buffers, and exceed the limits
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
@@ -159,7 +157,7 @@ def program_environment(base: str) -> dict[str, str]:
 
 
 def _spare_uids() -> tuple[int, int] | None:
-    """User ids that root can become and that nobody has; None inside a container that has too few of them."""
+    """A range of unused user ids that root can switch to; None in a container with too few ids."""
     try:
         rows = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
     except OSError:
@@ -168,11 +166,11 @@ def _spare_uids() -> tuple[int, int] | None:
         if first <= _FIRST_UID and first + count > _LAST_UID:
             return _FIRST_UID, _LAST_UID
         if first <= 60_000 and first + count > 61_000:
-            return 60_000, 61_000  # the map of an unprivileged container: above accounts, below systemd's
+            return 60_000, 61_000  # ids of an unprivileged container: above accounts, below those of systemd
     return None
 
 
 def _counts_by_namespace() -> bool:
-    """Whether the kernel counts processes for each user namespace; before, it counted all of a user's."""
+    """Whether the kernel counts processes per user namespace; older kernels count all of a user's processes."""
     found = re.match(r"(\d+)\.(\d+)", os.uname().release)
     return found is not None and (int(found[1]), int(found[2])) >= (5, 14)

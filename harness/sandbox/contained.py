@@ -1,6 +1,5 @@
-"""A contained process, from its first byte to the last of its tree. Owns what the three ways share: the start, the
-watch over what only a tree as a whole can exceed, the kill, and the reading of how it ended. How a process is contained
-is each way's own, what it is told is in `orders`."""
+"""A sandboxed process: its start, the monitoring of limits for the whole process tree, killing it, and its result.
+Common to all backends."""
 
 from __future__ import annotations
 
@@ -20,22 +19,23 @@ from harness.sandbox.orders import Launch, encode_order
 from harness.sandbox.wire import Wire
 
 LOOK_SECONDS = 0.05
-"""Between two looks at a tree: what it may take too much of lasts no longer than this."""
+"""Interval between two checks of the process tree's resource usage."""
 
 GRACE_SECONDS = 2.0
-"""The warden ends a program whose time is up; this much later it is done from outside."""
+"""The warden ends a program at its time limit; after this much longer the harness kills it from outside."""
 
 MAX_INODES = 100_000
-"""Files in the private folder: empty ones cost kernel memory that its size does not bound."""
+"""Maximum number of files in the private folder. Empty files use kernel memory that the folder's size limit does not
+count."""
 
 
 class Contained:
-    """One process in its sandbox. Everything happens on the loop; nothing blocks it.
+    """One process in its sandbox. All methods run on the event loop; none blocks it.
 
     Args:
-        name: The way's, for messages.
-        launch: How it starts.
-        limits: What it may use.
+        name: Name of the backend, for messages.
+        launch: How to start the process.
+        limits: Resource limits.
         holds_back: See `Wire`.
     """
 
@@ -51,11 +51,11 @@ class Contained:
         self._began = self._ended = 0.0
         self._cpu: float | None = None
         self._init: int | None = None
-        """A handle of the init inside, where there is one."""
+        """A pidfd of the init process inside, if there is one."""
 
     @property
     def is_running(self) -> bool:
-        """Whether the program lives, as far as is known here."""
+        """Whether the program is running, according to the reports received so far."""
         return self.wire.exit_code is None and not self._final
 
     @property
@@ -68,13 +68,13 @@ class Contained:
         return next((report for report in self.wire.reports.seen if "wall" in report), none)
 
     async def start(self, files: Files, argv: Sequence[str]) -> None:
-        """Start the program; returns when it runs.
+        """Start the program; returns when it is running.
 
         Raises:
-            SandboxError: it does not.
+            SandboxError: the program could not be started.
         """
         order = encode_order(self._launch, files, argv, self._limits, self._nonce)
-        # Killed before it has taken hold of what it starts, a sandbox program leaves it behind. So it is let finish.
+        # A sandbox program that is killed too early leaves its child behind, so the start is not interrupted.
         starting = asyncio.ensure_future(self._start(order))
         try:
             await asyncio.shield(starting)
@@ -108,14 +108,16 @@ class Contained:
         except TimeoutError:
             raise SandboxError(f"{self._name} did not come up in {self._launch.start_seconds:g} s") from None
         self._refuse_failed()
-        if not self._started and self._reason is None:  # a flood may come before the report of the start is read
+        if (
+            not self._started and self._reason is None
+        ):  # a flood of output may arrive before the report of the start is read
             said = " ".join(self.wire.stderr.text.split())[-500:] or "it said nothing"
             raise SandboxError(f"{self._name} failed with exit code {self.wire.exit_code}: {said}")
         self._began = time.monotonic()
         self._look()
 
     async def _hold_init(self) -> None:
-        """Take hold of the init inside, which waits for its order and so is sure to be there."""
+        """Open a pidfd of the init process inside. It waits for its order, so it is still there."""
         transport = self.wire.transport
         while self._launch.has_init and self.wire.exit_code is None and transport is not None:
             used = tree.usage(transport.get_pid())
@@ -131,7 +133,7 @@ class Contained:
                 raise SandboxError(f"{self._name}: the program cannot be started: {report['failed']}")
 
     async def finish(self) -> Result:
-        """Wait for the end of the program, and say how it was."""
+        """Wait until the program has ended, and return its result."""
         while not self.wire.is_over:
             if self.wire.exit_code is not None:
                 await self._close()
@@ -140,14 +142,14 @@ class Contained:
         return self.result()
 
     async def last_words(self) -> None:
-        """If the program has let go of its output, it is most likely ending: give it a moment to say how."""
+        """If the program has closed its output, it is probably ending: wait briefly for its final report."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while self.wire.stdout_ended and self.is_running:
                     await self.changed()
 
     async def changed(self) -> None:
-        """Wait until the process says or does something."""
+        """Wait for the next event of the process: output, a report or its end."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -157,10 +159,10 @@ class Contained:
                 self._waiters.remove(waiter)
 
     def kill(self, reason: Outcome | None = None) -> None:
-        """Kill the whole tree.
+        """Kill the whole process tree.
 
         Args:
-            reason: What for, if it is a limit.
+            reason: The exceeded limit, if any.
         """
         if self._reason is None and not self._final:
             self._reason = reason
@@ -174,12 +176,12 @@ class Contained:
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
-                continue  # gone, or not ours to kill: the sandbox's own process takes it along
+                continue  # gone, or of another user: it ends with the sandbox's own process
         with contextlib.suppress(ProcessLookupError):
             transport.kill()
 
     async def end(self) -> None:
-        """Whatever happened: kill what lives, wait until it is gone, and let go of everything."""
+        """Clean up in all cases: kill what is running, wait until it has ended, and free resources."""
         if self._timer is not None:
             self._timer.cancel()
         transport = self.wire.transport
@@ -200,7 +202,7 @@ class Contained:
         await self._end_init()
 
     async def _end_init(self) -> None:
-        """The sandbox program does not wait for what it leaves to the kernel; this does."""
+        """Wait until the init process has ended; the sandbox program does not wait for it."""
         handle, self._init = self._init, None
         if handle is None:
             return
@@ -219,7 +221,7 @@ class Contained:
             os.close(handle)
 
     async def _close(self) -> None:
-        """After the process: wait for its last words, but not for somebody who holds its pipes open."""
+        """After the end of the process: wait for its remaining output, but not for others that keep its pipes open."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while not self.wire.is_over:
@@ -240,7 +242,7 @@ class Contained:
         self._waiters.clear()
 
     def _look(self) -> None:
-        """Look whether the tree keeps its limits, and come back in a moment."""
+        """Check the limits of the process tree and schedule the next check."""
         if self.wire.exit_code is not None:
             return
         reason = self._overrun()
@@ -249,7 +251,7 @@ class Contained:
         self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     def _overrun(self) -> Outcome | None:
-        """The limit that the tree exceeds now."""
+        """The limit that the process tree exceeds, if any."""
         if time.monotonic() - self._began > self._limits.wall_seconds + GRACE_SECONDS:
             return "timeout"
         transport, own = self.wire.transport, self._launch.own_threads
@@ -262,14 +264,14 @@ class Contained:
             return "memory"
         if used.threads - own > self._limits.processes:
             return "processes"
-        if used.cpu_seconds > self._limits.cpu_seconds + 0.5:  # the sandbox's own start is in it
+        if used.cpu_seconds > self._limits.cpu_seconds + 0.5:  # includes the start of the sandbox
             return "cpu"
         if self._launch.has_init and (tree.files_in(used.pids[-1], self._launch.base) or 0) > MAX_INODES:
             return "disk"
         return None
 
     def result(self) -> Result:
-        """How the program, which has ended, did so."""
+        """The result of the program, which must have ended."""
         final, wire = self._final, self.wire
         outcome: Outcome = self._reason or _outcome(final, self._limits)
         return Result(
@@ -286,8 +288,8 @@ class Contained:
 
 
 def _outcome(final: JsonDict, limits: Limits) -> Outcome:
-    """How a program ended that was not killed from outside, by the warden's last report; there is none if the program
-    killed the warden, or the sandbox with it."""
+    """How a program ended that was not killed from outside, according to the warden's last report. There is no report
+    if the program killed the warden or the sandbox."""
     if final.get("timeout"):
         return "timeout"
     if final.get("memory"):

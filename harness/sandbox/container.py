@@ -1,8 +1,8 @@
-"""Containment by docker or podman. Owns the engine's command line and the end of the container: the engine's client
-is only a client, so killing it ends nothing.
+"""Sandbox backend with docker or podman. Killing the engine's client does not end a container, so containers are
+removed explicitly.
 
-The limits on memory, processes and network are the engine's; the warden inside keeps the time, so that a container ends
-even if the harness was killed and nobody is left to remove it."""
+The engine limits memory, processes and network. The warden inside enforces the time limit, so a container ends even if
+the harness was killed and cannot remove it."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from harness.sandbox.orders import WARDEN, Launch
 from harness.usercode.threads import offload
 
 IMAGE = "python:3.12-slim"
-"""What programs run in unless the caller names another; it must hold `python3`."""
+"""Default image for programs; it must contain `python3`."""
 
 START_SECONDS = 300.0
-"""The first start may fetch the image."""
+"""Timeout for starting a container; the first start may download the image."""
 
 REMOVE_SECONDS = 20.0
 
 _KEPT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
-"""What the engine's client needs of the harness's environment, beside what is the engine's own. The container gets none
-of it."""
+"""Environment variables that the engine's client needs in addition to the engine's own. The container gets none of
+them."""
 
 
 def client_environment() -> dict[str, str]:
-    """The environment of the engine's client."""
+    """Environment variables of the engine's client."""
     own = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
     return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}
 
 
 class Container(SandboxBackend):
-    """See the module.
+    """Sandbox that uses docker or podman.
 
     Args:
         engine: `docker` or `podman`.
         program: Path of the engine's client.
-        image: What the program runs in.
+        image: Image in which the program runs.
     """
 
     def __init__(self, engine: str, program: str, image: str = IMAGE) -> None:
@@ -72,11 +72,11 @@ class Container(SandboxBackend):
         )
 
     async def ended(self, launch: Launch) -> None:
-        """Remove the container, if it is still there. Goes on in its thread if nobody waits for it."""
+        """Remove the container if it still exists. Completes in its thread even if the await is cancelled."""
         await offload.run(self._remove, str(launch.order["container"]))
 
     def _remove(self, name: str) -> None:
-        # a session of its own: the Ctrl-C that ends the harness must not end this
+        # in its own session, so that Ctrl-C does not end it along with the harness
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(
                 [self._program, "rm", "--force", name],

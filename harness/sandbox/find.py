@@ -1,5 +1,5 @@
-"""Which sandbox there is on this machine. Owns the choice, the proof that it works, and the refusal that says what to
-install; never chooses to go without one."""
+"""Choice of a sandbox that works on this machine, or an error that says what to install. Running without isolation is
+never chosen automatically."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ PROBE_SECONDS = 20.0
 
 
 def find_sandbox(name: str = "auto", *, packages: Sequence[str] = (), image: str = IMAGE) -> Sandbox:
-    """A sandbox that works, as a run of it has shown.
+    """Find a sandbox and check by a test run that it works.
 
     Args:
-        name: `bubblewrap`, `docker`, `podman`; `auto` for the first of these that works; or `unsafe-local`, which
-            contains nothing, and so is never chosen by `auto`.
-        packages: Installed packages that programs inside may import, beside the standard library. Those of a container
-            are its image's.
-        image: What a container runs.
+        name: `bubblewrap`, `docker` or `podman`; `auto` for the first of these that works; or `unsafe-local`, which
+            isolates nothing and is never chosen by `auto`.
+        packages: Installed packages that programs may import in addition to the standard library. A container has those
+            of its image instead.
+        image: Container image.
 
     Raises:
-        SandboxMissing: there is none, or the named one does not work; says why and what to install.
-        ConfigError: no sandbox has this name.
+        SandboxMissing: no sandbox is available, or the named one does not work; says why and what to install.
+        ConfigError: unknown sandbox name.
         EnvironmentFault: a package is not installed.
     """
     if name == "unsafe-local":
@@ -60,11 +60,11 @@ def find_sandbox(name: str = "auto", *, packages: Sequence[str] = (), image: str
 
 
 def unavailable_reason(name: str, image: str = IMAGE) -> str:
-    """Why one of those that contain programs cannot be had; "" if it works.
+    """Why a sandbox is not available; "" if it works.
 
     Args:
         name: `bubblewrap`, `docker` or `podman`.
-        image: What a container would run.
+        image: Container image.
     """
     found = _bubblewrap(()) if name == "bubblewrap" else _container(name, image)
     return "" if isinstance(found, SandboxBackend) else found
@@ -90,7 +90,7 @@ def _missing(reasons: Sequence[str]) -> SandboxMissing:
 
 @cache
 def _bubblewrap(packages: tuple[str, ...]) -> Bubblewrap | str:
-    """The sandbox, or why there is none."""
+    """The sandbox, or the reason why it is not available."""
     program = shutil.which("bwrap") if sys.platform == "linux" else None
     if program is None:
         return "bubblewrap (bwrap) is not installed" if sys.platform == "linux" else "bubblewrap is for Linux only"
@@ -117,7 +117,7 @@ def _container(engine: str, image: str) -> Container | str:
 
 
 def _probe(sandbox: Bubblewrap) -> str | None:
-    """Why a program that does nothing cannot be run; None when it can."""
+    """Try to run an empty program; return the error, or None on success."""
     limits, nonce = Limits(), secrets.token_hex(16)
     with sandbox.launch(limits) as launch:
         order = encode_order(launch, {}, ["python", "-I", "-S", "-c", ""], limits, nonce)

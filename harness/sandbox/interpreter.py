@@ -1,5 +1,4 @@
-"""Where the running interpreter lies, and which of its packages may come along. Owns the paths that a sandbox shows and
-those that it hides below them; starts nothing."""
+"""Paths of the running interpreter and its packages: which of them a sandbox shows and which it hides."""
 
 from __future__ import annotations
 
@@ -16,19 +15,19 @@ from pathlib import Path
 from harness.core.errors import EnvironmentFault
 
 SYSTEM = ("/usr", "/nix/store", "/etc/ld.so.cache", "/etc/alternatives")
-"""Programs and libraries of the machine: what is needed to run anything at all."""
+"""Programs and libraries of the machine that are needed to run anything."""
 
 ROOT_FOLDERS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-"""Usually links into /usr."""
+"""Usually symbolic links into /usr."""
 
 
 def base_interpreter() -> str:
-    """The interpreter itself, not the virtual environment around it."""
+    """Path of the interpreter itself, outside of any virtual environment."""
     return os.path.realpath(str(getattr(sys, "_base_executable", "") or sys.executable))
 
 
 def shown() -> list[str]:
-    """Folders and files that a program needs to find, read-only, at their own places."""
+    """Folders and files that are visible in the sandbox, read-only, under their own paths."""
     folders = [Path(sys.base_prefix, name) for name in ("bin", "lib", "lib64")]
     paths = [path for path in (*map(Path, SYSTEM), *folders, Path(base_interpreter()).parent) if path.exists()]
     result: list[str] = []
@@ -39,12 +38,12 @@ def shown() -> list[str]:
 
 
 def hidden(shown_paths: Sequence[str]) -> list[str]:
-    """Folders below the shown ones that are nobody's business inside: installed packages (an environment's tests are
-    among them), and the harness's own, the user's and the current folder, wherever they lie."""
+    """Folders below the visible ones that are hidden in the sandbox: installed packages (which include environments'
+    tests), the harness's own folder, the user's home and the current folder."""
     house = Path(__file__).resolve().parents[2]
     private = [*_package_folders(), house, Path("/usr/src")]
     for find in (Path.home, Path.cwd, lambda: Path(tempfile.gettempdir())):
-        with contextlib.suppress(OSError, RuntimeError):  # a user without a home, a folder that is gone
+        with contextlib.suppress(OSError, RuntimeError):  # no home, or a deleted folder
             private.append(find())
     needed = [Path("/usr/bin"), Path("/usr/lib"), Path(base_interpreter()), Path(os.__file__).resolve()]
     result: list[str] = []
@@ -56,10 +55,10 @@ def hidden(shown_paths: Sequence[str]) -> list[str]:
 
 
 def package_paths(packages: Sequence[str]) -> dict[str, str]:
-    """Where the named packages lie: name inside the folder of packages to path outside.
+    """Paths of the named packages: name inside the packages folder to path outside.
 
     Raises:
-        EnvironmentFault: one of them is not installed, or is no plain package or module.
+        EnvironmentFault: a package is not installed, or is not a regular package or module.
     """
     found: dict[str, str] = {}
     for package in packages:
@@ -72,7 +71,7 @@ def package_paths(packages: Sequence[str]) -> dict[str, str]:
             )
         path = Path(origin)
         path = path.parent if path.stem == "__init__" else path
-        for one in (path, path.with_name(f"{package}.libs")):  # where wheels put shared libraries
+        for one in (path, path.with_name(f"{package}.libs")):  # folder in which wheels store shared libraries
             if one.exists():
                 found[one.name] = str(one)
     return found

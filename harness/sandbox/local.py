@@ -1,7 +1,8 @@
-"""No containment: the machine itself, with limits. Owns what little holds without one: resource limits, a session and a
-private folder of the program's own, an empty environment, and the end of everything it has started.
+"""Sandbox backend without isolation: programs run on this machine with resource limits, their own session, a private
+folder and an empty environment, and are killed with all of their children.
 
-The program reads and writes what the user may, and reaches the network. So this way is only ever taken by its name."""
+The program can read and write everything that the user can, and use the network. So this backend must be selected by
+name."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from harness.sandbox.orders import WARDEN, Launch, Lifeline
 
 
 class UnsafeLocal(SandboxBackend):
-    """See the module."""
+    """Sandbox without isolation."""
 
     @property
     def name(self) -> str:

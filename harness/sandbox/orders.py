@@ -1,5 +1,4 @@
-"""What a contained process is told: how its sandbox starts, and the order that the warden in it reads. Owns the wording
-of both and the checks of what the caller gives; starts nothing."""
+"""Starting data of a sandboxed process: the command line of its sandbox, and the order that the warden in it reads."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from harness.core.types import JsonDict
 from harness.sandbox.api import Files, Limits
 
 START_SECONDS = 30.0
-"""A sandbox that has not come up after this long has failed."""
+"""Timeout for starting a sandbox."""
 
 MAX_FILES_BYTES = 256 * 1024 * 1024
 
@@ -26,14 +25,14 @@ OPEN_FILES = 128
 
 
 class Lifeline:
-    """A pipe that nobody writes to. The warden holds one end; when the other is gone, on purpose or with the harness,
-    it ends everything. Nothing can come too early for it, as a signal can."""
+    """A pipe without data. The warden holds one end and kills everything when the other end is closed, either on
+    purpose or because the harness died. Unlike a signal, this works from the very start."""
 
     def __init__(self) -> None:
         self.read_end, self._write_end = os.pipe()
 
     def cut(self) -> None:
-        """Let go; may be called again."""
+        """Close the pipe; may be called repeatedly."""
         for fd in (self.read_end, self._write_end):
             if fd >= 0:
                 with contextlib.suppress(OSError):
@@ -43,22 +42,23 @@ class Lifeline:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How one way starts one process.
+    """How a backend starts one process.
 
     Args:
-        command: Starts the sandbox with the warden in it; the order and the program's input go to its stdin.
-        python: What `argv[0] == "python"` stands for.
-        base: The private folder, as seen inside.
-        env: The environment of the program.
-        outer_env: The environment of `command`.
-        pass_fds: What `command` inherits beside stdin, stdout and stderr; closed when it has started.
-        order: More for the warden.
-        rlimits: Limits for the warden to set, beside those that hold in every way.
-        own_threads: How many of the tree's threads belong to the sandbox; None where the tree cannot be seen.
-        has_init: Whether the process below `command` is the init of a process namespace, with a file system of its own:
-            it ends when, and only when, nothing inside is left.
-        lifeline: For the warden, where it can be passed on.
-        start_seconds: How long it may take to come up.
+        command: Command that starts the sandbox with the warden in it. The order and the program's input are written to
+            its stdin.
+        python: The interpreter that `argv[0] == "python"` stands for.
+        base: Path of the private folder inside.
+        env: Environment variables of the program.
+        outer_env: Environment variables of `command`.
+        pass_fds: File descriptors that `command` inherits besides stdin, stdout and stderr; closed after the start.
+        order: Additional fields of the order.
+        rlimits: Resource limits that the warden sets in addition to those of all backends.
+        own_threads: Number of threads in the process tree that belong to the sandbox; None if the tree is not visible.
+        has_init: Whether the process below `command` is the init of a process namespace with its own file system. It
+            ends exactly when nothing inside is left.
+        lifeline: Pipe to the warden, if the backend can pass one.
+        start_seconds: Timeout for the start.
     """
 
     command: tuple[str, ...]
@@ -76,10 +76,10 @@ class Launch:
 
 
 def encode_order(launch: Launch, files: Files, argv: Sequence[str], limits: Limits, nonce: str) -> bytes:
-    """What goes to stdin before the program's own input: the warden, and what it is to do.
+    """Encode the data for stdin that precedes the program's own input: the warden's source and its order.
 
     Raises:
-        ConfigError: a path leaves the work folder, or `argv` holds no program.
+        ConfigError: a path is outside the work folder, or `argv` is empty.
     """
     if isinstance(argv, str) or not argv or any("\0" in part for part in argv):
         raise ConfigError(f"argv must be a program and its arguments, not {argv!r}")
@@ -91,7 +91,7 @@ def encode_order(launch: Launch, files: Files, argv: Sequence[str], limits: Limi
         "CORE": 0,
         **launch.rlimits,
     }
-    # over the first bound on time a program is told (SIGXCPU), over the second it is killed
+    # at the soft limit the program gets a signal (SIGXCPU), at the hard limit it is killed
     rlimits = {"CPU": (cpu, cpu + 1), **{name: (value, value) for name, value in hard.items()}}
     order: JsonDict = {
         "nonce": nonce,
@@ -134,7 +134,7 @@ def _encode_files(files: Files) -> dict[str, str]:
 
 @cache
 def warden_source() -> bytes:
-    """The program that runs inside; it is sent there ahead of the order, so that no process list shows it at length."""
+    """Source of the warden. It is sent over stdin, so that process lists do not show it in full."""
     return Path(__file__).with_name("warden.py").read_bytes()
 
 
@@ -152,4 +152,4 @@ WARDEN: tuple[str, ...] = (
     "    return text\n"
     "exec(read(int.from_bytes(read(8), 'big')))",
 )
-"""Arguments with which an interpreter becomes the warden."""
+"""Interpreter arguments that load and run the warden."""

@@ -1,11 +1,10 @@
-"""The Python interpreter that a model talks to, run inside a sandbox by `attendant`. Owns one namespace that stays, and
-the text that each piece of code leads to; knows no limits, which are the sandbox's. Imports the standard library alone.
+"""The Python interpreter for a model's code, run in a sandbox by `attendant`. It keeps one namespace and returns the
+output of each piece of code. Uses only the standard library.
 
-It reads one JSON object a line from standard input (`code`, `mark`, and `apart` if its parts are wanted one by one) and
-writes one a line to standard output: `ready` at the start, then for each `mark` and `output` alone, in which errors,
-the value and the traceback have their places, or `output`, `errors`, `value` and `error`. What the code prints, by
-whatever means, goes to files that are read afterwards, so it can neither mix with the replies nor fill a pipe.
-"""
+It reads one JSON object per line from stdin (`code`, `mark`, and `apart` for a split reply) and writes one per line to
+stdout: first `ready`, then for each request `mark` and either `output` alone, which includes errors, value and
+traceback, or `output`, `errors`, `value` and `error`. The code's output is redirected to files, so it can neither mix
+with the replies nor fill a pipe."""
 
 from __future__ import annotations
 
@@ -20,20 +19,20 @@ import traceback
 from typing import IO, Any, TextIO
 
 MOST = 50_000
-"""Characters of output that are passed on, from its start and its end."""
+"""Maximum characters of output that are returned, from its start and its end."""
 
 LONGEST_VALUE = 10_000
-"""Characters of the value of a last expression."""
+"""Maximum characters of the value of a last expression."""
 
 
 def run(code: str, number: int, scope: dict[str, Any], apart: bool) -> dict[str, Any]:
-    """Run a piece of code in `scope`; what it printed, the value of its last expression, or its traceback.
+    """Run code in `scope`; return its output, the value of its last expression, or its traceback.
 
     Args:
-        code: Statements; the value of an expression at the end is shown, unless it is None.
-        number: How many came before, for tracebacks.
-        scope: The namespace that stays.
-        apart: Whether these are wanted one by one.
+        code: Statements. The value of a final expression is shown unless it is None.
+        number: Number of earlier calls, for tracebacks.
+        scope: The persistent namespace.
+        apart: Whether to return output, errors, value and traceback separately.
     """
     name = f"<cell {number}>"
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
@@ -51,20 +50,18 @@ def run(code: str, number: int, scope: dict[str, Any], apart: bool) -> dict[str,
 def captured(
     code: str, name: str, scope: dict[str, Any], targets: tuple[IO[bytes], IO[bytes]], apart: bool
 ) -> tuple[str | None, str | None]:
-    """Run a piece of code whose output and errors, those of its child processes included, go to two files; the value of
-    its last expression and its traceback if they are to be apart, else they are written there."""
+    """Run code and redirect its stdout and stderr, including those of its child processes, to two files. Returns the
+    value of the last expression and the traceback if `apart`; else writes them to the files."""
     for target, file in zip((1, 2), targets, strict=True):
         os.dup2(file.fileno(), target)
-    if sys.stdin is None or sys.stdin.closed:  # exit() closes it
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # it stays
+    if sys.stdin is None or sys.stdin.closed:  # closed by exit()
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open
     value = error = None
     with writer(1) as output, writer(2) as errors:
         sys.stdout, sys.stderr = output, errors if apart else output
         try:
             value = execute(code, name, scope, apart)
-        except (
-            BaseException
-        ) as raised:  # whatever the code raises, exit() included, is its own: the interpreter goes on
+        except BaseException as raised:  # any exception of the code, even of exit(), is part of its result
             error = trimmed(raised, name)
         say("" if apart else error or "")
     sys.stdout = sys.stderr = writer(os.open(os.devnull, os.O_WRONLY), closefd=True)
@@ -72,12 +69,12 @@ def captured(
 
 
 def writer(target: int, closefd: bool = False) -> TextIO:
-    """A text stream that holds nothing back, so that it keeps its place among the output of others."""
+    """An unbuffered text stream, so that output keeps its order among other writers."""
     return open(target, "w", encoding="utf-8", errors="backslashreplace", closefd=closefd, buffering=1)
 
 
 def execute(code: str, name: str, scope: dict[str, Any], apart: bool) -> str | None:
-    """Run all but a last expression as statements, and write the value of that one, or give it back."""
+    """Run all statements except a final expression; print the value of that expression, or return it if `apart`."""
     tree = ast.parse(code, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, name, "exec"), scope)
@@ -98,24 +95,24 @@ def execute(code: str, name: str, scope: dict[str, Any], apart: bool) -> str | N
 def say(text: str) -> None:
     """Write to the output, even if the code closed or replaced `sys.stdout`."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # it may be the code's own object, which may do anything
+        with contextlib.suppress(Exception):  # may be an object of the code's, with any behaviour
             stream.flush()
     os.write(1, text.encode("utf-8", "backslashreplace"))
 
 
 def trimmed(error: BaseException, name: str) -> str:
-    """The traceback without the frames of this program."""
+    """Format the traceback without this program's own frames."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename != name:
         frames = frames.tb_next
     try:
         return "".join(traceback.format_exception(type(error), error, frames, limit=-10, chain=False))
-    except Exception:  # an exception whose text cannot be had
+    except Exception:  # an exception whose `__str__` fails
         return f"{type(error).__name__}\n"
 
 
 def cut(text: str) -> str:
-    """A text without its middle if that is too much."""
+    """Shorten a text by omitting its middle."""
     left_out = len(text) - MOST
     if left_out <= 0:
         return text
@@ -123,7 +120,7 @@ def cut(text: str) -> str:
 
 
 def shown(file: IO[bytes]) -> str:
-    """What a file holds, without its middle if that is too much."""
+    """Read a file as text, omitting the middle if it is too long."""
     size = file.seek(0, os.SEEK_END)
     if size <= 4 * MOST:
         file.seek(0)
@@ -140,10 +137,10 @@ def shown(file: IO[bytes]) -> str:
 
 
 def main() -> None:
-    """Answer requests until the input ends."""
+    """Answer requests until end of input."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # input() meets the end at once
+    os.dup2(nothing, 0)  # input() reads end of file at once
     scope: dict[str, Any] = {"__name__": "__main__"}
     here = os.getpid()
     replies.write(b'{"ready": true}\n')
@@ -152,7 +149,7 @@ def main() -> None:
         request = json.loads(line)
         reply = run(request["code"], number, scope, request["apart"])
         if os.getpid() != here:
-            os._exit(0)  # a fork that the code made: one interpreter answers
+            os._exit(0)  # in a fork made by the code: only the original process answers
         replies.write(json.dumps({**reply, "mark": request["mark"]}).encode() + b"\n")
         replies.flush()
 

@@ -1,10 +1,8 @@
-"""The system calls that are refused inside bubblewrap, as a filter program for the kernel. Owns the list and its
-reasons.
+"""The seccomp filter for bubblewrap: system calls that are forbidden inside.
 
-Namespaces already keep the program from files, processes and networks. The filter closes what they leave open: memory
-that no process limit counts, address families that no network namespace confines (vsock reaches a virtual machine's
-host), and parts of the kernel that no program under test needs and that have been a way out before.
-"""
+Namespaces already isolate files, processes and networks. The filter closes the remaining gaps: memory that no process
+limit counts, address families that no network namespace isolates (vsock reaches the host of a virtual machine), and
+parts of the kernel that programs do not need and that have been used to escape from sandboxes."""
 
 from __future__ import annotations
 
@@ -17,29 +15,29 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCH_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
 
 _NEW_NAMESPACES = 0x7E020000
-"""Every CLONE_NEW* flag that `clone` takes."""
+"""All CLONE_NEW* flags of `clone`."""
 
 _FAMILIES = (1, 2, 10, 16)
-"""Unix, IPv4, IPv6, netlink: what the standard library uses, all confined by the network namespace."""
+"""Unix, IPv4, IPv6 and netlink sockets: those of the standard library, all isolated by the network namespace."""
 
 _X32 = 0x40000000
 
 _CALLS: dict[str, tuple[int, int]] = {
-    # memory outside every limit
+    # memory that no limit counts
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "msgget": (68, 186),
     "semget": (64, 190), "mq_open": (240, 180),
     # other processes' memory and files
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "pidfd_getfd": (438, 438), "open_by_handle_at": (304, 265),
-    # key rings are not in a namespace
+    # key rings are not isolated by namespaces
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    # new namespaces bring new rights, and new rights bring all of the kernel
+    # new namespaces give new rights and so access to the whole kernel
     "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
-    # large and young parts of the kernel
+    # large and new parts of the kernel
     "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "kexec_load": (246, 104),
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
 }  # fmt: skip
-"""Refused with EPERM: numbers on x86-64 and on arm64."""
+"""Calls that fail with EPERM: numbers on x86-64 and on arm64."""
 
 _MACHINES = {
     "x86_64": (0, 0xC000003E, {"clone": 56, "clone3": 435, "socket": 41}),
@@ -48,10 +46,10 @@ _MACHINES = {
 
 
 def filter_program(machine: str | None = None) -> bytes:
-    """The filter for one kind of processor, as `bwrap --seccomp` reads it; empty for a kind that is not known.
+    """The filter program for an architecture, in the format of `bwrap --seccomp`; empty for an unknown architecture.
 
     Args:
-        machine: As `platform.machine()` says; this machine's by default.
+        machine: Architecture as in `platform.machine()`; defaults to this machine's.
     """
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
@@ -60,14 +58,14 @@ def filter_program(machine: str | None = None) -> bytes:
     lines = [
         _step(_LOAD, _ARCH_AT),
         _step(_EQUAL, arch, 1, 0),
-        _step(_RETURN, _KILL),  # another calling convention would have other numbers
+        _step(_RETURN, _KILL),  # another calling convention has other call numbers
         _step(_LOAD, _NUMBER_AT),
     ]
     if column == 0:
         lines += [_step(_AT_LEAST, _X32, 0, 1), _refuse(errno.ENOSYS)]
     for numbers in _CALLS.values():
         lines += [_step(_EQUAL, numbers[column], 0, 1), _refuse(errno.EPERM)]
-    # its flags lie in memory, where a filter cannot look; the C library falls back to clone
+    # its flags are in memory, which a filter cannot read; the C library falls back to clone
     lines += [_step(_EQUAL, special["clone3"], 0, 1), _refuse(errno.ENOSYS)]
     lines += [
         _step(_EQUAL, special["clone"], 0, 4),

@@ -1,5 +1,4 @@
-"""What a process tree uses, read from Linux's /proc by the harness outside. Owns the counting; sets no limit and kills
-nothing. Elsewhere than on Linux it sees nothing, and says so with None."""
+"""Resource usage of a process tree, read from Linux's /proc. On other systems the result is always None."""
 
 from __future__ import annotations
 
@@ -10,18 +9,18 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 _READINGS = 3
-"""Of the memory of a tree that seems to hold too much."""
+"""How often to read the memory of a tree that seems to exceed its limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeUsage:
-    """A tree's use of the machine at one moment.
+    """Resource usage of a process tree at one moment.
 
     Args:
-        pids: Its processes, the root first, parents before their children.
-        threads: Of all of them.
-        memory: Bytes, shared pages counted once for each process: never less than what the tree holds.
-        cpu_seconds: Of the living, and of the dead that a living one has waited for.
+        pids: The processes, root first, parents before children.
+        threads: Number of threads of all processes.
+        memory: Bytes, with shared pages counted once per process; an upper bound of the actual memory.
+        cpu_seconds: CPU time of running processes and of ended ones that a running one has waited for.
     """
 
     pids: tuple[int, ...]
@@ -31,9 +30,9 @@ class TreeUsage:
 
 
 def usage(root: int) -> TreeUsage | None:
-    """What the process `root` and all that descend from it use; None when it is gone or /proc cannot be read."""
+    """Resource usage of the process `root` and all of its descendants; None if it has ended or /proc cannot be read."""
     pids, threads, pages, ticks = [root], 0, 0, 0
-    for pid in pids:  # grows while it is walked
+    for pid in pids:  # grows during iteration
         fields = _stat(pid)
         if fields is None:
             if pid == root:
@@ -47,16 +46,16 @@ def usage(root: int) -> TreeUsage | None:
 
 
 def exact_memory(pids: tuple[int, ...]) -> int:
-    """Bytes that these processes hold, each shared page divided among its holders. Slow: walks their page tables."""
+    """Memory of these processes in bytes, with each shared page divided among its users. Slow: reads their page
+    tables."""
     return sum(_proportional(pid) for pid in pids)
 
 
 def holds_more(root: int, bound: int) -> bool:
-    """Whether the process `root` and all that descend from it hold more than `bound` bytes.
+    """Whether the process `root` and all of its descendants use more than `bound` bytes.
 
-    Processes are read one after the other. What ten of them share is counted in part with the first and, if the others
-    have ended meanwhile, whole with the last: only a tree that is over the bound each time is.
-    """
+    Processes are read one after another. If processes that share pages end in between, the pages may be counted too
+    often. So the tree must exceed the bound in every one of several readings."""
     for _ in range(_READINGS):
         used = usage(root)
         if used is None or used.memory <= bound or exact_memory(used.pids) <= bound:
@@ -65,7 +64,7 @@ def holds_more(root: int, bound: int) -> bool:
 
 
 def files_in(pid: int, folder: str) -> int | None:
-    """How many files the file system has that holds `folder`, as the process sees it; None when it cannot be seen."""
+    """Number of files in the file system that contains `folder`, as seen by the process; None if it cannot be read."""
     try:
         found = os.statvfs(f"/proc/{pid}/root{folder}")
     except OSError:
@@ -84,7 +83,8 @@ def _proportional(pid: int) -> int:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of /proc/PID/stat from the third on: the second is the program's name, which may hold anything."""
+    """The fields of /proc/PID/stat from the third on. The second is the program's name, which may contain any
+    characters."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
@@ -107,7 +107,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _children_by_parent(pid: int) -> list[int]:
-    """The slow way, for a kernel that keeps no list of children."""
+    """Find children by their parent; slower, for kernels without lists of children."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return []
     try:

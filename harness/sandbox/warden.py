@@ -1,12 +1,11 @@
-"""The program that runs inside a sandbox, before and beside the model's code. Owns what only a process inside can do:
-put the files in place, give up rights, start the program under its resource limits, and report how it ended.
+"""The program that runs in a sandbox and starts the model's code: it writes the files, drops privileges, starts the
+program with its resource limits, and reports how it ended.
 
-It is never imported by the harness: its source is sent to an interpreter inside, so it uses the standard library alone
-and nothing newer than Python 3.8. It reads its order from stdin, where its own source has come from: eight bytes of
-length, then JSON; what follows on stdin is the program's. Its reports go to stderr behind a nonce that stood in the
-order, which the program never sees: the warden's memory cannot be read (it is not dumpable), and the order is read
-before the program exists.
-"""
+The harness never imports it: its source is sent to an interpreter inside, so it uses only the standard library and
+nothing newer than Python 3.8. It reads its order from stdin, after its own source: eight bytes of length, then JSON;
+the rest of stdin belongs to the program. Its reports go to stderr, each after a nonce from the order. The program
+cannot learn the nonce: the warden is not dumpable, so its memory cannot be read, and it reads the order before it
+starts the program."""
 
 from __future__ import annotations
 
@@ -25,10 +24,10 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS =
 
 
 class Order:
-    """What is to be done.
+    """The parsed order.
 
     Args:
-        text: As `contained.encode_order` writes it.
+        text: From `orders.encode_order`.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -48,7 +47,7 @@ class Order:
 
 
 def read_exactly(fd: int, size: int) -> bytes:
-    """The next `size` bytes, and not one more: the rest is the program's."""
+    """Read exactly `size` bytes, since the rest belongs to the program."""
     parts: list[bytes] = []
     while size:
         part = os.read(fd, min(size, 1 << 20))
@@ -60,7 +59,8 @@ def read_exactly(fd: int, size: int) -> bytes:
 
 
 def give_up_rights(order: Order) -> None:
-    """Become the order's user, if it names one, and let nobody read this process or gain rights from it."""
+    """Switch to the order's user, if it names one, and prevent others from reading this process or gaining rights from
+    it."""
     if order.uid is not None:
         os.setgroups([])
         os.setresgid(order.uid, order.uid, order.uid)
@@ -70,7 +70,7 @@ def give_up_rights(order: Order) -> None:
 
 
 def prctl(order: Order, option: int, value: int) -> None:
-    """Set an attribute of this process that only Linux has."""
+    """Set a process attribute, on Linux only."""
     if sys.platform != "linux":
         return
     try:
@@ -84,7 +84,7 @@ def prctl(order: Order, option: int, value: int) -> None:
 
 
 def put_files(order: Order) -> None:
-    """Make the work folder, fill it, and go there."""
+    """Create the work folder with its files and change into it."""
     work = os.path.join(order.base, "work")
     os.mkdir(work, 0o700)
     os.chdir(work)
@@ -97,7 +97,7 @@ def put_files(order: Order) -> None:
 
 
 def limit(order: Order) -> None:
-    """Put this process, about to become the program, under the limits that the kernel keeps."""
+    """Set the resource limits of this process, which is about to become the program."""
     for name, (soft, hard) in order.rlimits.items():
         number: int | None = getattr(resource, f"RLIMIT_{name}", None)
         if number is None:
@@ -113,7 +113,7 @@ def limit(order: Order) -> None:
 
 
 def become_program(order: Order, failed: int) -> None:
-    """In the child: a session of its own, limits, then the program. Never returns."""
+    """In the child process: start a new session, set the limits and execute the program. Never returns."""
     try:
         os.setsid()
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD):
@@ -121,13 +121,13 @@ def become_program(order: Order, failed: int) -> None:
         limit(order)
         prctl(order, PR_SET_PDEATHSIG, signal.SIGKILL)
         os.execvpe(order.argv[0], order.argv, order.env)
-    except BaseException as error:  # whatever it is goes to the warden, which is all that can still report it
+    except BaseException as error:  # every error is reported through the warden
         os.write(failed, str(error).encode("utf-8", "replace")[:500])
     os._exit(127)
 
 
 def start(order: Order) -> tuple[int, str]:
-    """Start the program; its pid, and why it could not be started."""
+    """Start the program; return its pid and the error, if it could not be started."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -145,7 +145,8 @@ def start(order: Order) -> tuple[int, str]:
 
 
 def watch(pid: int, order: Order, wake: int) -> int | None:
-    """Wait for the program, for the end of its time, or for the end of the harness; its wait status if it ended."""
+    """Wait for the end of the program, its time limit, or the end of the harness; return the wait status if the program
+    ended."""
     deadline = time.monotonic() + order.wall_seconds
     sources = [wake] if order.lifeline is None else [wake, order.lifeline]
     while True:
@@ -155,13 +156,13 @@ def watch(pid: int, order: Order, wake: int) -> int | None:
             return status
         ready = select.select(sources, [], [], left)[0]
         if order.lifeline in ready:
-            return None  # nobody ever writes to it: the other end is gone
+            return None  # the other end was closed; no data is ever written
         if wake in ready:
             os.read(wake, 512)
 
 
 def reap(pid: int) -> int | None:
-    """Collect all dead children; the program's wait status if it is among them."""
+    """Collect all dead children; return the program's wait status if it is among them."""
     found = None
     while True:
         try:
@@ -175,7 +176,7 @@ def reap(pid: int) -> int | None:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill the program and everything it has left behind. Orphans come to this process, so it gets them all."""
+    """Kill the program and all of its descendants. Orphans become children of this process, so it finds them all."""
     end = time.monotonic() + 5.0
     while time.monotonic() < end:
         with contextlib.suppress(OSError):
@@ -191,7 +192,7 @@ def kill_tree(pid: int) -> None:
 
 
 def children() -> list[int]:
-    """Direct children of this process, by the list that Linux keeps, or by everybody's parent."""
+    """Direct children of this process, from Linux's list of children, or else from all processes' parents."""
     me = os.getpid()
     try:
         with open(f"/proc/self/task/{me}/children") as file:
@@ -208,11 +209,11 @@ def children() -> list[int]:
 
 
 def wake_up(number: int, frame: object) -> None:
-    """What the signal of a child's end calls; that it has a handler is what makes it wake the `select` above."""
+    """Handler of SIGCHLD. It does nothing, but only a signal with a handler interrupts the `select` in `watch`."""
 
 
 def killed_for_memory() -> int:
-    """How many processes of this container were killed for memory, as far as its control group says."""
+    """How many processes of this container were killed for lack of memory, according to its control group."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
         with contextlib.suppress(OSError, ValueError), open(path) as file:
             for line in file:
@@ -222,7 +223,7 @@ def killed_for_memory() -> int:
 
 
 def main() -> None:
-    """One program, from the order to the report."""
+    """Run one program, from reading the order to the final report."""
     reports = os.dup(2)
     order = Order(read_exactly(0, int.from_bytes(read_exactly(0, 8), "big")))
 
@@ -244,7 +245,7 @@ def main() -> None:
         report({"failed": reason})
         return
     report({"started": True})
-    for fd in (0, 1, 2):  # the program's ends are the only ones, so that closing one is felt outside
+    for fd in (0, 1, 2):  # so that closing one is noticed outside
         os.close(fd)
     status = watch(pid, order, wake)
     took = time.monotonic() - began
@@ -254,7 +255,7 @@ def main() -> None:
         os.chdir("/")
         shutil.rmtree(order.base, ignore_errors=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # Without a status, its time is up or the harness has let go of it: only the one is the program's doing.
+    # Without a status, either the time is up or the harness has closed the lifeline; only the former is a timeout.
     is_late = status is None and took >= order.wall_seconds
     final: dict[str, object] = {"wall": took, "cpu": used.ru_utime + used.ru_stime, "timeout": is_late}
     if status is not None and os.WIFEXITED(status):

@@ -1,5 +1,4 @@
-"""The two ends of a contained process's pipes. Owns what is kept of its output, what is dropped, and the warden's
-reports among it; owns no limit of time and kills nothing."""
+"""The pipes of a sandboxed process: bounded buffers for its output, and the warden's reports in its stderr."""
 
 from __future__ import annotations
 
@@ -11,14 +10,14 @@ from typing import cast
 from harness.core.types import JsonDict
 
 FLOOD = 8
-"""As many times the bound on output is more than a program says by mistake."""
+"""A run is killed when it writes more than this many times its output limit."""
 
 
 class Kept:
     """The first bytes of a stream.
 
     Args:
-        bound: How many.
+        bound: Maximum number of bytes kept.
     """
 
     def __init__(self, bound: int) -> None:
@@ -27,34 +26,34 @@ class Kept:
         self.seen = 0
 
     def add(self, chunk: bytes) -> None:
-        """Keep of `chunk` what still fits."""
+        """Add a chunk, keeping as much as fits."""
         self.seen += len(chunk)
         if len(self.data) < self.bound:
             self.data += chunk[: self.bound - len(self.data)]
 
     @property
     def is_truncated(self) -> bool:
-        """Whether something did not fit."""
+        """Whether bytes were dropped."""
         return self.seen > self.bound
 
     @property
     def is_flood(self) -> bool:
-        """Whether it is time to end this."""
+        """Whether the stream is so long that the run must be killed."""
         return self.seen > self.bound * FLOOD
 
     @property
     def text(self) -> str:
-        """What was kept; a character that the bound cut in two is left out."""
+        """The kept bytes as text; a character that was cut at the end is omitted."""
         if self.is_truncated:
             return self.data.decode("utf-8", "replace").removesuffix("�")
         return self.data.decode("utf-8", "replace")
 
 
 class WardenReports:
-    """Parts the warden's reports from the program's stderr, in which they stand, each behind the nonce.
+    """Separates the warden's reports from the program's stderr. Each report starts with the nonce.
 
     Args:
-        nonce: Known to the warden and to nobody inside.
+        nonce: A secret of the warden that programs inside do not know.
     """
 
     def __init__(self, nonce: str) -> None:
@@ -63,7 +62,7 @@ class WardenReports:
         self.seen: list[JsonDict] = []
 
     def add(self, chunk: bytes) -> bytes:
-        """Read on; gives back what is the program's own."""
+        """Parse a chunk; return the program's own part of it."""
         data = self._held + chunk
         own = b""
         while (at := data.find(self._mark)) >= 0:
@@ -78,25 +77,25 @@ class WardenReports:
         return own + data[: len(data) - keep]
 
     def rest(self) -> bytes:
-        """What was held back as the possible beginning of a report, when there is no more to come."""
+        """Data that was kept back as the possible start of a report; for use at the end of the stream."""
         held, self._held = self._held, b""
         return held
 
 
 def _overlap(data: bytes, mark: bytes) -> int:
-    """How many last bytes of `data` may be the first of `mark`."""
+    """Length of the longest suffix of `data` that is a prefix of `mark`."""
     return next((size for size in range(min(len(data), len(mark) - 1), 0, -1) if mark.startswith(data[-size:])), 0)
 
 
 class Wire(asyncio.SubprocessProtocol):
-    """What a process says, as it says it.
+    """Reads the output of a process.
 
     Args:
-        nonce: Of the warden's reports.
-        bound: Bytes to keep of each stream.
-        holds_back: Whether a process that says more on stdout than was read waits for its reader, rather than losing
-            what is too much.
-        changed: Called after anything has happened.
+        nonce: Prefix of the warden's reports.
+        bound: Maximum bytes kept of each stream.
+        holds_back: Whether a process with too much unread stdout has to wait for its reader; otherwise the excess is
+            dropped.
+        changed: Called after every event.
     """
 
     def __init__(self, nonce: str, bound: int, holds_back: bool, changed: Callable[[], None]) -> None:
@@ -104,12 +103,12 @@ class Wire(asyncio.SubprocessProtocol):
         self.stderr = Kept(bound)
         self.reports = WardenReports(nonce)
         self.unread = bytearray()
-        """Of stdout, when it holds back."""
+        """Unread stdout, if `holds_back`."""
         self.stdout_ended = False
         self.exit_code: int | None = None
-        """Of the process outside (the sandbox program), once it has ended."""
+        """Exit code of the outer process (the sandbox program), once it has ended."""
         self.is_over = False
-        """The process has ended, and nobody holds its pipes."""
+        """Whether the process has ended and its pipes are closed."""
         self.can_write = True
         self.transport: asyncio.SubprocessTransport | None = None
         self._holds_back = holds_back
@@ -135,7 +134,7 @@ class Wire(asyncio.SubprocessProtocol):
         elif fd == 2:
             self.stderr.add(self.reports.rest())
         else:
-            self.can_write = True  # nothing more will be written, so nobody needs to wait
+            self.can_write = True  # nothing more will be written, so writers must not wait
         self._changed()
 
     def process_exited(self) -> None:
@@ -155,20 +154,20 @@ class Wire(asyncio.SubprocessProtocol):
         self._changed()
 
     def write(self, data: bytes) -> None:
-        """Send to the process's stdin, if it is open."""
+        """Write to the process's stdin, if it is open."""
         pipe = self._pipe(0)
         if data and pipe is not None and not pipe.is_closing():
             cast(asyncio.WriteTransport, pipe).write(data)
 
     def close_stdin(self) -> None:
-        """Nothing more comes."""
+        """Close the process's stdin."""
         pipe = self._pipe(0)
         if pipe is not None:
             pipe.close()
 
     def take_line(self) -> bytes | None:
-        """A line of stdout that nobody has read; a part of one that is too long or the last; None when it is still to
-        come."""
+        """The next unread line of stdout; a part of it if the line is too long or the output has ended; None if it is
+        incomplete."""
         end = self.unread.find(b"\n") + 1
         if not end and (self.stdout_ended or len(self.unread) >= self.stdout.bound):
             end = len(self.unread)
@@ -180,7 +179,7 @@ class Wire(asyncio.SubprocessProtocol):
         return line
 
     def drop_unread(self) -> None:
-        """Read no more lines; what is there, and what still comes, is kept as far as it fits."""
+        """Stop reading lines; keep the unread and all later output up to the limit."""
         self.stdout.add(bytes(self.unread))
         self.unread.clear()
         self._holds_back = False

@@ -1,6 +1,5 @@
-"""One rollout's place to work in a sandbox: shell commands and Python code, one after the other, over one folder that
-stays. Opened with the first of them, replaced when it is lost. Owns the session and the words about its end; what runs
-inside is `attendant` and `repl`."""
+"""A rollout's persistent workspace in a sandbox: shell commands and Python code, run one at a time in the same folder.
+It is opened on first use, and opened again after it was lost. `attendant` and `repl` run inside."""
 
 from __future__ import annotations
 
@@ -18,15 +17,16 @@ from harness.sandbox.api import Limits, Result, Sandbox, Session
 from harness.sandbox.attendant import BOOT
 
 START_SECONDS = 120.0
-"""An attendant that has not started by then never will."""
+"""Timeout for starting the attendant."""
 
 GRACE_SECONDS = 90.0
-"""How much longer than it may take a request is waited for: the interpreter may have to start first."""
+"""Seconds added to the timeout of a request, since the interpreter may have to start first."""
 
 LIMITS = Limits(
     wall_seconds=86_400, cpu_seconds=600, memory_mb=1024, processes=64, file_mb=64, disk_mb=256, output_bytes=4_000_000
 )
-"""Of a whole rollout. Real time is bounded for each request; between them the model thinks."""
+"""Default limits of a whole rollout. The wall time is limited per request instead, since the model thinks in
+between."""
 
 NEW_INTERPRETER = "The interpreter starts afresh with the next call: all variables, functions and imports are gone."
 NEW_PLACE = "It starts afresh with the next call: all files, variables, functions and imports are gone."
@@ -34,13 +34,13 @@ NEW_PLACE = "It starts afresh with the next call: all files, variables, function
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command led to.
+    """Result of a command.
 
     Args:
-        stdout: Its output; a long one without its middle.
+        stdout: Its output; if too long, without the middle.
         stderr: As `stdout`.
-        exit_code: As a shell has it: 128 and the signal if one ended it.
-        timed_out: Whether it was ended because its time was over.
+        exit_code: As in a shell: 128 plus the signal number if a signal ended it.
+        timed_out: Whether it was killed by its timeout.
     """
 
     stdout: str
@@ -51,11 +51,11 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class CodeResult:
-    """What a piece of code led to.
+    """Result of a piece of code.
 
     Args:
-        output: What it printed; all that there is to tell, unless the parts were asked for.
-        errors: What it wrote to stderr.
+        output: Its output; everything, unless separate parts were requested.
+        errors: Its stderr.
         value: The value of its last expression.
         error: Its traceback.
     """
@@ -68,12 +68,12 @@ class CodeResult:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The interpreter, or the whole place, is gone by what the model's code did.
+    """The model's code ended the interpreter, or the whole workspace.
 
     Args:
-        reason: A sentence without its point.
-        timed_out: Whether the code ran out of time.
-        everything: Whether files are gone, too.
+        reason: A sentence without its full stop.
+        timed_out: Whether the code exceeded its timeout.
+        everything: Whether the files are lost as well.
     """
 
     reason: str
@@ -91,14 +91,14 @@ class _ProgramGone(Exception):
 
 
 class Workbench:
-    """A place to work that remembers. Requests are done one after the other.
+    """A persistent workspace. Requests are run one at a time.
 
     Args:
-        sandbox: Where it is.
-        limits: Of all that is done in it.
-        environment: Further environment variables of what runs there.
-        modules: What the interpreter must be able to import; checked when it opens.
-        start: A command that runs in the background from the opening on.
+        sandbox: The sandbox to open it in.
+        limits: Limits of all requests together.
+        environment: Additional environment variables of the programs.
+        modules: Modules that the interpreter must be able to import; checked on opening.
+        start: Command that is started in the background on opening.
     """
 
     def __init__(
@@ -116,25 +116,25 @@ class Workbench:
         self._lock = asyncio.Lock()
         self._abandoned: dict[str, float] = {}
         self.open_seconds = 0.0
-        """How long it took to open, the last time."""
+        """Seconds that the last opening took."""
         self.ready_seconds = 0.0
-        """How long the interpreter took to start, the last time."""
+        """Seconds that the last start of the interpreter took."""
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to lose."""
+        """Whether the workspace is open."""
         return self._session is not None
 
     async def command(
         self, command: str, seconds: float, folder: str | None = None, environment: Mapping[str, str] | None = None
     ) -> Ran | Lost:
-        """Run a command in a shell of its own.
+        """Run a command in a new shell.
 
         Args:
-            command: For bash, or sh where there is no bash.
-            seconds: How long it may take.
-            folder: Where, if not in the work folder.
-            environment: Further environment variables.
+            command: A command for bash, or for sh if there is no bash.
+            seconds: Timeout.
+            folder: Working directory; defaults to the work folder.
+            environment: Additional environment variables.
 
         Raises:
             SandboxError: the sandbox itself failed.
@@ -147,12 +147,12 @@ class Workbench:
             return gone.lost
 
     async def python(self, code: str, seconds: float, apart: bool = False) -> CodeResult | Lost:
-        """Run a piece of code in the interpreter.
+        """Run code in the interpreter.
 
         Args:
-            code: Statements; the value of an expression at the end is told.
-            seconds: How long it may take.
-            apart: Whether errors, value and traceback are wanted apart from the output.
+            code: Statements. The value of a final expression is part of the result.
+            seconds: Timeout.
+            apart: Whether to return errors, value and traceback separately from the output.
 
         Raises:
             SandboxError: the sandbox itself failed.
@@ -169,7 +169,7 @@ class Workbench:
         return CodeResult(reply["output"], reply.get("errors", ""), reply.get("value"), reply.get("error"))
 
     async def close(self) -> None:
-        """End all that runs there; what it held is gone."""
+        """Kill all programs in the workspace and delete its contents."""
         self._abandoned.clear()
         session, self._session = self._session, None
         if session is not None:
@@ -184,10 +184,10 @@ class Workbench:
     async def _exchange(
         self, session: Session, request: Mapping[str, object], waiting: float, seconds: float
     ) -> dict[str, Any]:
-        """The reply to a request.
+        """Send a request and return the reply.
 
         Raises:
-            _Gone: there is none, and the session is closed.
+            _ProgramGone: there was no reply; the session is closed.
         """
         mark = secrets.token_hex(16)
         end = time.monotonic() + waiting
@@ -197,7 +197,7 @@ class Workbench:
             while True:
                 reply = _read(await session.read_line(max(0.001, end - time.monotonic())))
                 if reply is not None and self._abandoned.pop(str(reply.get("mark")), None) is not None:
-                    continue  # of a request that nobody waits for any more
+                    continue  # reply to a request that was cancelled
                 if reply is not None and reply.get("mark") == mark:
                     return reply
                 is_running = session.is_running
@@ -261,7 +261,7 @@ def _read(line: bytes) -> dict[str, Any] | None:
 
 
 def _lost(why: str, code: int | None, seconds: float) -> Lost:
-    """Why an interpreter is gone, and its place is not."""
+    """Why the interpreter ended while the workspace remains."""
     if why == "timeout":
         return Lost(f"The code ran for more than {seconds:g} s and was stopped", timed_out=True)
     if why == "garbled":
@@ -274,7 +274,7 @@ def _lost(why: str, code: int | None, seconds: float) -> Lost:
 
 
 def _end(result: Result, limits: Limits) -> str:
-    """Why a place is gone."""
+    """Why the workspace ended."""
     ends = {
         "memory": f"It used more than {limits.memory_mb} MB of memory",
         "cpu": f"It used more than {limits.cpu_seconds:g} s of CPU time in all",
