@@ -1,4 +1,4 @@
-"""What turns a finished rollout into numbers: weighted reward functions and unweighted metrics. Owns no model call."""
+"""Scoring of finished rollouts: weighted reward functions and unweighted metrics."""
 
 from __future__ import annotations
 

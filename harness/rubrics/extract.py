@@ -1,4 +1,4 @@
-r"""Answers marked inside a text: `\boxed{…}` and `#### …`. Owns the search for the mark; compares nothing."""
+r"""Extract the answer from a text by its marker: `\boxed{…}` or `#### …`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _BOX = re.compile(r"\\boxed\s*\{")
 
 
 def extract_boxed_answer(text: str, strict: bool = False) -> str:
-    r"""The content of the last `\boxed{…}` of a text. Braces nest; `\{` and `\}` are letters, not braces.
+    r"""The content of the last `\boxed{…}` in a text. Braces may be nested; `\{` and `\}` count as ordinary characters.
 
     Args:
-        text: What the model said.
-        strict: What to do without a box, or with a last box that is never closed (a truncated answer): return "" if
-            true, the whole text if false.
+        text: The model's reply.
+        strict: Result if there is no box or the last box is not closed (truncated answer): "" if true, the whole text
+            if false.
     """
     start = -1
     for match in _BOX.finditer(text):
@@ -25,7 +25,7 @@ def extract_boxed_answer(text: str, strict: bool = False) -> str:
 
 
 def extract_hash_answer(text: str) -> str:
-    """What follows the first `####`, up to the next one, without surrounding space; without `####`, the whole text."""
+    """The stripped text between the first `####` and the next one or the end; the whole text if there is no `####`."""
     parts = text.split("####", 2)
     return parts[1].strip() if len(parts) > 1 else text
 
@@ -37,7 +37,7 @@ def _closing_brace(text: str, start: int) -> int:
     while index < len(text):
         letter = text[index]
         if letter == "\\":
-            index += 1  # the next letter is escaped
+            index += 1  # the next character is escaped
         elif letter == "{":
             depth += 1
         elif letter == "}":

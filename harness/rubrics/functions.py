@@ -1,5 +1,4 @@
-"""One reward function, read once: its name, what it takes, how it must be called. Owns the check of signatures and the
-reading of what a function returns; runs nothing."""
+"""Reward functions: validation of their signatures and of the values that they return."""
 
 from __future__ import annotations
 
@@ -17,19 +16,20 @@ from harness.core.records import FIXED_COLUMNS, STATE_LOST
 from harness.usercode.exceptions import place
 
 RewardFunc: TypeAlias = Callable[..., Any]
-"""Returns a number (one rollout) or a list of numbers (a group), or an awaitable of it."""
+"""Returns a number (for one rollout) or a list of numbers (for a group), or an awaitable of it."""
 
 Value: TypeAlias = tuple[float | None, str]
-"""What a function says of one rollout: a finite number, or None and the reason."""
+"""A function's value for one rollout: a finite number, or None and the reason."""
 
 ROLLOUT_NAMES: tuple[str, ...] = ("prompt", "completion", "answer", "state", "task", "info")
-"""What a function of one rollout may ask for, beside `parser` and class objects."""
+"""Parameters that a function of one rollout may have, besides `parser` and class objects."""
 
 GROUP_NAMES: tuple[str, ...] = ("prompts", "completions", "answers", "states", "tasks", "infos")
-"""What makes a function one of all rollouts of an example: lists, one value a rollout."""
+"""Parameters of a function of all rollouts of an example: lists with one value per rollout."""
 
 _SIMILAR = 0.8
-"""From this likeness on, a parameter with a default is taken for a misspelt one: `anwser=""` would never be filled."""
+"""Similarity from which a parameter with a default counts as misspelt; a parameter such as `anwser=""` would never be
+set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +39,23 @@ class RewardFunction:
     name: str
     function: RewardFunc
     weight: float
-    """0 for a metric."""
+    """Weight in the reward; 0 for a metric."""
     is_group: bool
     is_async: bool
     takes: tuple[str, ...] | None
-    """The names of its arguments; None for all there are (`**kwargs`)."""
+    """Names of the arguments to pass; None for all (`**kwargs`)."""
 
 
 def plan(function: RewardFunc, weight: float, class_objects: Collection[str]) -> RewardFunction:
-    """Read a reward function's signature.
+    """Inspect a reward function's signature.
 
     Args:
-        function: Sync or async; may be a `functools.partial` or an object with `__call__`.
-        weight: Its weight in the reward; 0 for a metric.
-        class_objects: Further names that it may take.
+        function: A sync or async function; may be a `functools.partial` or an object with `__call__`.
+        weight: Weight in the reward; 0 for a metric.
+        class_objects: Names of additional parameters that it may have.
 
     Raises:
-        EnvironmentFault: a parameter has a name that nothing answers to, or the function's name is a fixed column.
+        EnvironmentFault: a parameter has an unknown name, or the function has the name of a fixed column.
     """
     name = _name(function)
     if name in FIXED_COLUMNS:
@@ -78,12 +78,12 @@ def plan(function: RewardFunc, weight: float, class_objects: Collection[str]) ->
 
 
 def read(value: object) -> Value:
-    """A function's result as a finite number, or None and why it is none."""
+    """Convert a function's return value to a finite number, or to None and the reason."""
     if type(value) is float:
         return (value, "") if math.isfinite(value) else (None, f"returned {value}")
     if getattr(value, "ndim", None) == 0 and callable(item := getattr(value, "item", None)):
-        value = item()  # a scalar of numpy or of a tensor library: its plain value
-    # Decimal is no numbers.Real. A str has no __float__; an array has one, and a length.
+        value = item()  # a scalar of numpy or of a tensor library
+    # Decimal is not a numbers.Real. A str has no __float__; an array has one, but also a length.
     if isinstance(value, numbers.Real) or (hasattr(value, "__float__") and not hasattr(value, "__len__")):
         try:
             number = float(cast(float, value))
@@ -96,7 +96,7 @@ def read(value: object) -> Value:
 
 
 def read_group(value: object, size: int) -> list[Value]:
-    """A group function's result: one entry for each of `size` rollouts."""
+    """Convert a group function's return value to one entry for each of `size` rollouts."""
     tolist = getattr(value, "tolist", None)
     values: object = tolist() if callable(tolist) else value
     if not isinstance(values, list | tuple):
@@ -108,15 +108,15 @@ def read_group(value: object, size: int) -> list[Value]:
 
 
 def total(terms: Iterable[float]) -> float:
-    """The sum of terms without the rounding errors of the terms: 0.7 + 0.29 + 0.01 is 1, as are 49 times 1/49.
+    """Sum of terms without their rounding errors: 0.7 + 0.29 + 0.01 is 1, as is 49 times 1/49.
 
-    `math.fsum` rounds once, but 0.29 is stored as a little less than 0.29. So a decimal of at most 15 digits that lies
-    within the rounding errors of the terms is taken for the sum. One term is returned as it is.
-    """
+    `math.fsum` rounds only once, but already 0.29 is stored as a slightly smaller number. So if a decimal number of at
+    most 15 digits lies within the rounding errors of the terms, it is returned as the sum. A single term is returned
+    unchanged."""
     parts = [term for term in terms if term]
     try:
         exact = math.fsum(parts)
-    except (OverflowError, ValueError):  # beyond the largest float; inf and -inf
+    except (OverflowError, ValueError):  # larger than the largest float; inf and -inf
         return sum(parts)
     if len(parts) < 2 or not math.isfinite(exact):
         return exact
@@ -125,19 +125,20 @@ def total(terms: Iterable[float]) -> float:
 
 
 def weight_limits(weights: Iterable[float]) -> tuple[float, float]:
-    """The lowest and the highest weighted sum of values from 0 to 1."""
+    """Lowest and highest weighted sum of values between 0 and 1."""
     weights = list(weights)
     return total(w for w in weights if w < 0), total(w for w in weights if w > 0)
 
 
 def range_limits(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
-    """The lowest and the highest sum of rewards that lie in these ranges."""
+    """Lowest and highest sum of rewards within these ranges."""
     lows, highs = zip(*ranges, strict=True)
     return total(lows), total(highs)
 
 
 def raised(error: BaseException) -> str:
-    """Why a function that raised gave no value. Up to the first colon it is short and stable enough to be counted."""
+    """Reason for a missing value of a function that raised an exception. The part before the first colon is short and
+    stable, so that it can be counted."""
     if isinstance(error, StateLost):
         return f"{STATE_LOST}: {error}"
     if isinstance(error, JudgeError):
@@ -146,7 +147,7 @@ def raised(error: BaseException) -> str:
 
 
 def raised_there(error: BaseException) -> str:
-    """The same, with the author's line, unless it is no fault of the author's."""
+    """As `raised`, with the author's line if the exception is the author's fault."""
     words, at = raised(error), place(error)
     return (
         f"{words} ({at})"
@@ -156,7 +157,7 @@ def raised_there(error: BaseException) -> str:
 
 
 def _is_taken(function: str, parameter: inspect.Parameter, known: Collection[str]) -> bool:
-    """Whether a parameter is filled by us rather than left to its default."""
+    """Whether a parameter is passed by the rubric; otherwise it keeps its default."""
     name = parameter.name
     where = f"reward function {function!r}, parameter {name!r}"
     if parameter.kind is parameter.POSITIONAL_ONLY:
@@ -183,7 +184,7 @@ def _parameters(name: str, function: RewardFunc) -> list[inspect.Parameter]:
         raise EnvironmentFault(
             f"reward function {name!r}: its signature cannot be read; wrap it in a def ({error})"
         ) from error
-    # What a partial binds by keyword stays in the signature, with a default.
+    # Parameters that a partial binds by keyword stay in its signature with a default.
     bound: set[str] = set(function.keywords) if isinstance(function, functools.partial) else set()
     return [parameter for parameter in parameters if parameter.name not in bound]
 

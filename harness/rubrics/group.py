@@ -1,4 +1,4 @@
-"""Several rubrics as one. Owns the sum of their rewards and the check that no two of their functions share a name."""
+"""A rubric that combines several rubrics."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from harness.rubrics.rubric import Rubric
 
 
 class RubricGroup(Rubric):
-    """Rubrics that score the same rollouts. The reward is the sum of theirs; if one of them has none, there is none.
+    """Combination of rubrics for the same rollouts. The reward is the sum of their rewards, or None if one of them has
+    none.
 
     Args:
-        rubrics: At least one, in the order in which they run.
+        rubrics: At least one rubric, in the order in which they run.
 
     Raises:
-        EnvironmentFault: no rubrics, or two functions that share a name.
+        EnvironmentFault: no rubrics, or two functions with the same name.
     """
 
     def __init__(self, rubrics: Sequence[Rubric]) -> None:
@@ -34,7 +35,7 @@ class RubricGroup(Rubric):
         self._check_names()
 
     def adopt_parser(self, parser: Parser) -> None:
-        """Give `parser` to every rubric that has none of its own."""
+        """Set `parser` in every rubric that has none of its own."""
         for rubric in self.rubrics:
             rubric.adopt_parser(parser)
 
@@ -45,45 +46,45 @@ class RubricGroup(Rubric):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The name of every function of every rubric, in order."""
+        """Names of all functions of all rubrics, in order."""
         return tuple(name for rubric in self.rubrics for name in rubric.metric_names)
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weights of the functions of every rubric."""
+        """Weights of all functions of all rubrics, by name."""
         return {name: weight for rubric in self.rubrics for name, weight in rubric.weights.items()}
 
     @property
     def is_group(self) -> bool:
-        """Whether a function of any rubric sees all rollouts of an example together."""
+        """Whether a function of any rubric needs all rollouts of an example together."""
         return any(rubric.is_group for rubric in self.rubrics)
 
     @property
     def needs_live_state(self) -> bool:
-        """Whether any rubric can only score in the process that generated."""
+        """Whether any rubric can score only in the process that generated the rollouts."""
         return any(rubric.needs_live_state for rubric in self.rubrics)
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judges of every rubric, in order."""
+        """The judges of all rubrics, in order."""
         return tuple(spec for rubric in self.rubrics for spec in rubric.judges)
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The sums of the lowest and of the highest rewards."""
+        """Sum of the lowest rewards and sum of the highest rewards."""
         return range_limits(rubric.reward_range for rubric in self.rubrics)
 
     @property
     def has_own_way(self) -> bool:
-        """Whether any rubric, or the group itself, makes the reward by other means than adding up."""
+        """Whether any rubric, or a subclass of the group, computes the reward in another way than as a weighted sum."""
         owner = next(base for base in type(self).__mro__ if "score" in vars(base))
         return not owner.__module__.startswith("harness.") or any(rubric.has_own_way for rubric in self.rubrics)
 
     def only(self, name: str) -> Rubric:
-        """The part of the rubric that has the function, with that function alone.
+        """Make the rubric that contains the function, with that function alone.
 
         Raises:
-            UsageError: see `Rubric`; one rubric that scores in its own way is enough.
+            UsageError: see `Rubric.only`; applies if any of the rubrics computes its reward in its own way.
         """
         self._check_only(name)
         return next(rubric for rubric in self.rubrics if name in rubric.metric_names).only(name)
@@ -94,12 +95,12 @@ class RubricGroup(Rubric):
         self._check_names()
 
     def add_class_object(self, name: str, obj: object) -> None:
-        """Let functions of every rubric take `obj` as a parameter called `name`."""
+        """Make `obj` available to functions of all rubrics as parameter `name`."""
         for rubric in self.rubrics:
             rubric.add_class_object(name, obj)
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts with each rubric in turn and add up."""
+        """Score rollouts with each rubric in turn and add the scores up."""
         parts = [await rubric.score(states) for rubric in self.rubrics]
         scores = [_sum(scores) for scores in zip(*parts, strict=True)]
         for state, score in zip(states, scores, strict=True):

@@ -1,10 +1,10 @@
-"""The rubric whose functions ask another model. Owns what functions get as `judge`, the rule that one question about
-one rollout is asked once, and the ready-made verdict. Where the judge model comes from is `judge_port`; prompts and the
-reading of replies are `judge_prompt`.
+"""The rubric with a judge model. Functions ask the judge through their parameter `judge`; each question about a rollout
+is sent only once. `judge_port` connects the judge models; `judge_prompt` has the prompts and parses the replies.
 
-    JudgeRubric()                                    CORRECT or INCORRECT by the default prompt
+    JudgeRubric()                                    CORRECT or INCORRECT with the default prompt
     JudgeRubric(verdicts={"A": 1.0, "B": 0.5, …})    other verdicts
-    JudgeRubric([own_function], judge_prompt=…)      async def own_function(judge, prompt, completion, answer, state)"""
+    JudgeRubric([own_function], judge_prompt=…)      async def own_function(judge, prompt, completion, answer, state)
+"""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from harness.settings.wording import suggestion
 __all__ = ["Judge", "JudgeRubric", "JudgeSpec", "Verdict", "judge_verdict", "judged_by", "quoted_response", "seated"]
 
 DEFAULT_JUDGE = "openai/gpt-4.1-mini"
-"""The model that runs use unless told otherwise, asked where they ask it."""
+"""Default judge model, at the run's default endpoint."""
 
 
 class Judge:
-    """What reward functions get as `judge`: `text = await judge(prompt, completion, answer, state)`.
+    """The `judge` argument of reward functions: `text = await judge(prompt, completion, answer, state)`.
 
-    The same question about the same rollout is asked once, however many functions ask it.
+    Equal questions about the same rollout are sent once, even if several functions ask them.
 
     Args:
-        spec: The model.
-        template: The prompt; see `judge_prompt.render`.
-        verdicts: What `verdict` accepts, with its value.
-        answer_of: Reads the model's answer out of a completion.
+        spec: The judge model.
+        template: The prompt template; see `judge_prompt.render`.
+        verdicts: The verdicts that `verdict` accepts, with their values.
+        answer_of: Extracts the model's answer from a completion.
     """
 
     def __init__(
@@ -66,34 +66,34 @@ class Judge:
         self._turns: dict[tuple[int, str], _Turn] = {}
 
     async def __call__(self, prompt: Prompt, completion: Prompt, answer: str = "", state: State | None = None) -> str:
-        """What the judge says of a rollout.
+        """Ask the judge about a rollout and return its reply.
 
         Args:
-            prompt: Of the rollout; the last user message is the question.
-            completion: What the model said; its answer is what the rubric's parser reads out of it.
-            answer: The known one.
-            state: The rollout's. Without it nothing is recorded, and equal questions are asked again.
+            prompt: The rollout's prompt; the last user message is the question.
+            completion: The model's messages; the rubric's parser extracts the answer from them.
+            answer: The expected answer.
+            state: The rollout's state. Without it nothing is recorded, and equal questions are sent again.
 
         Raises:
-            JudgeError: it refused, said nothing, was cut short, or its call failed.
-            SystemicError: its endpoint is unusable; the run stops.
+            JudgeError: the judge refused, its reply was empty or truncated, or the call failed.
+            SystemicError: the judge's endpoint is unusable; the run stops.
         """
         return await self.ask(self.question(prompt, completion, answer), state)
 
     async def verdict(
         self, prompt: Prompt, completion: Prompt, answer: str = "", state: State | None = None
     ) -> Verdict:
-        """What the judge decides: one of the rubric's verdicts, read strictly.
+        """Ask the judge for one of the rubric's verdicts; its reply is parsed strictly.
 
         Args:
-            prompt: As above.
-            completion: As above.
-            answer: As above.
-            state: As above.
+            prompt: As in `__call__`.
+            completion: As in `__call__`.
+            answer: As in `__call__`.
+            state: As in `__call__`.
 
         Raises:
-            JudgeError: as above, or its last line is none of the verdicts.
-            SystemicError: as above.
+            JudgeError: as in `__call__`, or the last line of the reply is not a verdict.
+            SystemicError: as in `__call__`.
         """
         text, entry = await self._asked(self.question(prompt, completion, answer), state)
         verdict = read_verdict(text, self.verdicts)
@@ -101,17 +101,17 @@ class Judge:
         return verdict
 
     async def ask(self, question: Prompt, state: State | None = None) -> str:
-        """What the judge says to a question of your own: a text, or messages.
+        """Ask the judge a question of your own, a text or messages, and return its reply.
 
         Raises:
-            JudgeError: as above.
-            SystemicError: as above.
+            JudgeError: as in `__call__`.
+            SystemicError: as in `__call__`.
         """
         text, _ = await self._asked(question, state)
         return text
 
     def question(self, prompt: Prompt, completion: Prompt, answer: str = "") -> str:
-        """What the judge is told about a rollout: the rubric's prompt, filled in."""
+        """Fill in the rubric's prompt template for a rollout."""
         return render(
             self.template,
             question=last_question(prompt),
@@ -142,7 +142,7 @@ class Judge:
 
     @asynccontextmanager
     async def _turn(self, state: State, key: str) -> AsyncGenerator[None]:
-        """Who asks the same of the same rollout meanwhile waits for the answer."""
+        """Wait until an equal question about the same rollout has been answered."""
         place = (id(state), key)
         turn = self._turns.setdefault(place, _Turn())
         turn.waiting += 1
@@ -164,7 +164,7 @@ class _Turn:
 
 
 class RubricOptions(TypedDict, total=False):
-    """Further arguments of `Rubric`."""
+    """Additional arguments of `Rubric`."""
 
     class_objects: Mapping[str, object] | None
     reward_range: tuple[float, float] | None
@@ -172,10 +172,11 @@ class RubricOptions(TypedDict, total=False):
 
 
 class JudgeSettings(TypedDict, total=False):
-    """How the judge is asked, beside its model."""
+    """Settings of the judge besides its model."""
 
     judge_prompt: str
-    """With the fields `{question}`, `{answer}`, `{response}`, and if it likes `{mark}` and `{verdicts}`."""
+    """Prompt template with the fields `{question}`, `{answer}`, `{response}`, and optionally `{mark}` and
+    `{verdicts}`."""
     judge_sampling_args: Mapping[str, Any] | None
     judge_base_url: str | None
     judge_api_key_var: str | None
@@ -188,25 +189,25 @@ class _Options(JudgeSettings, RubricOptions, total=False):
 
 
 class JudgeRubric(Rubric):
-    """A rubric with a judge model. Functions may take `judge` (see `Judge`), and `judge_model`, `judge_prompt` and
-    `judge_sampling_args`; without functions, `judge_verdict` is the reward.
+    """A rubric with a judge model. Functions may have the parameters `judge` (see `Judge`), `judge_model`,
+    `judge_prompt` and `judge_sampling_args`. Without functions, `judge_verdict` is the reward.
 
-    A judge that refuses, rambles, says nothing or cannot be asked leaves the rollout unscored, with a reason; one that
-    cannot be asked does so although the function catches the error. What it said, its model, tokens and cost are in
-    `state["judgements"]`, and so in the journal.
+    If the judge refuses, gives no valid verdict or an empty reply, or if its call fails, the rollout is unscored, with
+    a reason. If the call failed, this holds even if the function catches the error. The replies with model, tokens and
+    cost are stored in `state["judgements"]`, and so in the journal.
 
     Args:
-        funcs: As of `Rubric`. One that takes `judge` must be async.
-        weights: As of `Rubric`.
-        parser: As of `Rubric`; reads the answer that `judge` shows the judge.
-        judge_model: An alias of the endpoint registry, or a model's name.
-        **options: `judge_prompt`, `judge_sampling_args`; `judge_base_url`, `judge_api_key_var` (the name of an
-            environment variable) for a judge that is in no registry; `verdicts`, label → value; `max_concurrent`
-            requests of a run; and those of `Rubric`.
+        funcs: As in `Rubric`. A function with the parameter `judge` must be async.
+        weights: As in `Rubric`.
+        parser: As in `Rubric`; also extracts the answer that the judge sees.
+        judge_model: An alias in the endpoint registry, or a model name.
+        **options: `judge_prompt`, `judge_sampling_args`; `judge_base_url` and `judge_api_key_var` (name of an
+            environment variable) for a judge that is not in the registry; `verdicts`, label → value; `max_concurrent`
+            requests of a run; and the options of `Rubric`.
 
     Raises:
-        EnvironmentFault: as of `Rubric`; or a prompt, verdicts, sampling arguments or a bound that cannot be.
-        ConfigError: a url that is none, or a key where the name of a variable belongs.
+        EnvironmentFault: as in `Rubric`; or an invalid prompt, verdicts, sampling arguments or request limit.
+        ConfigError: an invalid URL, or a key instead of the name of an environment variable.
     """
 
     def __init__(
@@ -254,11 +255,11 @@ class JudgeRubric(Rubric):
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judge model; none where one function alone was taken that does not ask it (`only`)."""
+        """The judge model; none after `only` with a function that does not ask it."""
         return (self.judge.spec,) if self._asks else ()
 
     def only(self, name: str) -> Rubric:
-        """As in `Rubric`. The part of a function that takes no `judge` needs none to be connected."""
+        """As in `Rubric`. The result needs no judge if the function has no parameter `judge`."""
         part = cast(JudgeRubric, super().only(name))
         [planned] = part._functions
         part._asks = planned.takes is None or "judge" in planned.takes
@@ -268,7 +269,7 @@ class JudgeRubric(Rubric):
         """Add a function to the reward.
 
         Raises:
-            EnvironmentFault: see `Rubric`; or it takes `judge` and could not wait for it.
+            EnvironmentFault: see `Rubric`; or the function has the parameter `judge` but is not async.
         """
         planned = plan(func, weight, tuple(self._objects))
         if not planned.is_async and planned.takes is not None and "judge" in planned.takes:
@@ -280,11 +281,11 @@ class JudgeRubric(Rubric):
             self._functions[-1] = replace(self._functions[-1], function=_watched(planned))
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts, as `Rubric` does.
+        """Score rollouts as `Rubric` does.
 
         Raises:
             SystemicError: the judge's endpoint is unusable; no rollout is scored.
-            ThreadsHung: as of `Rubric`.
+            ThreadsHung: as in `Rubric`.
         """
         with seated():
             return await super().score(states)
@@ -304,7 +305,7 @@ def _kept(state: _Entries) -> list[JsonDict]:
 
 
 def _replayed(entry: JsonDict) -> ModelResponse:
-    """A reply that is on record, as far as `reply_text` looks at it."""
+    """Rebuild a recorded reply, with the fields that `reply_text` needs."""
     message: JsonDict = {"role": "assistant", "content": entry["text"], "refusal": entry.get("refusal")}
     return ModelResponse(message, cast("str | None", entry["finish_reason"]), Usage())
 
@@ -314,7 +315,7 @@ def _unasked(error: ModelError) -> JudgeError:
 
 
 def _watched(planned: RewardFunction) -> RewardFunc:
-    """The function, without a value if a judge could not be asked, whatever it made of the error."""
+    """Wrap a function so that it has no value if a judge call failed, even if it caught the error."""
 
     async def watching(**arguments: Any) -> object:
         with watched() as failures:

@@ -1,14 +1,14 @@
-"""Where a rubric's judge models come from: what a rubric says of a judge (`JudgeSpec`), what the engine puts in its
-place (`Panel`), and the account that is kept of every reply. Owns no prompt and no verdict (`judge`), no endpoint and
-no gate (`engine.judges`).
+"""Connection between rubrics and their judge models: the description of a judge (`JudgeSpec`), the engine's connected
+judges (`Panel`), and the record of every reply.
 
-    rubric.judges ──► JudgeSpec ──► engine: alias, key, gate, limiter ──► Panel, entered for the whole run
+    rubric.judges ──► JudgeSpec ──► engine: alias, key, request limit ──► Panel, for the whole run
     reward function ──► judge_chat(spec, state) / ask(spec, …) ──► Panel.chat(spec, state) ──► reply
                                                 └──► state["judgements"]: text, model, tokens, cost
 
-A rubric that keeps the port by hand (the classic API does) returns its specs from `judges`, wraps its `score` in
-`seated()`, and asks through `ask` or `judge_chat`. Tests and notebooks that score without the engine enter a panel of
-their own with `judged_by`."""
+A rubric that uses this module directly (the classic API does) returns its specs from `judges`, wraps its `score` in
+`seated()`, and asks through `ask` or `judge_chat`. Tests and notebooks that score without the engine provide a panel
+with `judged_by`.
+"""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ from harness.settings.checks import url, variable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgeSpec:
-    """A judge model as a rubric asks for it. Compared by identity: each has a gate of its own."""
+    """A judge model as requested by a rubric. Compared by identity, since each has its own request limit."""
 
     model: str
-    """An alias of the endpoint registry, else the model's name at its endpoint, else `reference/…`."""
+    """An alias in the endpoint registry, or the model's name at its endpoint, or `reference/…`."""
     base_url: str | None = None
-    """None: where the alias, or else any model without a url, is asked."""
+    """Base URL; None for that of the alias, or else of any model without a URL."""
     api_key_var: str | None = None
-    """Environment variable that holds the key; None: the alias's own, or none where `base_url` is given."""
+    """Environment variable with the key; None for the alias's own, or for no key if `base_url` is given."""
     sampling_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
     max_concurrent: int | None = None
-    """Requests of one run that may be in flight; None for no bound but the scoring gate and the endpoint's limiter."""
+    """Maximum concurrent requests of one run; None for no limit besides those of scoring and of the endpoint."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Over the endpoint's own; their values are never recorded."""
+    """Headers in addition to the endpoint's, which they override. Their values are never recorded."""
     prompt: object = None
-    """What the judge is told and may say, as a JSON value: part of what the run measures. Only its digest is kept."""
+    """The judge's prompt and verdicts as a JSON value. Part of the run's identity; only its digest is stored."""
     default_url: str | None = None
-    """Where it is asked, with `api_key_var`, if neither `base_url` nor the endpoint registry says; the run is refused
-    if a layer names another host for its model. None: where any model without a url is asked."""
+    """Base URL, used with `api_key_var`, if neither `base_url` nor the endpoint registry gives one. The run is rejected
+    if a settings layer names another host for its model. None for the default of models without a URL."""
     key: str | None = field(default=None, repr=False)
-    """A literal key, out of a client object that code was given. Never recorded, never shown."""
+    """A literal key from a client object. Never recorded or shown."""
 
     def __post_init__(self) -> None:
-        """Refuse what would be recorded, or asked, as something that it is not.
+        """Validate the settings.
 
         Raises:
-            ConfigError: a key variable that is no variable's name, or a url that is none.
+            ConfigError: `api_key_var` is not a variable name, or `base_url` is not a URL.
         """
         if self.key:
             redactor.add(self.key)
@@ -62,7 +62,7 @@ class JudgeSpec:
 
 
 def _check(name: str, value: object, check: Callable[[str], str], kind: str) -> None:
-    """Run a setting's check. What is wrong is never repeated: it may be a key."""
+    """Validate a setting. The message never repeats the value, which may be a key."""
     if value is None:
         return
     if not isinstance(value, str):
@@ -74,31 +74,31 @@ def _check(name: str, value: object, check: Callable[[str], str], kind: str) -> 
 
 
 def _key_variable(value: str) -> str:
-    # Some providers' keys (hf_…, gsk_…) could be names of variables.
+    # Keys of some providers (hf_…, gsk_…) are valid variable names.
     return variable(value if Redactor().text(value) == value else "-")
 
 
 class Panel(Protocol):
-    """The judges of one run, connected."""
+    """The connected judges of one run."""
 
     def chat(self, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
-        """The judge that `spec` asks for, to be asked about the rollout of `state`.
+        """The model for `spec`, for questions about the rollout of `state`.
 
         Raises:
-            EnvironmentFault: the run's rubric did not name this judge.
+            EnvironmentFault: the run's rubric did not declare this judge.
         """
         ...
 
 
 class _Pass:
-    """One pass of scoring, and what went wrong in it."""
+    """Errors of one scoring pass."""
 
     __slots__ = ("failed", "fault")
 
     def __init__(self) -> None:
         self.fault: SystemicError | None = None
         self.failed: dict[tuple[int, str], ModelError] = {}
-        """By state and question: what has failed for good is not asked again by the next function."""
+        """Failed calls by state and question, so that the next function does not repeat them."""
 
 
 _panel: ContextVar[Panel | None] = ContextVar("judge_panel", default=None)
@@ -108,8 +108,7 @@ _watch: ContextVar[list[ModelError] | None] = ContextVar("judge_watch", default=
 
 @contextmanager
 def judged_by(panel: Panel | None) -> Generator[None]:
-    """Whoever asks for a judge inside is given `panel`'s; so are the tasks that are started inside. None: there are
-    none."""
+    """Provide `panel` to judge calls inside the block and in tasks started there; None for no judges."""
     token = _panel.set(panel)
     try:
         yield
@@ -118,16 +117,17 @@ def judged_by(panel: Panel | None) -> Generator[None]:
 
 
 def panel() -> Panel | None:
-    """Whom `judged_by` has seated; None if it has seated nobody."""
+    """The current panel, set by `judged_by`; None if there is none."""
     return _panel.get()
 
 
 @contextmanager
 def seated() -> Generator[None]:
-    """One pass of scoring: a judge that no request can reach any more ends it, whatever author code made of the error.
+    """Context of one scoring pass. If a judge's endpoint is unusable, the pass fails, even if an author's code caught
+    the error.
 
     Raises:
-        SystemicError: at the end of the block, if a judge asked inside proved unusable.
+        SystemicError: at the end of the block, if a judge's endpoint was unusable.
     """
     now = _Pass()
     token = _pass.set(now)
@@ -141,8 +141,8 @@ def seated() -> Generator[None]:
 
 @contextmanager
 def watched() -> Generator[list[ModelError]]:
-    """The calls of judges that fail inside, also in tasks that are started there: a function that swallows such a
-    failure has a value, but not one that says anything about the rollout."""
+    """Collect failed judge calls inside the block and in tasks started there. If a function catches such an error, its
+    value says nothing about the rollout."""
     failures: list[ModelError] = []
     token = _watch.set(failures)
     try:
@@ -153,12 +153,11 @@ def watched() -> Generator[list[ModelError]]:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
-    """A judge's reply, and what is kept of it."""
+    """A judge's reply and its record."""
 
     response: ModelResponse
     entry: JsonDict
-    """The reply's place in `state["judgements"]`: `model prompt text finish_reason seconds usage`; the label is added
-    by who reads it."""
+    """The record in `state["judgements"]`: `model prompt text finish_reason seconds usage`. Callers add the label."""
 
 
 async def ask(
@@ -172,16 +171,16 @@ async def ask(
     """Ask a judge.
 
     Args:
-        spec: Which one; of the `judges` of the run's rubric.
+        spec: One of the `judges` of the run's rubric.
         prompt: Messages or a text.
-        state: The rollout that it is about, where the reply is kept. None keeps nothing.
-        tools: Offered to the judge.
-        sampling_args: Over the spec's own.
+        state: The rollout's state, in which the reply is recorded; None to record nothing.
+        tools: Tool definitions for the judge.
+        sampling_args: Override those of the spec.
 
     Raises:
         SystemicError: the judge's endpoint is unusable; the run stops.
-        ModelError: the call failed for good.
-        EnvironmentFault: nobody has connected a judge here.
+        ModelError: the call failed after all retries.
+        EnvironmentFault: no judge is connected.
     """
     seated_here = panel()
     if seated_here is None:
@@ -219,7 +218,7 @@ def _note(error: ModelError) -> None:
 
 
 def _entry(model: str, question: str, response: ModelResponse) -> JsonDict:
-    """What is kept of a reply."""
+    """The record of a reply."""
     return {
         "model": model,
         "prompt": question,
@@ -231,20 +230,20 @@ def _entry(model: str, question: str, response: ModelResponse) -> JsonDict:
 
 
 def _unread(model: str, error: ModelError, wasted: Usage) -> JsonDict:
-    """What is kept of replies that nobody could read, because they are paid for. They answer no prompt."""
+    """The record of replies that could not be parsed, for their cost. They match no prompt."""
     entry: JsonDict = {"model": model, "prompt": "", "text": "", "finish_reason": None, "seconds": 0.0}
     return {**entry, "error": redactor.text(str(error)), "usage": asdict(wasted)}
 
 
 def prompt_digest(spec: JudgeSpec, prompt: Prompt, sampling_args: Mapping[str, Any] | None = None) -> str:
-    """Tells one question to a judge from another."""
+    """Digest that identifies a question to a judge."""
     return digest(
         [spec.model, spec.base_url or spec.default_url, dict(spec.sampling_args), dict(sampling_args or {}), prompt]
     )
 
 
 def judge_chat(spec: JudgeSpec, state: MutableMapping[str, Any] | None = None) -> Chat:
-    """`ask` as a `Chat`, for code that wants one (a classic `judge_client`)."""
+    """`ask` as a `Chat`, for code that needs one (a classic `judge_client`)."""
     return _AskingChat(spec, state)
 
 
@@ -255,7 +254,7 @@ class _AskingChat:
 
     @property
     def model(self) -> str:
-        """The judge's name as the rubric gives it."""
+        """The judge's name in the rubric."""
         return self.spec.model
 
     async def __call__(

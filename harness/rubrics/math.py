@@ -1,8 +1,8 @@
-r"""The rubric for answers that are mathematics: `\boxed{x = \frac{1}{2}}` is `0.5`. Owns what a reply's answer is and
-the reward; the comparison runs in processes of its own (`math_pool`), bounded by the CPU time that it uses there.
+r"""The rubric for mathematical answers: `\boxed{x = \frac{1}{2}}` equals `0.5`. Answers are compared in separate
+processes (`math_pool`) with a limit on their CPU time.
 
-An answer that is too much to compare is wrong, and the rollout records why. Any other comparison without a verdict is
-no wrong answer: the rollout is unscored, and the reason says what happened."""
+An answer that is too complex to compare is wrong, and the reason is recorded. If a comparison fails for another reason,
+the rollout is unscored, and the reason is recorded as well."""
 
 from __future__ import annotations
 
@@ -25,40 +25,41 @@ from harness.rubrics.rubric import Rubric
 from harness.rubrics.xml_parser import XMLParser
 
 MAX_WORKERS = 10
-"""Comparisons take milliseconds; more processes than this only take memory."""
+"""Maximum number of processes. Comparisons take milliseconds; more processes would only need more memory."""
 
 TIMEOUT_SECONDS = 5.0
-"""CPU seconds of one comparison: a thousand times what a common one takes."""
+"""Default CPU seconds per comparison: a thousand times the typical need."""
 
 LONGEST, LONGEST_GOLD = 2_000, 20_000
-"""Letters. An answer longer than this, and than four times the expected one, is no final answer but a loop."""
+"""Maximum length in characters of an answer and of an expected answer. An answer may also be up to four times as long
+as the expected one; longer ones are considered a loop."""
 
 REASON = "correct_answer_reason"
-"""State key: why an answer that could not be compared is wrong."""
+"""State key of the reason why an answer that could not be compared is wrong."""
 
 CONTROL = "1"
-"""What the expected answer is compared with to see whether it is too much by itself."""
+"""Answer with which the expected answer is compared to find out whether it is too complex itself."""
 
 
 class MathRubric(Rubric):
-    r"""1 for the right answer, compared as mathematics by math-verify, in worker processes.
+    r"""Reward 1 for the right answer, compared as mathematics by math-verify in worker processes.
 
-    The answer is what the last `\boxed{…}` of the last message holds, outside of `<think>`; a reply without a box has
-    no answer. A parser that finds the answer by other means (tags, an `extract_fn` of its own) is taken at its word.
-    Functions that are given are added to `correct_answer`, which weighs 1.
+    The answer is the content of the last `\boxed{…}` of the last message, outside of `<think>`; a reply without a box
+    has no answer. If the parser finds the answer in another way (tags, its own `extract_fn`), no box is needed.
+    Additional functions are added to `correct_answer`, which has weight 1.
 
     Args:
-        funcs: Further functions, in the order in which they run.
-        weights: As many as `funcs`; 1 each by default.
-        parser: Finds the answer in a completion; the environment's own by default.
-        max_workers: Processes at once. All math rubrics share them; there are never more than cores.
-        timeout_seconds: CPU seconds that one comparison may use. An answer that needs more is wrong. If the expected
-            answer alone needs more than half of them, the rollout is unscored.
-        class_objects: Further values that functions may take, by name.
-        reward_range: As for `Rubric`.
+        funcs: Additional functions, in the order in which they run.
+        weights: One weight per function; default 1 each.
+        parser: Extracts the answer from a completion; defaults to the environment's parser.
+        max_workers: Number of concurrent processes. All math rubrics share them; never more than CPU cores.
+        timeout_seconds: CPU seconds per comparison. An answer that needs more is wrong. If the expected answer alone
+            needs more than half of them, the rollout is unscored.
+        class_objects: Additional arguments for functions, by name.
+        reward_range: As in `Rubric`.
 
     Raises:
-        EnvironmentFault: math-verify is not installed, an argument is out of range, or what `Rubric` refuses.
+        EnvironmentFault: math-verify is not installed, an argument is out of range, or as in `Rubric`.
     """
 
     def __init__(
@@ -83,10 +84,10 @@ class MathRubric(Rubric):
     async def correct_answer(
         self, completion: Prompt, answer: str, parser: Parser, state: State | None = None
     ) -> float:
-        """1 if the reply's boxed answer equals the expected one, else 0.
+        """1 if the reply's boxed answer equals the expected answer, else 0.
 
         Raises:
-            VerificationError: there is no verdict.
+            VerificationError: the answers could not be compared.
         """
         said = boxed_answer(parser, completion)
         gold = expected(answer)
@@ -97,16 +98,17 @@ class MathRubric(Rubric):
 
 
 async def graded(answer: str, gold: str, cpu_seconds: float, state: MutableMapping[str, Any]) -> float:
-    """1 for the right answer, 0 for any other; puts into `state` why an answer could not be compared.
+    """Reward 1 for the right answer, 0 for any other. If an answer was too complex to compare, the reason is stored in
+    `state`.
 
     Args:
-        answer: Without its box.
-        gold: The same.
-        cpu_seconds: CPU time that the comparison may use.
-        state: Of the rollout.
+        answer: The answer without its box.
+        gold: The expected answer without its box.
+        cpu_seconds: CPU seconds for the comparison.
+        state: The rollout's state.
 
     Raises:
-        VerificationError: there is no verdict; says why.
+        VerificationError: the answers could not be compared; says why.
     """
     right, reason = await _verify(answer, gold, cpu_seconds)
     state.pop(REASON, None)
@@ -116,15 +118,16 @@ async def graded(answer: str, gold: str, cpu_seconds: float, state: MutableMappi
 
 
 async def verify_math(answer: str, gold: str | float, timeout_seconds: float = TIMEOUT_SECONDS) -> bool:
-    r"""Whether an answer equals the expected one as mathematics.
+    r"""Whether an answer is mathematically equal to the expected answer.
 
     Args:
-        answer: LaTeX or a plain number, or a text whose last `\boxed{…}` holds it.
+        answer: LaTeX or a plain number, or a text whose last `\boxed{…}` contains it.
         gold: The expected answer, in the same forms.
-        timeout_seconds: CPU seconds that the comparison may use; waiting for its turn does not count.
+        timeout_seconds: CPU seconds for the comparison, not counting the wait for a free process.
 
     Raises:
-        VerificationError: there is no verdict; says why. An answer that is too much to compare is False.
+        VerificationError: the answers could not be compared; says why. For an answer that is too complex the result is
+            False instead.
         EnvironmentFault: math-verify is not installed, or `gold` is empty.
     """
     require_math_verify("verify_math")
@@ -134,7 +137,8 @@ async def verify_math(answer: str, gold: str | float, timeout_seconds: float = T
 
 
 def boxed_answer(parser: Parser, completion: Prompt) -> str:
-    r"""The answer in a completion: what its last box holds, or what a parser that looks elsewhere finds; "" if none."""
+    r"""Extract the answer from a completion: the content of the last box, or the result of a parser that uses no box;
+    "" if there is none."""
     by_mark = isinstance(parser, XMLParser) and parser.extract_fn is identity
     if not by_mark and parser.extract_fn in (identity, extract_boxed_answer):
         parser = copy.copy(parser)
@@ -148,12 +152,12 @@ def boxed_answer(parser: Parser, completion: Prompt) -> str:
 
 
 def expected(gold: str | float) -> str:
-    r"""The expected answer without its box, as a text.
+    r"""The expected answer as a text without its box.
 
     Raises:
         EnvironmentFault: it is empty, or neither text nor number.
     """
-    # a row may hold anything, whatever the annotation says
+    # a row may contain any value, despite the annotation
     text = "" if gold is None or isinstance(gold, bool) else extract_boxed_answer(str(gold)).strip()  # pyright: ignore[reportUnnecessaryComparison]
     if not text:
         raise EnvironmentFault(f"the expected answer must be LaTeX or a number, not {gold!r:.60}")
@@ -162,10 +166,10 @@ def expected(gold: str | float) -> str:
 
 @functools.cache
 def require_math_verify(who: str) -> None:
-    """Make sure that the library is there, without the second that loading it takes.
+    """Check that math-verify is installed, without importing it, which takes a second.
 
     Raises:
-        EnvironmentFault: says how to install it.
+        EnvironmentFault: it is not installed; says how to install it.
     """
     for package in ("math_verify", "latex2sympy2_extended", "sympy"):
         if importlib.util.find_spec(package) is None:
@@ -173,7 +177,7 @@ def require_math_verify(who: str) -> None:
 
 
 async def _verify(answer: str, gold: str, cpu_seconds: float) -> tuple[bool, str]:
-    """The verdict, and why an answer that could not be compared is wrong."""
+    """Compare the answers; also return the reason if the answer was too complex to compare."""
     if squeezed(answer) == squeezed(gold):
         return True, ""
     if len(gold) > LONGEST_GOLD:
@@ -186,7 +190,7 @@ async def _verify(answer: str, gold: str, cpu_seconds: float) -> tuple[bool, str
         try:
             await math_pool.check(CONTROL, gold, cpu_seconds / 2)
         except VerificationError:
-            raise error from None  # the expected answer is too much by itself, which says nothing about the other
+            raise error from None  # the expected answer itself is too complex, so the answer may be right
         return False, f"the answer is too much to compare, which makes it wrong: {error}"
 
 

@@ -1,9 +1,9 @@
-"""The processes that compare mathematical answers: how many, when they start and end, and what becomes of a check whose
-process dies. Owns threads and pipes; what counts as equal is in `math_worker`, which runs in the processes.
+"""Pool of processes that compare mathematical answers: starting and ending them, and repeating a check whose process
+died. The processes run `math_worker`.
 
-All rubrics of this process share them. A check waits for its turn as long as it must: only the CPU time that it uses
-itself is bounded, so a busy machine or a late event loop costs patience and never a verdict. Each process has a thread
-that talks to it, so nothing here belongs to an event loop, and starting one holds nobody up."""
+All rubrics share the pool. A check may wait arbitrarily long for a free process; only its own CPU time is limited, so a
+busy machine delays verdicts but never changes them. One thread per process communicates with it, so the pool belongs to
+no event loop, and starting a process does not block."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ from harness.core.errors import VerificationError
 PROGRAM = Path(__file__).with_name("math_worker.py")
 
 IDLE_SECONDS = 30.0
-"""A process that has had nothing to do for so long ends; each holds about 90 MB."""
+"""Idle time after which a process ends; each uses about 90 MB."""
 
 WALL_SECONDS = 600.0
-"""Backstop for one exchange, of real time: a process that was stopped, or a machine that swaps. No verdict hangs on
-it, so it may be generous."""
+"""Wall-time limit of one request, for processes that were stopped or machines that swap. It is generous, since no
+verdict depends on it."""
 
 CRASHES = frozenset((signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL))
-"""Signals that a process gets for what it does itself: too deep a recursion in native code, say."""
+"""Signals of crashes that a process causes itself, for example by deep recursion in native code."""
 
 RESOURCES = ("MemoryError", "RecursionError", "OverflowError", "ValueError")
-"""Errors of a computation that is too large; `ValueError` is what Python says of integers of too many digits."""
+"""Errors of computations that are too large. Python raises `ValueError` for integers with too many digits."""
 
 ATTEMPTS = 2
-"""A process that was killed from outside says nothing about the answer; the second time it may well be the answer."""
+"""Number of attempts. If a process was killed from outside once, the answer is hardly the cause; the second time it may
+be."""
 
 _KEPT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
-"""What a process sees of our environment variables: no keys."""
+"""Environment variables that the processes inherit; none of them holds a key."""
 
 
 @dataclass(slots=True)
@@ -57,31 +58,31 @@ class _MathCheck:
 
 
 class Exhausted(VerificationError):
-    """The comparison itself used up its time or memory, or crashed on what it compares; the machine is not to blame."""
+    """The comparison itself exceeded its time or memory limit, or crashed; the machine is not the cause."""
 
 
 class _WorkerGone(Exception):
-    """The process cannot be talked to any more."""
+    """The worker process is unreachable."""
 
 
 class _Lost(Exception):
-    """The check was lost, but the process is there for another."""
+    """The check was lost, but the worker process can take further ones."""
 
 
 class _Process:
-    """One worker program, with the pipes to it."""
+    """One worker process with its pipes."""
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         self._popen = subprocess.Popen(
-            # -P: beside the program lie modules whose names the standard library needs
+            # -P: the program's folder contains modules whose names conflict with the standard library
             [sys.executable, "-P", str(PROGRAM), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
             env={**environment, "PYTHONHASHSEED": "0"},
-            start_new_session=True,  # an interrupt from the terminal is ours, and its whole group can be ended at once
+            start_new_session=True,  # so that Ctrl-C does not reach it, and the whole process group can be killed
         )
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
@@ -95,8 +96,8 @@ class _Process:
         """Wait until the library is loaded.
 
         Raises:
-            VerificationError: it cannot be.
-            _Gone: the process ended without a word.
+            VerificationError: it cannot be loaded.
+            _WorkerGone: the process ended without a message.
         """
         reply = self._reply(time.monotonic() + WALL_SECONDS)
         if not reply.get("ready"):
@@ -105,13 +106,13 @@ class _Process:
             )
 
     def check(self, check: _MathCheck) -> bool:
-        """Ask for one verdict.
+        """Run one check.
 
         Raises:
-            VerificationError: there is none, and asking again would not help; `Exhausted` where what is compared is
-                too much.
-            _Lost: the child that worked on it was killed.
-            _Gone: the process was.
+            VerificationError: the answers could not be compared, and a retry would not help; `Exhausted` if they are
+                too complex.
+            _Lost: the child process of the check was killed.
+            _WorkerGone: the worker process was killed.
         """
         self._number += 1
         request: dict[str, object] = {
@@ -138,7 +139,7 @@ class _Process:
         return bool(reply["right"])
 
     def kill(self) -> None:
-        """End the process and its child."""
+        """Kill the process and its child."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
@@ -146,14 +147,14 @@ class _Process:
         self._popen.wait()
 
     def end(self) -> None:
-        """End the process and its child, and close the pipes; only for the thread that uses them."""
+        """Kill the process and its child, and close the pipes. Only for the thread that uses them."""
         self.kill()
         for pipe in (self._popen.stdin, self._popen.stdout):
             if pipe is not None:
                 pipe.close()
 
     def disown(self) -> None:
-        """Let go of the parent's process, in a fork of it: our ends of the pipes would keep it alive."""
+        """Close the pipes in a forked child of the harness; open ends would keep the process alive."""
         self._popen.returncode = 0
         for pipe in (self._popen.stdin, self._popen.stdout):
             if pipe is not None:
@@ -187,11 +188,11 @@ class _Process:
 
 
 class MathPool:
-    """Checks, and the processes that answer them.
+    """Pool of processes that compare mathematical answers.
 
     Args:
-        max_workers: Processes at once; never more than the machine has cores.
-        idle_seconds: After so long without work a process ends.
+        max_workers: Maximum number of concurrent processes; never more than CPU cores.
+        idle_seconds: Idle time after which a process ends.
     """
 
     def __init__(self, max_workers: int = 1, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -200,7 +201,7 @@ class MathPool:
         self._forget()
 
     def _forget(self) -> None:
-        """Start with no processes; a forked child does not share its parent's."""
+        """Reset to no processes; a forked child must not use its parent's."""
         for process in getattr(self, "_processes", set[_Process]()):
             process.disown()
         self._lock = threading.Lock()
@@ -212,24 +213,24 @@ class MathPool:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes there are now."""
+        """Ids of the running processes."""
         with self._lock:
             return tuple(sorted(process.pid for process in self._processes))
 
     def reserve(self, max_workers: int) -> None:
-        """Let `max_workers` processes be at work at once, if there are as many cores."""
+        """Raise the number of concurrent processes to at least `max_workers`, but not above the number of CPU cores."""
         self.max_workers = max(self.max_workers, min(max_workers, cores()))
 
     async def check(self, answer: str, gold: str, cpu_seconds: float) -> bool:
-        """Whether `answer` says what `gold` says.
+        """Whether `answer` equals `gold`.
 
         Args:
             answer: The content of a box.
             gold: The expected answer.
-            cpu_seconds: CPU time that the comparison may use.
+            cpu_seconds: CPU seconds for the comparison.
 
         Raises:
-            VerificationError: there is no verdict; says why. `Exhausted` where what is compared is too much.
+            VerificationError: the answers could not be compared; says why. `Exhausted` if they are too complex.
         """
         check = _MathCheck(answer, gold, cpu_seconds)
         with self._lock:
@@ -242,15 +243,15 @@ class MathPool:
         return await asyncio.wrap_future(check.future)
 
     def close(self) -> None:
-        """End every process. What is still asked for gets no verdict."""
+        """Kill all processes. Pending checks fail."""
         with self._lock:
             self._closed = True
             processes = list(self._processes)
         for process in processes:
-            process.kill()  # its thread sees the end of the pipe
+            process.kill()  # its thread reads the end of the pipe
 
     def _work(self) -> None:
-        """A thread's life: check after check with one process, until there is nothing to do."""
+        """Thread function: run checks with one process until the queue stays empty."""
         process: _Process | None = None
         while True:
             try:
@@ -267,10 +268,10 @@ class MathPool:
                 process = self._answer(check, process)
             with self._lock:
                 self._demand -= 1
-            del check  # a waiting thread must not keep an answer alive
+            del check  # an idle thread must not keep an answer alive
 
     def _answer(self, check: _MathCheck, process: _Process | None) -> _Process | None:
-        """Give `check` its verdict; the process to go on with."""
+        """Run `check`; return the process for the next one."""
         causes: list[str] = []
         try:
             while len(causes) < ATTEMPTS:
@@ -291,7 +292,7 @@ class MathPool:
                     f"{len(causes)} times ({'; '.join(causes)})"
                 )
             )
-        except Exception as error:  # the thread's boundary: whatever it is goes to whoever awaits
+        except Exception as error:  # passed on to the task that awaits the check
             check.future.set_exception(error)
         return process
 
@@ -318,7 +319,7 @@ class MathPool:
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -331,7 +332,7 @@ def _shorten(text: str) -> str:
 
 
 math_pool = MathPool()
-"""The processes of this process."""
+"""The pool of this process."""
 
 atexit.register(math_pool.close)
 os.register_at_fork(after_in_child=math_pool._forget)  # pyright: ignore[reportPrivateUsage]

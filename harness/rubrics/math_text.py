@@ -1,7 +1,7 @@
-r"""Mathematical answers as texts: what of their spelling changes nothing, which letters are words or units and no
-variables, and when two are the same to the letter. Owns no algebra; `math_worker` reads what comes out of here.
+r"""Normalization of mathematical answers as text: ignoring meaningless differences in spelling, telling words and units
+from variables, and comparing texts. `math_worker` parses the results.
 
-The worker runs this file on its own, so it imports nothing but the standard library."""
+The worker loads this file on its own, so it imports only the standard library."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import unicodedata
 from itertools import pairwise
 
 WORD_LETTERS = 4
-"""From this length on, letters without markup are a word and not a product: `east` is not `seat`."""
+"""Minimum length of letters without markup that count as a word and not as a product: `east` is not `seat`."""
 
 SHORT_WORD_LETTERS = 3
-"""Where a number is expected, letters after the answer's number are a word from this length on."""
+"""Minimum length of a word after the number of an answer, where a number is expected."""
 
 
 def _listed(names: str) -> frozenset[str]:
@@ -53,7 +53,7 @@ _FUNCTIONS = _listed(
     "min sup inf lim mod gcd lcm det dim ker arg floor ceil sgn sign sum prod cis infinity phi tau alpha beta gamma "
     "delta theta lambda omega sigma epsilon percent percentage pct"
 )
-"""Names that mean something in a formula."""
+"""Names with a meaning in formulas."""
 _COUNTING = _listed(
     "zero one two three four five six seven eight nine ten eleven twelve twenty hundred hundreds thousand thousands "
     "million millions billion billions trillion trillions dozen dozens score half halves third thirds quarter quarters "
@@ -61,7 +61,7 @@ _COUNTING = _listed(
     "hundredths thousandth thousandths plus minus times over divided squared cubed factorial choose base binary octal "
     "decimal hexadecimal and not nor never wrong incorrect false"
 )
-"""Words that change what the number before them says."""
+"""Words that change the meaning of the number before them."""
 _SHORT_WORDS = frozenset(("sq", "cu", "of", "per"))
 
 _CLEAR_UNITS = (
@@ -70,7 +70,7 @@ _CLEAR_UNITS = (
     r"weeks?|months?|years?|yrs?|dollars?|cents?|deg|degrees?|units?|mph|km/h|kmh|kph"
 )
 _LETTER_UNITS = r"m|g|s|h|l|L|in|mi|mg|ms"
-"""They may as well be variables."""
+"""Units that could also be variables."""
 _UNIT = rf"(?:{_CLEAR_UNITS}|{_LETTER_UNITS})(?![A-Za-z])"
 _UNIT_TAIL = re.compile(
     rf"(?P<gap>\s*)(?<![A-Za-z\\])(?:(?:sq|square|cu|cubic)\b\.?\s*)?(?:(?P<letter>{_LETTER_UNITS})|{_CLEAR_UNITS})"
@@ -90,7 +90,7 @@ _CONSTANT = re.compile(
     r"(?:\\(?:[dtc]?frac|sqrt|pi|cdot|times|left|right|pm|circ)(?![A-Za-z])|\\[$%]|[^A-Za-z\\,;=<>])+"
 )
 _OPEN_ENDED = re.compile(r"(?:[-+*/^_=<>(\[{,;:|&]|\\(?!pi|circ|infty|%)[A-Za-z]+)\s*\Z")
-"""After these an operand follows, so letters are no unit."""
+"""An operand must follow these, so letters after them are not a unit."""
 
 _NAMES = r"text\w*|math\w*|mbox|operatorname|begin|end|hat|vec|bar|overline|overrightarrow|tilde|widehat"
 _IMAGINARY = re.compile(
@@ -104,11 +104,12 @@ _COUNTED = re.compile(
     r"(?<![A-Za-z\\])i\s*(?:[<>]|\\(?:le|ge|leq|geq|lt|gt|ne|in|to)(?![A-Za-z]))|"
     r"(?:[<>]|\\(?:le|ge|leq|geq|lt|gt)(?![A-Za-z]))\s*i(?![A-Za-z])"
 )
-"""`i` as the variable of an integral, of an equation, of an inequality."""
+"""`i` as the variable of an integral, an equation or an inequality."""
 
 
 def plain(text: str) -> str:
-    """`text` without what changes nothing: delimiters, spacing, typographic signs, a full stop at the end."""
+    """Remove the parts of a text that have no meaning: delimiters, spacing, typographic characters, a final full
+    stop."""
     text = "".join(str(unicodedata.decimal(c, c)) if not c.isascii() else c for c in text.translate(_CHARACTERS))
     text = text.strip()
     while found := _WRAPPED.match(text):
@@ -126,8 +127,8 @@ def plain(text: str) -> str:
 
 
 def squeezed(text: str) -> str:
-    """`text` without the whitespace that cannot matter. Between letters and digits it does (`1 1/2` is not `11/2`), and
-    so it does beside a comma or a point among digits (`1, 234` is not `1,234`)."""
+    """Remove whitespace without meaning. It has one between letters and digits (`1 1/2` is not `11/2`) and next to a
+    comma or point between digits (`1, 234` is not `1,234`)."""
     return _SPACE.sub(lambda m: " " if _tells(m[1], m[2]) else "", text.strip())
 
 
@@ -137,7 +138,7 @@ def _tells(before: str, after: str) -> bool:
 
 
 def same_text(first: str, second: str) -> bool:
-    r"""Whether two plain texts are the same to the letter, but for the marking of text and the case of words."""
+    r"""Whether two plain texts are equal, apart from text markup and the case of words."""
     return _unmarked(first) == _unmarked(second)
 
 
@@ -147,13 +148,13 @@ def _unmarked(text: str) -> str:
 
 
 def spelled(text: str) -> str | None:
-    """The letters of a text that has nothing but letters, in one spelling; None for formulas."""
+    """Normalize a text that consists of letters only; None for formulas."""
     found = _SPELLED.match(text)
     return " ".join(found[1].lower().split()) if found else None
 
 
 def words(text: str) -> str | None:
-    """What `spelled` makes of a text that is meant as words: marked as text, or too long for a product."""
+    """As `spelled`, but only for texts that are words: marked as text, or too long to be a product. None for others."""
     said = spelled(text)
     if said is None or len(said) == 1 or said in _NO_WORDS:
         return None
@@ -162,26 +163,26 @@ def words(text: str) -> str | None:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text has words in it that are no formula's, so that it can only be compared as text."""
+    """Whether a text contains words that do not belong to a formula, so that it can only be compared as text."""
     bare = re.sub(rf"\\(?:{_NAMES})(?![A-Za-z])\s*\{{[^{{}}]*\}}|\\[A-Za-z]+", "\\\\", text)
     found = re.findall(r"(?:(?<=\s)|(?<=\A))[A-Za-z]+(?=[\s,.:;]|\Z)", bare)
     return any(len(word) >= WORD_LETTERS and word.lower() not in _FUNCTIONS and not _is_product(word) for word in found)
 
 
 def is_numeral(text: str) -> bool:
-    """Whether a plain text is one number, perhaps with a name: `12`, `x = -1/2`, `$3.50`."""
+    """Whether a plain text is one number, optionally with a name: `12`, `x = -1/2`, `$3.50`."""
     return _NUMERAL.fullmatch(_NAMED.sub("", text)) is not None
 
 
 def without_unit(text: str, number_expected: bool) -> str:
-    r"""A plain text without the unit or the counted things at its end.
+    r"""Remove the unit or the counted things at the end of a plain text.
 
-    Letters are taken off only if they cannot be variables: when they are marked as text, or when all that stands before
-    them is one number. `4 \pi h` and `x + 2 m` keep theirs.
+    Letters are removed only if they cannot be variables: if they are marked as text, or if everything before them is
+    one number. `4 \pi h` and `x + 2 m` are not changed.
 
     Args:
-        text: What `plain` returned.
-        number_expected: The expected answer is one number, so letters after a number are no product.
+        text: Returned by `plain`.
+        number_expected: Whether the expected answer is one number, so that letters after a number are not a product.
     """
     for head in (_before_marked(text), _before_unit(text, number_expected), _before_words(text, number_expected)):
         if head is not None:
@@ -235,7 +236,7 @@ def _is_word(word: str, least: int) -> bool:
 
 
 def _is_product(word: str) -> bool:
-    """Letters in the order of the alphabet, or without a vowel: `abc`, `xyz`."""
+    """Whether letters are in alphabetical order or without a vowel, like `abc` or `xyz`."""
     return all(first < second for first, second in pairwise(word)) or not set(word) & set("aeiouy")
 
 
@@ -245,18 +246,18 @@ def _is_constant(text: str) -> bool:
 
 
 def i_is_variable(text: str) -> bool:
-    """Whether `i` counts or stands for a quantity here: in a subscript, under a sum, on the left of an equation."""
+    """Whether `i` is a variable here: in a subscript, under a sum, or on the left of an equation."""
     indices = (re.sub(r"\\[A-Za-z]+", "", found[1] or found[2]) for found in _SUBSCRIPT.finditer(text))
     return any("i" in index for index in indices) or _COUNTED.search(text) is not None
 
 
 def with_imaginary(text: str, lower: bool) -> str:
-    """`text` with the imaginary unit written as the grammar reads it: `I`, and `{I}` under an exponent, which it would
-    pass over otherwise.
+    """Write the imaginary unit as the grammar expects it: `I`, or `{I}` before an exponent, where the grammar would
+    otherwise ignore it.
 
     Args:
         text: A plain text.
-        lower: `i` stands for it, too.
+        lower: Whether `i` means the imaginary unit, too.
     """
 
     def written(found: re.Match[str]) -> str:

@@ -1,18 +1,17 @@
-r"""The program that compares mathematical answers, run as a child process. Owns what counts as equal; owns no policy of
-retries and no scheduling. Of the harness it loads one file, `math_text`, which says what of a text's spelling matters.
+r"""The program that compares mathematical answers, run as a child process by `math_pool`. From the project it loads
+only the file `math_text`, which normalizes the texts.
 
-It reads one JSON object a line from standard input (`id`, `answer`, `gold`, `cpu_seconds`) and writes one a line to
-standard output: `{"ready": …}` first, then `{"id", "right"}` for every request. The process that was started only
-forks: its child does the work, and a check that uses up its CPU time ends that child by SIGPROF, which is reported as
-`{"died": <signal>}` before the next child goes on. So a cut check costs a fork, not a second of imports, and time is
-the process's own: waiting for a busy machine costs nothing.
+It reads one JSON object per line from stdin (`id`, `answer`, `gold`, `cpu_seconds`) and writes one per line to stdout:
+first `{"ready": …}`, then `{"id", "right"}` for every request. The main process only forks; its child does the work. A
+check that exceeds its CPU time ends the child by SIGPROF. The main process reports that as `{"died": <signal>}` and
+forks the next child, which is faster than importing the libraries again. Only CPU time of the child counts, so a busy
+machine does not matter.
 
-Whoever started it may be killed at any time. On Linux the kernel then ends both processes, and everywhere the child
-ends itself when its input closes, so nobody computes for nobody.
+The parent process may be killed at any time. On Linux the kernel then ends both processes. On all systems the child
+ends when its input is closed.
 
-Reading is by grammar (latex2sympy), never by evaluating text as Python. What is not read as mathematics is compared as
-text.
-"""
+Texts are parsed by a grammar (latex2sympy), never evaluated as Python. A text that cannot be parsed as mathematics is
+compared as text."""
 
 from __future__ import annotations
 
@@ -33,45 +32,45 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING or __name__ != "__main__":
     from harness.rubrics import math_text
-else:  # run as a program, which starts faster without the harness
+else:  # run as a program, which starts faster without importing the harness
     _spec = importlib.util.spec_from_file_location("math_text", Path(__file__).with_name("math_text.py"))
     math_text = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(math_text)
 
 MEMORY_BYTES = 2 << 30
-"""Of address space: sympy takes an eighth of it, a tower of exponents any amount."""
+"""Limit of the address space. sympy takes an eighth of it; nested exponents would take any amount."""
 
 CHECKS_A_CHILD = 2000
-"""Then a fresh child: what caches and half-built expressions hold on to does not add up."""
+"""Number of checks after which a child is replaced, so that memory in caches does not accumulate."""
 
 PR_SET_PDEATHSIG = 1
-"""Linux's number for the signal that a process gets when its parent ends."""
+"""Linux's number of the `prctl` option that sends a signal to this process when its parent ends."""
 
 RECYCLED, UNREADABLE = 3, 4
-"""Exit codes of a child: done its share; lost its place in the input."""
+"""Exit codes of a child: number of checks reached; position in the input lost."""
 
 SMALL, RELATIVE = 0.01, 1e-4
-"""math-verify rounds decimals to six places, where all very small numbers are 0; numbers below the first must also
-agree to the second."""
+"""math-verify rounds decimals to six places, which makes all very small numbers 0. Numbers below the first value must
+also agree within the second, relatively."""
 
 HUGE = 100_000
-"""Digits: more than any expected answer writes out, and more than is worth computing."""
+"""Number of digits above which a number is not computed; expected answers are shorter."""
 
 DEEPEST = 60
-"""Brackets within brackets; the grammar takes exponential time over them."""
+"""Maximum depth of nested brackets, since the grammar takes exponential time for them."""
 
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.,])\d(?:[\d.,]*\d)? +[\d.]")
 _STUCK = re.compile(r"([^\d\s])\1{30}")
-"""A model that went into a loop."""
+"""Output of a model that repeats itself."""
 _BASE = re.compile(r"\A[\dA-Fa-f]+_\{?(\d+)\}?\Z")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
 
 
 class Mathematics:
-    """math-verify, loaded."""
+    """Comparison of answers with math-verify."""
 
     def __init__(self) -> None:
-        # The one place where the library is imported.
+        # The only place where the library is imported.
         import latex2sympy2_extended as grammar  # pyright: ignore[reportMissingTypeStubs]
         import sympy  # pyright: ignore[reportMissingTypeStubs]
         from math_verify import grader  # pyright: ignore[reportMissingTypeStubs]
@@ -85,7 +84,7 @@ class Mathematics:
         self._golds: dict[tuple[str, bool], object] = {}
 
     def right(self, answer: str, gold: str) -> bool:
-        """Whether `answer` says what `gold` says.
+        """Whether `answer` equals `gold`.
 
         Args:
             answer: The content of a box.
@@ -108,7 +107,7 @@ class Mathematics:
         return self._same(*self._both(answer, gold))
 
     def _both(self, answer: str, gold: str) -> tuple[object, object]:
-        """The two expressions, read alike: `i` is the imaginary unit in both or in none."""
+        """Parse both expressions consistently: `i` is the imaginary unit either in both or in none."""
         lower = not (math_text.i_is_variable(answer) or math_text.i_is_variable(gold))
         texts = math_text.with_imaginary(answer, lower), math_text.with_imaginary(gold, lower)
         if texts != (answer, gold):
@@ -121,14 +120,13 @@ class Mathematics:
     def _read_gold(self, text: str, complex_: bool) -> object:
         key = (text, complex_)
         if key not in self._golds:
-            self._golds = {key: self._read(*key)}  # rollouts of one example come together
+            self._golds = {key: self._read(*key)}  # rollouts of one example are checked in sequence
         return self._golds[key]
 
     def _read(self, text: str, complex_: bool) -> object:
-        """The expression that a text stands for; None if it is none. Variables are real unless it is about complex
-        numbers."""
+        """Parse a text; None if it is not an expression. Variables are real, unless it contains complex numbers."""
         if _TWO_NUMBERS.search(text) or _STUCK.search(text) or _depth(text) > DEEPEST or math_text.is_prose(text):
-            return None  # the grammar would add numbers up, multiply letters of words, and lose itself in the rest
+            return None  # the grammar would add numbers up, multiply the letters of words, or take too long
         degrees = "\\circ" in text and _TRIGONOMETRIC.search(text) is not None
         try:
             return self._grammar.latex2sympy(
@@ -137,20 +135,20 @@ class Mathematics:
                 convert_degrees=degrees,
                 normalization_config=None,
             )
-        except Exception:  # the edge of a foreign parser, which raises bare Exception for what it cannot read
+        except Exception:  # the parser raises bare Exception for invalid input
             return None
 
     def _same(self, answer: object, gold: object) -> bool:
         if answer is None or gold is None:
-            return False  # what is not read is right only letter by letter
+            return False  # a text that cannot be parsed must match exactly
         if getattr(gold, "is_Number", False) and self._digits(answer) > HUGE:
-            return False  # the expected answer is written out, so it is smaller; this one cannot be
+            return False  # the expected answer is written out, so it is smaller; this one cannot be computed
         if not self._grader.verify(gold, answer, timeout_seconds=None, allow_set_relation_comp=True):
             return False
         return not self._is_false_equation(answer) and self._is_near(answer, gold)
 
     def _digits(self, value: object) -> float:
-        """About how many digits a tower of exponents or factorials has; 0 for what is none."""
+        """Approximate number of digits of nested powers or factorials; 0 for other values."""
         sympy, number = self._sympy, cast(Any, value)
         if isinstance(value, sympy.Integer):
             return math.log10(max(int(number), 1))
@@ -163,7 +161,7 @@ class Mathematics:
         return 0.0
 
     def _is_false_equation(self, answer: object) -> bool:
-        """`5=6` is neither 5 nor 6."""
+        """Whether an answer is a false equation: `5=6` is neither 5 nor 6."""
         if not isinstance(answer, self._sympy.Eq):
             return False
         sides = cast(Any, answer)
@@ -171,7 +169,7 @@ class Mathematics:
         return bool(numeric) and not self._grader.verify(sides.lhs, sides.rhs, timeout_seconds=None)
 
     def _is_near(self, answer: object, gold: object) -> bool:
-        """Whether two small decimals that are equal after rounding are so without it; true of all else."""
+        """Whether two small decimals that are equal after rounding are equal without it; true for all other values."""
         basic, values = self._sympy.Expr, [cast(Any, answer), cast(Any, gold)]
         if not all(isinstance(v, basic) and v.is_number and not v.has(self._sympy.UnevaluatedExpr) for v in values):
             return True
@@ -179,7 +177,7 @@ class Mathematics:
             return True
         try:
             first, second = (complex(value.evalf(15)) for value in values)
-        except (TypeError, ValueError):  # infinite or undefined: nothing to measure
+        except (TypeError, ValueError):  # infinite or undefined
             return True
         size = max(abs(first), abs(second))
         return size >= SMALL or abs(first - second) <= RELATIVE * size
@@ -198,7 +196,7 @@ def _depth(text: str) -> int:
 
 
 def serve(mathematics: Mathematics, say: Callable[[dict[str, object]], None]) -> int:
-    """Answer requests until the input ends or the share is done; the exit code."""
+    """Answer requests until end of input or the maximum number of checks; return the exit code."""
     lines, share = RequestLines(), CHECKS_A_CHILD
     while share > 0 or lines.rest:
         share -= 1
@@ -214,10 +212,10 @@ def serve(mathematics: Mathematics, say: Callable[[dict[str, object]], None]) ->
         signal.setitimer(signal.ITIMER_PROF, seconds)  # user and system time of this process; SIGPROF ends it
         try:
             reply: dict[str, object] = {"id": number, "right": mathematics.right(answer, gold)}
-        except Exception as error:  # the edge of the foreign library: what it could not do is no verdict
+        except Exception as error:  # a failure of the library is not a verdict
             signal.setitimer(signal.ITIMER_PROF, 0)
             say({"id": number, "error": f"{type(error).__name__}: {error}"[:500]})
-            share = 0  # memory may be short, and caches half full
+            share = 0  # memory may be short and caches incomplete
             continue
         signal.setitimer(signal.ITIMER_PROF, 0)
         say(reply)
@@ -225,7 +223,7 @@ def serve(mathematics: Mathematics, say: Callable[[dict[str, object]], None]) ->
 
 
 class RequestLines:
-    """The lines of standard input. There is one request at a time, so a child that ends takes none with it."""
+    """The lines of standard input. Only one request is sent at a time, so a child that ends loses none."""
 
     def __init__(self) -> None:
         self.rest = b""
@@ -242,7 +240,7 @@ class RequestLines:
 
 
 def main() -> int:
-    """Load the library, then keep a child at work until the input ends."""
+    """Load the library, then run children until end of input."""
     replies = os.dup(1)
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)  # the libraries print; the replies must stay readable
@@ -253,7 +251,7 @@ def main() -> int:
     try:
         mathematics = Mathematics()
         warm = mathematics.right(r"\frac{1}{2}+\sqrt{x}", "0.5+x^{1/2}") and mathematics.right("(1,2]", "(1, 2]")
-    except Exception as error:  # whatever is wrong with the installation: the parent says it
+    except Exception as error:  # any problem of the installation is reported by the parent
         say({"ready": False, "error": f"{type(error).__name__}: {error}"})
         return 1
     say({"ready": warm, "error": "" if warm else "it does not know that 1/2 is 0.5"})
@@ -266,7 +264,7 @@ def main() -> int:
                 end_with_parent(worker)
                 threading.Thread(target=end_with_input, daemon=True).start()
                 code = serve(mathematics, say)
-            except BaseException:  # the child must end here, whatever happens: a second copy of this loop would compete
+            except BaseException:  # the child must end here in all cases; a second copy of this loop would compete
                 code = UNREADABLE
             os._exit(code)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -277,10 +275,10 @@ def main() -> int:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel end this process when its parent ends, where the kernel can do that.
+    """Make the kernel end this process when its parent ends, if the kernel supports that.
 
     Args:
-        parent: Its id. A parent that has ended already is noticed by another one having taken its place.
+        parent: Process id of the parent. If this process has another parent, the original one has ended already.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -289,7 +287,7 @@ def end_with_parent(parent: int) -> None:
 
 
 def end_with_input() -> None:
-    """End this process when nobody is left who could send it anything. What it still computes, nobody would read."""
+    """End this process when its input is closed, since then its results will not be read."""
     poll = select.poll()
     poll.register(0, select.POLLHUP)
     while not any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in poll.poll()):
@@ -298,11 +296,11 @@ def end_with_input() -> None:
 
 
 def limit_memory() -> None:
-    """Bound this process and its children: memory, no core dumps, no files."""
+    """Limit the memory, core dumps and files of this process and its children."""
     for what, most in ((resource.RLIMIT_AS, MEMORY_BYTES), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
         try:
             resource.setrlimit(what, (most, most))
-        except (OSError, ValueError):  # a limit that this system lacks, or a lower one that stands already
+        except (OSError, ValueError):  # not supported on this system, or a lower limit is set already
             continue
 
 

@@ -1,8 +1,7 @@
-"""A rubric of which one function runs: the others' values are those that are on record. Owns what becomes of the two
-together; where the recorded values come from is its caller's business.
+"""A rubric that runs only one function and takes the other functions' values from the record.
 
-The function sees the rollout as it was generated, and nothing of what other functions have left in the state: what they
-left is put back afterwards, so that it is recorded again."""
+The function sees the rollout as it was generated, without the state added by other functions. That state is restored
+afterwards, so that it is recorded again."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ NOT_RECORDED = "no recorded value"
 
 
 class OneFunction(Rubric):
-    """A rubric whose one function is run, and whose reward is added up as ever.
+    """Rubric that runs one function and combines its value with recorded values of the others.
 
     Args:
-        rubric: The whole of it, which says how values add up.
-        name: The function that is run.
-        recorded: The score on record of the rollout that a state is of; None if there is none.
+        rubric: The whole rubric, which computes the reward.
+        name: The function to run.
+        recorded: Returns the recorded score of a state's rollout; None if there is none.
 
     Raises:
         UsageError: see `Rubric.only`.
@@ -41,15 +40,15 @@ class OneFunction(Rubric):
 
     @property
     def parser(self) -> Parser:
-        """The whole rubric's."""
+        """The parser of the whole rubric."""
         return self._whole.parser
 
     def adopt_parser(self, parser: Parser) -> None:
-        """Nothing: the whole rubric has its parser."""
+        """Do nothing: the whole rubric has its parser."""
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The name of every function of the whole rubric."""
+        """Names of all functions of the whole rubric."""
         return self._whole.metric_names
 
     @property
@@ -59,17 +58,17 @@ class OneFunction(Rubric):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The whole rubric's."""
+        """The reward range of the whole rubric."""
         return self._whole.reward_range
 
     @property
     def is_group(self) -> bool:
-        """Whether the function sees all rollouts of an example together."""
+        """Whether the function needs all rollouts of an example together."""
         return self._part.is_group
 
     @property
     def needs_live_state(self) -> bool:
-        """Whether the function can only score in the process that generated."""
+        """Whether the function can score only in the process that generated the rollouts."""
         return self._part.needs_live_state
 
     @property
@@ -78,7 +77,7 @@ class OneFunction(Rubric):
         return self._part.judges
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Run the function and add its value up with those on record."""
+        """Run the function and compute the reward from its value and the recorded values."""
         recorded = [self.recorded(state) for state in states]
         parts = await self._part.score(states)
         scores: list[Score] = []
@@ -98,26 +97,26 @@ class OneFunction(Rubric):
         return values
 
     def _put_back(self, state: State, known: Scored | None) -> None:
-        """What scoring had added to the state, unless it is new. A judge that was asked anew takes the place of all
-        that judges had said: which of it was about this function is on no record."""
+        """Restore the state that scoring had added, unless it is new. If the function asks a judge, its replies replace
+        all recorded ones, since the record does not say which of them belong to this function."""
         for name, value in ({} if known is None else known.extra).items():
             if name == JUDGEMENTS:
                 if not self._part.judges:
-                    state[name] = value  # beside what was said before scoring, which it begins with
+                    state[name] = value  # starts with the judgements from before scoring
             elif name not in state:
                 state[name] = value
 
 
 def require_recorded(rubric: Rubric, name: str, recorded: Collection[str]) -> None:
-    """Refuse to run one function where the reward needs another that was never run.
+    """Check that all functions that the reward needs have recorded values.
 
     Args:
         rubric: The whole rubric.
-        name: The function that is to be run.
-        recorded: Names of the functions that have values on record.
+        name: The function to run.
+        recorded: Names of the functions with recorded values.
 
     Raises:
-        UsageError: names the functions that have none.
+        UsageError: some have none; names them.
     """
     missing = [each for each, weight in rubric.weights.items() if weight and each != name and each not in recorded]
     if missing:

@@ -1,5 +1,5 @@
-"""The plain parser, base of all others: the last thing the assistant said, as it is or through one function. Owns the
-reading of completions (text or messages, content as text or as parts)."""
+"""The base class of parsers, which extract the answer from a completion (text or messages, with content as text or
+parts)."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any, TypeAlias
 from harness.core.types import Messages, Prompt, text_of
 
 FormatReward: TypeAlias = Callable[[Prompt], float]
-"""Says from 0 to 1 how well a completion keeps to a format. Its parameter is called `completion`."""
+"""Grades from 0 to 1 how well a completion follows a format. Its parameter must be called `completion`."""
 
 
 def identity(text: str) -> str:
-    """The text itself."""
+    """Return the text unchanged."""
     return text
 
 
 class Parser:
-    """Reads the answer out of a completion.
+    """Extracts the answer from a completion: the text of the last assistant message.
 
     Args:
-        extract_fn: Applied to the text that was found.
+        extract_fn: Function applied to the text.
     """
 
     def __init__(self, extract_fn: Callable[[str], str] = identity) -> None:
         self.extract_fn = extract_fn
 
     def parse(self, text: str) -> Any:
-        """What `extract_fn` makes of `text`."""
+        """Apply `extract_fn` to `text`."""
         return self.extract_fn(text)
 
     def parse_answer(self, completion: Prompt) -> str | None:
-        """The answer in a completion: what `parse` makes of its text or of its last assistant message.
+        """Extract the answer from a completion: `parse` applied to its text or to its last assistant message.
 
         Returns:
             None if there is no assistant message.
@@ -44,7 +44,7 @@ class Parser:
         return self.parse(text_of(messages[-1])) if messages else None
 
     def get_assistant_messages(self, completion: Prompt) -> Messages:
-        """The messages of the model, in order; the text of a completion model counts as one."""
+        """The assistant messages, in order; the text of a completion model counts as one."""
         return _by_role(completion, "assistant")
 
     def get_system_messages(self, completion: Prompt) -> Messages:
@@ -52,15 +52,15 @@ class Parser:
         return _by_role(completion, "system")
 
     def get_user_messages(self, completion: Prompt) -> Messages:
-        """The messages of the user or the environment, in order."""
+        """The user messages, in order; the environment writes them."""
         return _by_role(completion, "user")
 
     def get_tool_messages(self, completion: Prompt) -> Messages:
-        """The results of tool calls, in order."""
+        """The tool messages, in order."""
         return _by_role(completion, "tool")
 
     def get_format_reward_func(self) -> FormatReward:
-        """A reward function for the format this parser asks for; the plain parser asks for none, so it gives 1."""
+        """A reward function for this parser's format. Always 1 here, since the base parser requires no format."""
 
         def format_reward_func(completion: Prompt) -> float:
             return 1.0
@@ -68,7 +68,7 @@ class Parser:
         return format_reward_func
 
     def _mean_over_replies(self, completion: Prompt, grade: Callable[[str], float]) -> float:
-        """The mean grade of the assistant's messages; 0 if there are none."""
+        """Mean grade of the assistant messages; 0 without any."""
         grades = [grade(text_of(message)) for message in self.get_assistant_messages(completion)]
         return math.fsum(grades) / len(grades) if grades else 0.0
 

@@ -1,6 +1,5 @@
-"""The rubric: reward functions with weights, run over finished rollouts. Owns their order, where they run and what
-becomes of one that fails: a rollout without a score and a reason, never a score of 0. How functions are called is in
-`rubrics.scoring`, what they may look like in `rubrics.functions`."""
+"""Rubrics: weighted reward functions that score finished rollouts. If a function fails, the rollout has no score but a
+reason; it never gets score 0. `rubrics.scoring` calls the functions, `rubrics.functions` validates them."""
 
 from __future__ import annotations
 
@@ -32,17 +31,17 @@ class Rubric:
 
     Args:
         funcs: The functions, in the order in which they run.
-        weights: As many as `funcs`; 1 each by default.
-        parser: Passed to functions that take `parser`; the environment's own by default.
-        class_objects: Further values that functions may take, by name.
-        reward_range: The lowest and highest reward there can be, if it is not the sum of the negative and of the
-            positive weights (which holds for functions from 0 to 1).
-        needs_live_state: Whether functions read values that no journal can hold (a sandbox, a game). Such a rubric
-            scores at once after generation, and not after a crash.
+        weights: One weight per function; default 1 each.
+        parser: Passed to functions with the parameter `parser`; defaults to the environment's parser.
+        class_objects: Additional arguments for functions, by name.
+        reward_range: Lowest and highest possible reward. Defaults to the sums of the negative and of the positive
+            weights, which is right for functions with values from 0 to 1.
+        needs_live_state: Whether functions read values that cannot be stored in the journal (a sandbox, a game). Then
+            rollouts are scored right after generation and cannot be scored after a crash.
 
     Raises:
-        EnvironmentFault: a function takes something that nothing answers to, two functions share a name, or a name
-            is that of a fixed column.
+        EnvironmentFault: a function has an unknown parameter, two functions have the same name, or a name is that of a
+            fixed column.
     """
 
     def __init__(
@@ -72,44 +71,44 @@ class Rubric:
 
     @property
     def parser(self) -> Parser:
-        """What functions get as `parser`."""
+        """The value of the functions' parameter `parser`."""
         if self._own_parser is None:
             self._own_parser = Parser()
         return self._own_parser
 
     def adopt_parser(self, parser: Parser) -> None:
-        """Use the environment's parser, unless this rubric was given one of its own."""
+        """Use the environment's parser, unless the rubric has its own."""
         if self._own_parser is None:
             self._own_parser = parser
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The name of every function, in order."""
+        """Names of all functions, in order."""
         return tuple(planned.name for planned in self._functions)
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each function, 0 for a metric, by its name. Empty where a subclass scores in its own way."""
+        """Weights by function name, 0 for metrics. Empty if a subclass computes the reward in its own way."""
         return {planned.name: planned.weight for planned in self._functions}
 
     @property
     def is_group(self) -> bool:
-        """Whether a function sees all rollouts of an example together."""
+        """Whether a function needs all rollouts of an example together."""
         return any(planned.is_group for planned in self._functions)
 
     @property
     def needs_live_state(self) -> bool:
-        """Whether rollouts can only be scored in the process that generated them."""
+        """Whether rollouts can be scored only in the process that generated them."""
         return self._live
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judge models that functions ask; whoever scores connects them first (`rubrics.judge_port`)."""
+        """The judge models that functions ask. They must be connected before scoring (`rubrics.judge_port`)."""
         return ()
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The lowest and the highest reward."""
+        """Lowest and highest possible reward."""
         if self._range is not None:
             return self._range
         return weight_limits(planned.weight for planned in self._functions)
@@ -128,18 +127,18 @@ class Rubric:
         self._functions.append(planned)
 
     def add_metric(self, func: RewardFunc, weight: float = 0.0) -> None:
-        """Add a function that is recorded but, at weight 0, does not count."""
+        """Add a metric: a function that is recorded but has weight 0 in the reward by default."""
         self.add_reward_func(func, weight)
 
     def add_class_object(self, name: str, obj: object) -> None:
-        """Let functions take `obj` as a parameter called `name`; add it before the functions that do."""
+        """Make `obj` available to functions as parameter `name`. Call it before adding these functions."""
         if name in {*ROLLOUT_NAMES, *GROUP_NAMES, "parser"}:
             raise EnvironmentFault(f"class object {name!r}: functions get something else by that name; rename it")
         self._objects[name] = obj
 
     @property
     def has_own_way(self) -> bool:
-        """Whether a subclass makes the reward by other means than `add_up` of its functions' values."""
+        """Whether a subclass computes the reward in another way than by `add_up`."""
         owner = next(base for base in type(self).__mro__ if "score" in vars(base))
         named = tuple(planned.name for planned in self._functions)
         return (
@@ -147,14 +146,14 @@ class Rubric:
         )
 
     def only(self, name: str) -> Rubric:
-        """The part of this rubric that runs one function and no other; its metrics are that function's value.
+        """Make a copy of this rubric that runs only one function.
 
         Args:
-            name: The function's.
+            name: Name of the function.
 
         Raises:
-            UsageError: there is no function of that name, or the rubric scores in its own way, so that no function of
-                it stands alone.
+            UsageError: unknown function, or the rubric computes the reward in its own way, so that functions cannot be
+                run separately.
         """
         self._check_only(name)
         part = copy.copy(self)
@@ -163,17 +162,17 @@ class Rubric:
         return part
 
     def add_up(self, values: Mapping[str, Value]) -> Score:
-        """The score that these values of the functions make, however they were come by.
+        """Compute the score from the functions' values.
 
         Args:
-            values: Of every function in `metric_names`, by name: a number, or None and the reason.
+            values: Value of every function in `metric_names`: a number, or None and the reason.
         """
         return self._score(values)
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts: one, or for group functions all rollouts of an example.
+        """Score rollouts: one, or all rollouts of an example for group functions.
 
-        Puts `reward` and `metrics` into each state as well.
+        Also sets `reward` and `metrics` in each state.
 
         Raises:
             ThreadsHung: sync functions of earlier rollouts hang; see `harness.usercode.threads`.
@@ -199,7 +198,7 @@ class Rubric:
             )
 
     def _score(self, values: Mapping[str, Value]) -> Score:
-        """One rollout's score; what failed of the reward comes first among the reasons."""
+        """The score of one rollout. Reasons that make the reward None come first."""
         terms: list[float] = []
         metrics: dict[str, float | None] = {}
         fatal: dict[str, str] = {}

@@ -1,8 +1,7 @@
-"""One pass of reward functions over finished rollouts. Owns the calls: which run in a thread and which on the loop, and
-the boundary at which an exception becomes a reason. Owns no weights.
+"""Running reward functions over finished rollouts. An exception of a function becomes the reason for its missing value.
 
-Functions run in the order in which they were added, so a later one may read what an earlier one put into the state.
-Neighbouring sync functions go through the thread pool in one hop; an async one is awaited for all rollouts at once."""
+Functions run in the order in which they were added, so a later one may read state set by an earlier one. Consecutive
+sync functions share one call in the thread pool; an async function is awaited for all rollouts concurrently."""
 
 from __future__ import annotations
 
@@ -20,20 +19,20 @@ from harness.usercode.threads import offload
 
 
 class _FunctionCall:
-    """One function on one rollout, or on the whole group, and what came of it."""
+    """A call of one function for one rollout or for the whole group, and its result."""
 
     __slots__ = ("error", "index", "planned", "value")
 
     def __init__(self, planned: RewardFunction, index: int | None) -> None:
         self.planned = planned
         self.index = index
-        """Which rollout; None for the group."""
+        """Index of the rollout; None for the group."""
         self.value: Any = None
         self.error: BaseException | None = None
 
 
 class Scoring:
-    """The rollouts that are scored together, and what their functions have said so far.
+    """Rollouts that are scored together, and their values so far.
 
     Args:
         states: One rollout, or those of a group.
@@ -42,7 +41,7 @@ class Scoring:
 
     def __init__(self, states: Sequence[State], common: Mapping[str, object]) -> None:
         self.values: list[dict[str, Value]] = [{} for _ in states]
-        """One dict a rollout: function name → value."""
+        """One dict per rollout: function name → value."""
         self._states = states
         self._common = common
 
@@ -60,13 +59,13 @@ class Scoring:
                 await self._run_sync([call for planned in neighbours for call in self._calls(planned)])
 
     def invoke(self, call: _FunctionCall) -> None:
-        """Call a function; what it returns or raises is in `call` afterwards."""
+        """Call a function and store its return value or exception in `call`."""
         planned, index = call.planned, call.index
         try:
             arguments = self._group_arguments(planned) if index is None else self._arguments(planned, index)
             call.value = planned.function(**arguments)
         except USER_EXCEPTIONS as error:
-            # The boundary around reward functions: a failed one is a reason, not an end.
+            # A failing reward function gives a reason and does not stop the run.
             if isinstance(error, KeyboardInterrupt) and should_propagate(error):
                 raise
             call.error = error
@@ -99,7 +98,7 @@ class Scoring:
             await self._settle(call)
 
     async def _settle(self, call: _FunctionCall) -> None:
-        """Await what is still to be awaited, and keep the value."""
+        """Await the value if necessary, and store it."""
         if inspect.isawaitable(call.value):
             try:
                 call.value = await cast("Awaitable[object]", call.value)
@@ -133,7 +132,7 @@ class Scoring:
 
 
 class _SyncBatch:
-    """Sync calls that share one hop into a thread."""
+    """Sync calls that share one call in the thread pool."""
 
     __slots__ = ("_calls", "_current", "_scoring", "is_over")
 
@@ -142,7 +141,7 @@ class _SyncBatch:
         self._calls = calls
         self._current = calls[0]
         self.is_over = False
-        """Set when nobody waits any more, so that an abandoned thread ends with the call it is in."""
+        """Set when the result is no longer needed, so that an abandoned thread ends after its current call."""
 
     def __call__(self) -> None:
         for call in self._calls:
@@ -152,7 +151,7 @@ class _SyncBatch:
             self._scoring.invoke(call)
 
     def running(self) -> str:
-        """The function that is being called, for the message about hung calls."""
+        """The function being called, for the message about hung calls."""
         return f"reward function {self._current.planned.name}"
 
 
@@ -161,7 +160,7 @@ def _is_async(planned: RewardFunction) -> bool:
 
 
 def _hung(error: BaseException) -> ThreadsHung | None:
-    """What says that threads hang, also in a group of a function's own tasks."""
+    """Find a `ThreadsHung` error, also in an exception group."""
     if isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         return next((hung for hung in map(_hung, inner) if hung is not None), None)

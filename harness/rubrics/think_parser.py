@@ -1,5 +1,4 @@
-"""Parsers for models that put their reasoning in front of the answer as `<think>…</think>`. Owns what counts as the
-text after it; knows nothing of reasoning that an endpoint returns in a field of its own."""
+"""Parsers for models that write their reasoning before the answer as `<think>…</think>`."""
 
 from __future__ import annotations
 
@@ -10,18 +9,19 @@ _OPEN, _CLOSE = "<think>", "</think>"
 
 
 class ThinkParser(Parser):
-    """The text after the last `</think>`. Without it there is no answer: `parse` sees an empty text.
+    """Extracts the text after the last `</think>`. Without this tag there is no answer: `extract_fn` gets an empty
+    text.
 
-    For models that always write the tags, behind an endpoint that leaves them in.
-    """
+    For models that always write the tags, at an endpoint that does not remove them."""
 
     def parse(self, text: str) -> str:
-        """What `extract_fn` makes of the text after the last `</think>`, or of "" where there is none."""
+        """Apply `extract_fn` to the text after the last `</think>`, or to "" if there is none."""
         _, close, answer = text.rpartition(_CLOSE)
         return self.extract_fn(answer.strip() if close else "")
 
     def get_format_reward_func(self) -> FormatReward:
-        """The share of assistant messages that open with `<think>`, close it once and say something after it."""
+        """Reward function: share of assistant messages that start with `<think>`, close it once and have text after
+        it."""
 
         def format_reward_func(completion: Prompt) -> float:
             return self._mean_over_replies(completion, _follows_format)
@@ -30,10 +30,10 @@ class ThinkParser(Parser):
 
 
 class MaybeThinkParser(Parser):
-    """The text after the last `</think>`, or the whole text where there is none."""
+    """Extracts the text after the last `</think>`, or the whole text if there is none."""
 
     def parse(self, text: str) -> str:
-        """What `extract_fn` makes of the text after the last `</think>`, or of the whole text."""
+        """Apply `extract_fn` to the text after the last `</think>`, or to the whole text."""
         return self.extract_fn(text.rpartition(_CLOSE)[2].strip())
 
 

@@ -1,5 +1,4 @@
-"""The parser for answers in tags, `<answer>…</answer>`. Owns the tags of one format: reading them, writing them,
-describing them and grading how well a reply keeps to them. It is no XML: tags have no attributes and no escapes."""
+"""The parser for answers in tags, `<answer>…</answer>`. Unlike in XML, tags have neither attributes nor escapes."""
 
 from __future__ import annotations
 
@@ -13,16 +12,16 @@ from harness.rubrics.parser import FormatReward, Parser, identity
 
 
 class XMLParser(Parser):
-    """Reads fields in tags.
+    """Extracts fields written in tags.
 
     Args:
-        fields: Tag names in the order of the format. A tuple is one field with several allowed names, the first of
-            which is written.
+        fields: Tag names in the order of the format. A tuple is one field with alternative names; the first is used for
+            writing.
         answer_field: The field that `parse_answer` returns.
-        extract_fn: Applied to every value that is found.
+        extract_fn: Function applied to every extracted value.
 
     Raises:
-        ValueError: no fields, an empty or a repeated name, or an `answer_field` that is not among the fields.
+        ValueError: no fields, an empty or repeated name, or an `answer_field` that is not among the fields.
         TypeError: a field is neither a string nor a tuple of strings.
     """
 
@@ -35,7 +34,7 @@ class XMLParser(Parser):
         super().__init__(extract_fn)
         self._fields = _read(fields)
         every = [name for names in self._fields for name in names]
-        # The default may be absent from a format that has no single answer; a name that was chosen may not.
+        # The default may be missing in a format without a single answer; an explicit name must not.
         if answer_field != "answer" and answer_field not in every:
             near = difflib.get_close_matches(answer_field, every, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(every)}"
@@ -44,17 +43,18 @@ class XMLParser(Parser):
         self._names = every
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> SimpleNamespace:
-        """The fields of `text`, one attribute for every allowed name, None where a tag is missing.
+        """Extract the fields of `text`: one attribute per name, None if the tag is missing.
 
         Args:
-            text: What the model said.
-            strip: Whether to take white space off both ends of each value.
-            last: Whether the last occurrence of a tag counts rather than the first.
+            text: The model's reply.
+            strip: Whether to strip white space from each value.
+            last: Whether to use the last occurrence of a tag instead of the first.
         """
         return SimpleNamespace(**{name: self._find(name, text, strip, last) for name in self._names})
 
     def parse_answer(self, completion: Prompt) -> str | None:
-        """The last value of `answer_field` in the newest assistant message that has one; None if none has."""
+        """The last value of `answer_field` in the latest assistant message that has one; None if there is no such
+        message."""
         if self.answer_field not in self._names:
             return None
         for message in reversed(self.get_assistant_messages(completion)):
@@ -64,22 +64,22 @@ class XMLParser(Parser):
         return None
 
     def get_fields(self) -> list[str]:
-        """The canonical names of the fields, in order."""
+        """The first names of all fields, in order."""
         return [names[0] for names in self._fields]
 
     def get_format_str(self) -> str:
-        """The format as one would show it in a prompt."""
+        """Description of the format for a prompt."""
         shown = [names[0] if len(names) == 1 else f"[ {' | '.join(names)} ]" for names in self._fields]
         return "\n".join(f"<{name}>\n...\n</{name}>" for name in shown)
 
     def format(self, **values: object) -> str:
-        """The given values in this format, under their canonical names.
+        """Write values in this format, under the first names of their fields.
 
         Args:
-            **values: A value for every field, under any of its names.
+            **values: One value per field, under any of its names.
 
         Raises:
-            ValueError: a field has no value, or a name is no field.
+            ValueError: a field has no value, or a name is unknown.
         """
         unknown = sorted(set(values) - set(self._names))
         if unknown:
@@ -95,9 +95,8 @@ class XMLParser(Parser):
     def get_format_reward_func(self) -> FormatReward:
         """A reward function that grades the format of every assistant message and returns the mean.
 
-        A message with a complete field gets 0.2, and 0.4 times the share of fields that occur in it; any message gets
-        0.2 for opening with the first field and 0.2 for ending with the last.
-        """
+        A message gets 0.2 for a complete field, 0.4 times the share of fields that it contains, 0.2 for starting with
+        the first field, and 0.2 for ending with the last field."""
 
         def format_reward_func(completion: Prompt) -> float:
             return self._mean_over_replies(completion, self._grade)
@@ -127,8 +126,8 @@ class XMLParser(Parser):
 
 
 def _span(name: str, text: str, last: bool) -> tuple[int, int] | None:
-    """Where the first or last content of a tag lies. Plain search: a pattern would take quadratic time on a text full
-    of tags that never close."""
+    """Start and end of the first or last content of a tag. Uses plain search, since a regular expression would take
+    quadratic time on many unclosed tags."""
     opening, closing = f"<{name}>", f"</{name}>"
     span: tuple[int, int] | None = None
     position = 0
@@ -145,13 +144,13 @@ def _span(name: str, text: str, last: bool) -> tuple[int, int] | None:
 
 
 def _read(fields: Sequence[str | tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Every field as the tuple of its names."""
+    """Convert every field to a tuple of its names."""
     if isinstance(fields, str):
         raise TypeError(f"fields must be a list of names, not the text {fields!r}")
     result: list[tuple[str, ...]] = []
     for field in fields:
         names = cast("tuple[object, ...]", field) if isinstance(field, tuple) else (field,)
-        if not all(isinstance(name, str) for name in names):  # an author's mistake, whatever the annotation says
+        if not all(isinstance(name, str) for name in names):  # possible despite the annotation
             raise TypeError(f"a field must be a string or a tuple of strings, not {field!r}")
         if not names or not all(names):
             raise ValueError("a field has no name")

@@ -89,8 +89,8 @@ async def _end_tasks(left: set[asyncio.Task[Any]]) -> None:
     _, stubborn = await asyncio.wait(left, timeout=PATIENCE)
     for task in stubborn:
         logger.warning("a task of an environment does not end when it is cancelled: %s", _where(task))
-        task._log_destroy_pending = False  # already logged above
-        asyncio.tasks._unregister_task(task)  # so that the runner does not wait for it
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # already logged above
+        asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage]  # so that the runner does not wait
 
 
 def _where(task: asyncio.Task[Any]) -> str:

@@ -85,7 +85,7 @@ class OwnTask(Generic[T]):
                 )
                 # Else the event loop would wait for it on closing. This function is documented for authors of tasks.
                 asyncio._unregister_task(task)  # pyright: ignore[reportPrivateUsage]
-                task._log_destroy_pending = False  # it was logged already; asyncio sets this in the same case
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # it was logged already
 
 
 class StoppedError(Exception):
