@@ -1,7 +1,7 @@
-"""The author's kit: start, install, list, describe and check environments. Owns what `bench env` does and what an
-environment's own tests call; prints nothing.
+"""Tools for environment authors: create, install, list, describe and check environments (`bench env`).
 
-Its names are loaded when they are first used: a list of environments needs no engine."""
+Prints nothing. Exported names are imported on first use, so that listing environments does not load the engine.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.authoring.play import play
 
 _HOMES = {"Finding": "findings", "Report": "findings", "check_environment": "check", "play": "play"}
-"""Which module each name lives in."""
+"""Submodule that defines each exported name."""
 
 __all__ = ["Finding", "Report", "check_environment", "play"]
 

@@ -1,5 +1,8 @@
-"""The arguments of an environment's `load_environment`, read from its source. Owns the reading; imports nothing of the
-environment, so that it can be shown what one takes before its dataset is fetched, and of one that does not load."""
+"""Arguments of an environment's `load_environment`, read from its source code.
+
+Nothing of the environment is imported: arguments can be shown before its dataset is downloaded, and if it fails to
+load.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,21 @@ from harness.core.syntax import parse
 from harness.tools.docstrings import read_docstring
 
 _SHOWN = 40
-"""Characters of a constant that stand for its name: a prompt of a page does not."""
+"""Maximum length of a constant that is shown in place of its name; longer ones, such as prompts, keep the name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument."""
+    """One argument of `load_environment`."""
 
     name: str
-    """With its stars, if it takes what is left over."""
+    """Includes the stars of `*args` and `**kwargs`."""
     type: str
-    """The annotation as written; "" if there is none."""
+    """The annotation as written; "" without one."""
     default: str | None
-    """As written; None if the argument must be given."""
+    """Source code of the default; None if the argument is required."""
     description: str = ""
-    """From the docstring."""
+    """From the function's docstring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +40,18 @@ class LoaderFunction:
     line: int
     arguments: tuple[Argument, ...]
     description: str
-    """The docstring without its sections."""
+    """The docstring without its sections (`Args:`, …)."""
 
 
 def find_loader(files: Iterable[Path], function: str) -> LoaderFunction | None:
-    """The definition of `function` in one of `files`.
+    """Find the definition of `function` in `files`.
 
     Args:
-        files: Python files; those nearest to the top of the package are looked at first.
-        function: Its name.
+        files: Python files; those nearest to the top of the package are searched first.
+        function: Name of the function.
 
     Returns:
-        What can be read of it; None if no file defines it at its top level.
+        The parsed definition; None if no file defines the function at its top level.
     """
     for file in sorted(files, key=lambda path: (len(path.parts), path.name != "__init__.py", path)):
         try:
@@ -66,7 +69,7 @@ def find_loader(files: Iterable[Path], function: str) -> LoaderFunction | None:
 
 
 def _definitions(body: Sequence[ast.stmt]) -> Iterable[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Functions at the top of a module, also those inside a `try` or an `if`."""
+    """Top-level functions of a module, including those inside a `try` or `if`."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
@@ -75,7 +78,7 @@ def _definitions(body: Sequence[ast.stmt]) -> Iterable[ast.FunctionDef | ast.Asy
 
 
 def _constants(body: Sequence[ast.stmt]) -> dict[str, ast.Constant]:
-    """What a module's own names stand for, where that is a plain value that fits a line."""
+    """Module-level names whose value is a constant of at most `_SHOWN` characters."""
     found: dict[str, ast.Constant] = {}
     for node in body:
         targets = (

@@ -1,5 +1,8 @@
-"""Which environments there are: installed ones, by entry point or as classic packages, and projects in a folder that
-are not installed. Owns the list; reads metadata and imports no environment."""
+"""List of available environments: installed ones and projects in a folder that are not installed.
+
+Installed environments are found by entry point, or as packages for the classic `verifiers` API. Only metadata is read;
+no environment is imported.
+"""
 
 from __future__ import annotations
 
@@ -30,34 +33,34 @@ _CLASSIC_HINT = re.compile(rb"\bdef +load_environment\b|\bload_environment\b")
 
 @dataclass(frozen=True, slots=True)
 class ListedEnvironment:
-    """One environment."""
+    """One environment in the list."""
 
     name: str
-    """What `bench run` calls it."""
+    """Name to pass to `bench run`."""
     status: Status
     version: str = ""
     summary: str = ""
     distribution: str = ""
     module: str = ""
     path: str = ""
-    """Its code: a package's folder or a file; of what is not installed, the project's folder."""
+    """Folder or file of the code; for an environment that is not installed, the project's folder."""
     is_classic: bool = False
-    """Whether it is written for the classic API and has no entry point of ours."""
+    """Whether it is written for the classic `verifiers` API and has no `harness.environments` entry point."""
     defaults: dict[str, object] = field(default_factory=dict[str, object])
-    """Settings of a run that it brings."""
+    """Default settings of a run, from the package's `[tool.harness.eval]`."""
     problem: str = ""
-    """Why nothing more is known: its `pyproject.toml` is broken."""
+    """Why its `pyproject.toml` cannot be parsed."""
 
     def to_json(self) -> JsonDict:
-        """As `bench env list --json` prints it."""
+        """JSON of `bench env list --json`."""
         return asdict(self)
 
 
 def catalogue(folder: Path) -> list[ListedEnvironment]:
-    """Every environment, by name: what is installed, then what is not.
+    """All environments, sorted by name: installed ones first.
 
     Args:
-        folder: Where projects lie that need not be installed.
+        folder: Folder of projects that need not be installed.
     """
     installed = sorted(_installed(), key=lambda entry: entry.name)
     known = {module_name(entry.name) for entry in installed} | {normal(entry.distribution) for entry in installed}
@@ -73,13 +76,13 @@ def _installed() -> Iterator[ListedEnvironment]:
     seen: set[str] = set()
     for dist in importlib.metadata.distributions():
         declared = ENTRY_POINT_GROUP in (dist.read_text("entry_points.txt") or "")
-        # Most distributions are neither; their metadata is not looked at more closely than this.
+        # Most distributions are no environments; a text search is faster than parsing the metadata of each.
         if not declared and "verifiers" not in (dist.read_text("METADATA") or ""):
             continue
         package = of_distribution(dist)
         key = normal(package.name)
         if key in seen or key == "verifiers":
-            continue  # of two copies on the path, the first is what is imported
+            continue  # with two copies on the path, Python imports the first
         seen.add(key)
         if package.entry_points:
             for name, value in package.entry_points.items():
@@ -89,7 +92,7 @@ def _installed() -> Iterator[ListedEnvironment]:
 
 
 def _classic(dist: Distribution, package: Package) -> Iterator[ListedEnvironment]:
-    """The environment of a distribution that asks for `verifiers`, if it is one: not all that use it are."""
+    """The environment in a distribution that depends on `verifiers`, if the distribution has one."""
     module = module_name(package.name)
     found = find_environment(module)
     if found is not None and normal(found.dist_name or "") == normal(dist.name) and _has_loader(found):
@@ -100,7 +103,7 @@ def _has_loader(found: FoundEnvironment) -> bool:
     if find_loader(found.source_files, FUNCTION) is not None:
         return True
     top = [path for path in found.source_files if path.stem in ("__init__", found.module)][:1]
-    return any(_CLASSIC_HINT.search(path.read_bytes()) for path in top)  # imported from elsewhere
+    return any(_CLASSIC_HINT.search(path.read_bytes()) for path in top)  # perhaps imported
 
 
 def _entry(name: str, module: str, package: Package, found: FoundEnvironment | None = None) -> ListedEnvironment:
@@ -134,7 +137,7 @@ def _local(name: str, folder: Path) -> ListedEnvironment | None:
         return None
     try:
         found = find_environment(str(folder.resolve()))
-    except EnvironmentNotFound:  # a project that holds no environment where one is looked for
+    except EnvironmentNotFound:  # a project without an environment
         found = None
     if not package.entry_points and (found is None or not _has_loader(found)):
         return None
@@ -148,5 +151,5 @@ def _local(name: str, folder: Path) -> ListedEnvironment | None:
 
 
 def normal(name: str) -> str:
-    """A distribution's name as one compares it."""
+    """Normalize a distribution name for comparison."""
     return re.sub(r"[-_.]+", "_", name).lower()

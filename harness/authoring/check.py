@@ -1,5 +1,7 @@
-"""The check of an environment: its package, its rows, and what reference policies come to on it. Owns which checks are
-made and in what order; each is in a module of its own."""
+"""Check an environment: its package, its rows, and the scores of reference policies.
+
+This module decides which checks run and in what order. The checks themselves are in modules of their own.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,15 @@ from harness.settings.lookup import require_environment
 from harness.settings.resolver import ResolvedRun
 
 EXAMPLES = 50
-"""Examples that are played unless one says otherwise: every kind of example, and seconds."""
+"""Default number of examples to play: enough for every kind of example, and done in seconds."""
 
 HASH_SEEDS = (1, 2)
 
 SLOW_SCORING = 0.2
-"""Seconds a rollout from which on the second pass, which scores one at a time, plays few examples only."""
+"""Mean scoring time in seconds per rollout above which the second pass plays at most `FEW` examples.
+
+That pass scores one rollout at a time.
+"""
 
 FEW = 10
 
@@ -46,16 +51,16 @@ def check_environment(
     num_examples: int = EXAMPLES,
     on_finding: Callable[[Finding], None] | None = None,
 ) -> Report:
-    """Check that an environment is sound. `bench env check` prints what this returns.
+    """Check that an environment is sound. `bench env check` prints the returned report.
 
     Args:
-        environment: Its name, or the path of its file or folder.
+        environment: Name of the environment, or the path of its file or folder.
         env_args: Arguments of its `load_environment`.
-        num_examples: How many examples are played; −1 for all. Rows are all looked at in any case.
-        on_finding: Called with each finding as soon as it is there.
+        num_examples: Number of examples to play; −1 for all. All rows are checked in any case.
+        on_finding: Called with each finding as soon as it is known.
 
     Raises:
-        UsageError: there is no such environment, or the arguments are not what it takes.
+        UsageError: there is no such environment, or its `load_environment` does not accept the arguments.
     """
     target = fspath(environment)
     if "," in target or target.endswith(".toml"):
@@ -74,7 +79,7 @@ def check_environment(
 
 @dataclass(frozen=True, slots=True)
 class _PlannedCheck:
-    """One check of one environment."""
+    """State of one check of one environment."""
 
     asked: TrialRequest
     run: ResolvedRun
@@ -155,7 +160,7 @@ class _PlannedCheck:
         self._again(asked, policies, first, rubric)
 
     def _again(self, asked: TrialRequest, policies: list[str], first: Played, rubric: Rubric) -> None:
-        """A second run, its rollouts scored once more from the journal, and what is said of all of these."""
+        """Run a second pass, score it again from the journal, and report the comparison."""
         obstacle = self._obstacle(first)
         if obstacle:
             self.report.add(scores_check.bounds([first], rubric),
@@ -177,7 +182,7 @@ class _PlannedCheck:
         )
 
     def _obstacle(self, first: Played) -> str:
-        """Why a second run would say nothing; "" if it would."""
+        """Why a second pass would prove nothing; "" if there is no reason."""
         if any(finding.name == "keys" for finding in self.report.failed):
             return "not possible: the examples are not the same in every load"
         return "not possible: the first run came to no end" if any(trial.note for trial in first.trials) else ""

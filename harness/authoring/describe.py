@@ -1,5 +1,7 @@
-"""Everything there is to say of one environment: settings with origins, arguments, dataset, rewards, a sample. Owns the
-gathering; without loading the environment where that is possible, and saying so where it failed."""
+"""Description of an environment: settings with origins, arguments, dataset, rewards, one sample row.
+
+If the environment cannot be loaded, the description has the parts that need no loading, and the reason.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +27,22 @@ from harness.settings.packages import FoundEnvironment
 from harness.settings.resolver import ResolvedRun, resolve
 
 LOOKED_AT = 200
-"""Rows that are searched for what columns there are."""
+"""Number of rows searched for columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentDetails:
-    """What only a loaded environment knows."""
+    """Properties that require a loaded environment."""
 
     kind: str
-    """Its class."""
+    """Name of the environment's class."""
     turns: str
     rows: int
     columns: dict[str, int]
-    """Of the first rows, how many have something there; `info.key` for keys of `info`."""
+    """Column name → number of the first `looked_at` rows with a value there; keys of `info` are named `info.key`."""
     looked_at: int
     rewards: tuple[tuple[str, float | None], ...]
-    """Functions with their weights, 0 for a metric; None where the weight is not known."""
+    """Reward functions with their weights: 0 for a metric, None if the weight is unknown."""
     reward_range: tuple[float, float]
     tools: tuple[JsonDict, ...]
     judges: tuple[str, ...]
@@ -51,7 +53,7 @@ class EnvironmentDetails:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One environment."""
+    """Description of one environment."""
 
     env_id: str
     module: str
@@ -59,18 +61,18 @@ class Description:
     path: str
     files: tuple[Path, ...]
     loader: LoaderFunction | None
-    """Its `load_environment`, if its source could be found."""
+    """Its `load_environment`; None if the source was not found."""
     function: str
     settings: dict[str, JsonDict] = field(default_factory=dict[str, JsonDict])
-    """As `ResolvedRun.described`, those of `env` alone."""
+    """The `env` part of `ResolvedRun.described`."""
     content: EnvironmentDetails | None = None
     problem: str = ""
-    """Why it could not be loaded."""
+    """Why the environment could not be loaded; "" if it was loaded."""
     exit_code: int = 0
-    """Of the command that shows this: 2 if the caller's arguments are the problem."""
+    """Exit code of `bench env info`: 2 if the caller's arguments are the problem."""
 
     def to_json(self) -> JsonDict:
-        """As `bench env info --json` prints it."""
+        """JSON of `bench env info --json`."""
         package, loader, content = self.package, self.loader, self.content
         return {
             "environment": self.env_id,
@@ -111,15 +113,15 @@ def _content_json(content: EnvironmentDetails) -> JsonDict:
 
 
 def describe(target: str, env_args: Mapping[str, Any] | None = None, *, index: int = 0) -> Description:
-    """Say everything about one environment.
+    """Describe one environment.
 
     Args:
-        target: Its name or path.
+        target: Name or path of the environment.
         env_args: Arguments of its `load_environment`.
-        index: The row that is shown.
+        index: Row to show as the sample.
 
     Returns:
-        What is known; if the environment does not load with these arguments, what is known without that, and the
+        The description. If the environment does not load with these arguments, `content` is None and `problem` has the
         reason.
 
     Raises:
@@ -193,7 +195,7 @@ def _content(environment: Environment, index: int) -> EnvironmentDetails:
 
 
 def _columns(row: Row, number: int) -> list[str]:
-    """What a row has, in the words of the dataset's columns."""
+    """Names of the dataset columns that have a value in this row."""
     named = [("answer", row.answer), ("task", row.task)]
     columns = ["prompt", *(name for name, value in named if value), *(f"info.{key}" for key in row.info)]
     return columns if row.example_id == number else [*columns, "example_id"]

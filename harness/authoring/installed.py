@@ -1,8 +1,10 @@
-"""What is installed, told by processes that began after the installation. Owns these processes: what they are started
-with and what they write. Run as a module, it writes one JSON document to the file that is named: the list of what is
-installed, of which metadata is all that is read, or, with a name, what is wrong with that environment once imported.
+"""Installed environments as seen by new processes, which were started after the installation.
 
-Nothing travels over stdout or stderr: an environment, and what it starts, may write there."""
+Run as a module, this file writes one JSON document to the file named in its arguments: without a name, the list of
+installed environments, read from metadata; with a name, the error of importing that environment.
+
+Stdout and stderr are not used for results, because an environment and its subprocesses may write there.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from harness.core.types import JsonDict
 from harness.engine.loader import find_function
 
 PATIENCE = 60.0
-"""Seconds that importing one environment may take."""
+"""Timeout of importing one environment, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,11 @@ class Verified:
     version: str
     path: str
     problem: str = ""
-    """Why it does not work; "" if `load_environment` was found, or was not looked for."""
+    """Why it does not work; "" if `load_environment` was found or was not checked."""
 
 
 def installed_now() -> list[Verified]:
-    """What a new process finds installed: this one has read the import path before anything changed.
+    """List installed environments from a new process, since this one has cached the import path.
 
     Nothing is imported; see `verify`.
 
@@ -53,12 +55,13 @@ def installed_now() -> list[Verified]:
 
 
 def verify(distributions: Sequence[str], patience: float = PATIENCE) -> list[Verified]:
-    """Whether the environments of these distributions can be imported and have their function. Each is imported in a
-    process of its own, so that one that ends its process, or never comes back, says nothing of the others.
+    """Check that the environments of some distributions can be imported and define their function.
+
+    Each is imported in its own process, so that a crash or a timeout of one does not affect the others.
 
     Args:
-        distributions: By name.
-        patience: Seconds that each may take.
+        distributions: Names of distributions.
+        patience: Timeout of each import, in seconds.
     """
     names = {normal(name) for name in distributions}
     wanted = [entry for entry in installed_now() if normal(entry.distribution) in names]
@@ -71,10 +74,10 @@ def _problem(name: str, patience: float) -> str:
 
 
 def _ask(arguments: Sequence[str], patience: float) -> tuple[object, str]:
-    """What a process wrote; or None, and how it ended instead."""
+    """Start a process, and return its JSON result, or None with the way it ended."""
     with tempfile.TemporaryDirectory(prefix="bench-installed-") as folder:
         out, said = Path(folder, "told"), Path(folder, "said")
-        with said.open("wb") as stream:  # a file: a pipe would stay open as long as anything that an import started
+        with said.open("wb") as stream:  # a file: a pipe would stay open as long as any subprocess of the import
             child = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, str(out), *arguments],
                 stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True,
@@ -85,7 +88,7 @@ def _ask(arguments: Sequence[str], patience: float) -> tuple[object, str]:
             ended = f"took more than {patience:g} seconds"
         finally:
             if child.returncode is None:
-                os.killpg(child.pid, signal.SIGKILL)  # with whatever it started
+                os.killpg(child.pid, signal.SIGKILL)  # the whole process group
                 child.wait()
         if out.exists():
             return json.loads(out.read_text(encoding="utf-8")), ""
@@ -115,11 +118,11 @@ def _main(out: Path, name: str | None) -> None:
         ]
     scratch = out.with_suffix(".new")
     scratch.write_text(json.dumps(told), encoding="utf-8")
-    scratch.rename(out)  # there whole, or not at all
+    scratch.rename(out)  # atomic
 
 
 def _why_not(name: str) -> str:
-    """Why the environment cannot be used; "" if its function is there."""
+    """Why the environment cannot be used; "" if its function was found."""
     try:
         find_function(name)
     except HarnessError as error:

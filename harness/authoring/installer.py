@@ -1,5 +1,8 @@
-"""Installing environments into the environment of the running interpreter. Owns what a target means (a folder, a file
-of a distribution, a name) and the installer's call; whether it worked is looked at by `installed`."""
+"""Installation of environments with pip or uv into the running interpreter's environment.
+
+Parses an install target (a folder, a distribution file or a name) and runs the installer. The module `installed` then
+verifies the result.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ from harness.settings.wording import nearest
 _ARCHIVES = (".whl", ".tar.gz", ".zip")
 
 _NAMED = re.compile(
-    r"(?:[A-Za-z0-9][\w.-]*/)?"  # an organisation, which the index does not know
+    r"(?:[A-Za-z0-9][\w.-]*/)?"  # an organisation; package indexes do not have these
     r"(?P<name>[A-Za-z0-9][\w.-]*)(?P<rest>(?:\[[^\]]*\])?\s*(?:[=<>!~@].*)?)"
 )
 _EXACT = re.compile(r"@\s*(?P<version>[0-9][\w.!+-]*)")
-"""`name@1.2`, as hubs write it; pip wants `name==1.2`."""
+"""`name@1.2`, the notation of hubs; pip needs `name==1.2`."""
 
 _PINNED = re.compile(r"(?:\[[^\]]*\])?\s*==")
 
@@ -41,36 +44,36 @@ _DIRECT = re.compile(r"[A-Za-z0-9][\w.-]*\s*@\s*\w+\S*://")
 
 @dataclass(frozen=True, slots=True)
 class InstallTarget:
-    """Something to install."""
+    """One thing to install."""
 
     given: str
     """As the user wrote it."""
     requirement: str
-    """As the installer takes it: a path, or name and version."""
+    """Argument for the installer: a path, or name and version."""
     distribution: str
-    """The distribution that it brings; "" if only the installer knows."""
+    """Name of the distribution; "" if it is known only after installation."""
     is_editable: bool = False
     doubt: str = ""
-    """Why what the index would give may be somebody else's package; "" where there is no such doubt."""
+    """Why the index may offer another party's package under this name; "" if there is no such risk."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstallOptions:
-    """How to install."""
+    """Options of an installation."""
 
     editable: bool = True
-    """Folders are linked to, so that edits count at once."""
+    """Install folders in editable mode."""
     upgrade: bool = False
     build_isolation: bool = True
     folder: Path = Path("environments")
-    """Where a name is looked for before the index is asked."""
+    """Folder searched for a name before the package index."""
 
 
 def read_target(text: str, options: InstallOptions) -> InstallTarget:
-    """What one word of the command line means.
+    """Parse one target of `bench env install`.
 
     Raises:
-        ConfigError: it is neither a folder of a project, nor a distribution's file, nor a name.
+        ConfigError: it is neither the folder of a project, nor a distribution file, nor a name.
     """
     if "://" in text:
         return InstallTarget(text, text, text.partition("@")[0].strip() if _DIRECT.match(text) else "")
@@ -99,10 +102,10 @@ def read_target(text: str, options: InstallOptions) -> InstallTarget:
 
 
 def _doubt(text: str, name: str, *, is_exact: bool, options: InstallOptions) -> str:
-    """Why a name is not simply taken from the index, where anybody can have taken it first.
+    """Why a name should not be installed from the index without asking: anybody can register a name there.
 
-    There is none about what came from an index before, and about a version that somebody has looked up; but an
-    organisation is no part of a name there, and so says of whom the package is not.
+    There is no doubt about a distribution that was installed from an index before, or about an exact version. A name
+    with an organisation stays in doubt, since package indexes do not know organisations.
     """
     organisation, slash, _ = text.strip().partition("/")
     known = _origin(name)
@@ -123,10 +126,10 @@ def _doubt(text: str, name: str, *, is_exact: bool, options: InstallOptions) -> 
 
 
 def _origin(name: str) -> str:
-    """Where an installed distribution has come from: `index`, or an address; "" if it is not installed."""
+    """Origin of an installed distribution: `index` or an address; "" if it is not installed."""
     try:
         dist = importlib.metadata.distribution(name)
-        record: object = json.loads(dist.read_text("direct_url.json") or "null")  # PEP 610: not by its name
+        record: object = json.loads(dist.read_text("direct_url.json") or "null")  # PEP 610 (`direct_url.json`)
     except PackageNotFoundError:
         return ""
     except ValueError:
@@ -138,8 +141,11 @@ def _origin(name: str) -> str:
 
 
 def _refuse_lost_path(text: str, options: InstallOptions) -> None:
-    """Refuse `environments/nothere`: it reads like `org/NAME`, but what stands before the slash is a folder here, and a
-    mistyped path must never become some stranger's package."""
+    """Reject a mistyped path such as `environments/nothere`.
+
+    It has the form of `org/NAME`, but the part before the slash is a local folder, so the package of the same name is
+    not meant.
+    """
     before, slash, name = text.partition("/")
     if slash and (Path(before).is_dir() or Path(before).absolute() == options.folder.absolute()):
         raise ConfigError(f"{text}: there is no such folder; if the package {name} is meant: bench env install {name}")
@@ -157,10 +163,10 @@ def _project(text: str, path: Path, options: InstallOptions) -> InstallTarget:
 
 
 def command_for(targets: Sequence[InstallTarget], options: InstallOptions) -> list[str]:
-    """The installer's command line: pip of this interpreter, else uv.
+    """Command line of the installer: pip of this interpreter, otherwise uv.
 
     Raises:
-        HarnessError: there is neither.
+        HarnessError: neither is available.
     """
     if importlib.util.find_spec("pip") is not None:
         command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
@@ -181,10 +187,10 @@ def command_for(targets: Sequence[InstallTarget], options: InstallOptions) -> li
 
 
 def run_installer(command: Sequence[str], on_line: Callable[[str], None]) -> int:
-    """Run it, and hand on what it says, line by line.
+    """Run the installer, and pass each line of its output to `on_line`.
 
     Returns:
-        Its exit code.
+        Exit code of the installer.
     """
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"

@@ -1,7 +1,8 @@
-"""The keys of an environment's examples, as another process sees them. Owns that process: what it is started with
-and what it writes; the comparison is in `rows_check`.
+"""Keys of an environment's examples, computed in new processes.
 
-Run as a module, it reads a request on stdin and writes keys, one a line, to the file that is named there."""
+Run as a module, this file reads a request from stdin and writes the keys, one per line, to the file named in the
+request. The comparison of keys is in `rows_check`.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from harness.core.errors import HarnessError
 from harness.core.types import JsonDict
 
 TIMEOUT = 600.0
-"""Seconds that a process may take to load the environment and read all rows."""
+"""Timeout in seconds for loading the environment and reading all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentRequest:
-    """Which environment, how built."""
+    """Environment and arguments to load it with."""
 
     env_id: str
     env_args: JsonDict
@@ -33,15 +34,15 @@ class EnvironmentRequest:
 def keys_elsewhere(
     request: EnvironmentRequest, hash_seeds: Sequence[int], folder: Path
 ) -> list[tuple[str, list[str] | str]]:
-    """The keys as new processes see them, side by side.
+    """Compute the example keys in new processes that run in parallel.
 
     Args:
-        request: What is loaded.
+        request: Environment to load.
         hash_seeds: `PYTHONHASHSEED` of each process.
-        folder: For their files.
+        folder: Folder for the output files of the processes.
 
     Returns:
-        For each: where that was, and the keys, or why there are none.
+        For each process: its description, and the keys or an error message.
     """
     running = [(seed, folder / f"keys-{seed}", _start(request, seed, folder / f"keys-{seed}")) for seed in hash_seeds]
     try:
@@ -57,7 +58,7 @@ def _start(request: EnvironmentRequest, seed: int, out: Path) -> subprocess.Pope
     environ = {
         **os.environ,
         "PYTHONHASHSEED": str(seed),
-        # What can be imported here must be there, too; an environment may lie in a folder that only this process has.
+        # The environment may be in a folder that only this process has on its import path.
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     child = subprocess.Popen(
@@ -65,10 +66,10 @@ def _start(request: EnvironmentRequest, seed: int, out: Path) -> subprocess.Pope
         env=environ, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert child.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it died at once: its exit code says so
+    with contextlib.suppress(BrokenPipeError):  # the process has ended; its exit code has the reason
         child.stdin.write(json.dumps([request.env_id, request.env_args, request.extra_env_kwargs, str(out)]))
         child.stdin.close()
-    child.stdin = None  # closed: `communicate` must not flush it
+    child.stdin = None  # closed, so `communicate` must not flush it
     return child
 
 

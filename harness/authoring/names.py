@@ -1,5 +1,4 @@
-"""The names of a new environment: what it may be called, and what its package, module and class are called then. Owns
-the refusals; makes no file."""
+"""Names of a new environment: validation, and the package, module and class names derived from it."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from importlib.metadata import PackageNotFoundError
 from harness.core.errors import ConfigError
 
 LONGEST = 50
-"""Characters of a name: it becomes a folder, a column of tables and a part of repository names."""
+"""Maximum length: the name is also a folder, a table column and a part of repository names."""
 
 _SHAPE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -29,40 +28,40 @@ _TAKEN = {
     "tests": "it is the folder of an environment's tests",
     "verifiers": "it is the module that classic environments import",
 }
-"""Names that would hide something."""
+"""Reserved names, with the reason."""
 
 
 _BASES = ("MultiTurnEnv", "SingleTurnEnv", "ToolEnv")
-"""Classes that a new environment's may derive from, and must not hide."""
+"""Base classes; the class of a new environment must not have one of these names."""
 
 _GIVEN = re.compile(r"(?:(?P<organisation>\w[\w.-]*)/)?(?P<name>[^/]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What one environment is called in each place."""
+    """Names of one environment in different places."""
 
     name: str
-    """`bench run NAME`, and the distribution."""
+    """Name of the distribution, and of the environment in `bench run NAME`."""
 
     @property
     def module(self) -> str:
-        """What Python imports; also the project's folder."""
+        """Name of the Python module and of the project's folder."""
         return self.name.replace("-", "_")
 
     @property
     def class_name(self) -> str:
-        """The environment's class."""
+        """Name of the environment's class."""
         words = "".join(part[:1].upper() + part[1:] for part in self.name.split("-"))
         is_complete = self.name.endswith("-env") and words not in _BASES
         return words if is_complete else words + "Env"
 
 
 def read_name(text: str) -> Names:
-    """The names of an environment that is to be called `text`; an organisation in front (`org/my-env`) is dropped.
+    """Validate the name of a new environment. An organisation in front (`org/my-env`) is dropped.
 
     Raises:
-        ConfigError: it is no name but a path, or no name at all, or one that something else has.
+        ConfigError: the text is a path, is no valid name, or is a name in use.
     """
     given = _GIVEN.fullmatch(text.strip())
     if given is None or (given["organisation"] and not given["name"]):
@@ -84,7 +83,7 @@ def read_name(text: str) -> Names:
 
 
 def _is_a_path(text: str) -> str:
-    """What to say of `./sub/thing`, `/srv/thing`, `../up` and `org/`."""
+    """Error message for a path given as a name: `./sub/thing`, `/srv/thing`, `../up`, `org/`."""
     folder, _, name = text.rstrip("/").rpartition("/")
     if not folder and not text.startswith("/"):
         return f"{text!r} is a folder, or an organisation without a name: say a name, such as {name}/my-env"
@@ -94,14 +93,14 @@ def _is_a_path(text: str) -> str:
 
 
 def _instead(name: str) -> str:
-    """The nearest name that would do, as the rest of a sentence."""
+    """Suggestion of the nearest valid name, as the end of a sentence; "" without one."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name)
     near = re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-").lstrip("0123456789-")
     return f"; perhaps {near[:LONGEST]!r}?" if near and _SHAPE.fullmatch(near[:LONGEST].strip("-")) else ""
 
 
 def _clash(names: Names) -> str:
-    """Who has the name already, as a clause; "" if nobody."""
+    """Why the name is already in use, as a clause; "" if it is free."""
     module = names.module
     if module in _TAKEN:
         return _TAKEN[module]

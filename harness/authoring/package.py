@@ -1,5 +1,7 @@
-"""What an environment came in: a distribution, a project's folder or a single file, and what that says of itself (name,
-version, summary, entry points, README). Owns the reading of metadata; imports no environment."""
+"""Package metadata of an environment: name, version, summary, entry points, README.
+
+An environment is in a distribution, a project's folder or a single file. Metadata is read without importing anything.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from typing import Literal, TypeAlias, cast
 from harness.settings.packages import ENTRY_POINT_GROUP, FoundEnvironment, editable_project
 
 Kind: TypeAlias = Literal["installed", "editable", "folder", "file"]
-"""`folder` is a project that is not installed, `file` a module without a project."""
+"""`folder` is a project that is not installed; `file` is a module without a project."""
 
 FUNCTION = "load_environment"
 
 _LEVELS = 3
-"""Folders above a source file in which its project may lie; as `config.packages` has it."""
+"""Maximum distance in folders from a source file up to its project, as in `settings.packages`."""
 
 _HEADER = re.compile(r"^(Name|Version|Summary): *(.*)$", re.MULTILINE)
 _CLASSIC = re.compile(r"^Requires-Dist: *verifiers\b(?![-_.]\w)", re.MULTILINE | re.IGNORECASE)
@@ -28,7 +30,7 @@ _CLASSIC_DEPENDENCY = re.compile(r"verifiers\b(?![-_.]\w)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What an environment came in."""
+    """Package that contains an environment."""
 
     kind: Kind
     name: str
@@ -36,16 +38,18 @@ class Package:
     summary: str = ""
     readme: str = ""
     entry_points: dict[str, str] = field(default_factory=dict[str, str])
-    """Of the group `harness.environments`: name → `module:function`."""
+    """Entry points of the group `harness.environments`: name → `module:function`."""
     is_classic: bool = False
-    """Whether it asks for the package `verifiers`."""
+    """Whether it depends on the package `verifiers`."""
     project: Path | None = None
-    """The project's folder, where there is one."""
+    """Folder of the project, if known."""
 
 
 def toml_fault(folder: Path) -> str:
-    """Why the `pyproject.toml` of a folder cannot be read (`…/pyproject.toml: line 38: not TOML`); "" if it can be, or
-    is not there."""
+    """Why the `pyproject.toml` of a folder cannot be parsed (`…/pyproject.toml: line 38: not TOML`).
+
+    "" if it is valid or missing.
+    """
     file = folder / "pyproject.toml"
     try:
         tomllib.loads(file.read_text(encoding="utf-8"))
@@ -62,7 +66,7 @@ def toml_fault(folder: Path) -> str:
 
 
 def fault_of(found: FoundEnvironment, package: Package) -> str:
-    """What `toml_fault` says of the project that the environment came in, or would have come in."""
+    """The `toml_fault` of the project that contains the environment; "" without one."""
     if package.kind == "installed":
         return ""
     folders = [package.project] if package.project else _folders(found)
@@ -71,7 +75,7 @@ def fault_of(found: FoundEnvironment, package: Package) -> str:
 
 
 def package_of(found: FoundEnvironment) -> Package:
-    """What the environment came in."""
+    """The package that contains an environment."""
     dist = _distribution(found.dist_name)
     if dist is not None:
         return of_distribution(dist)
@@ -83,13 +87,13 @@ def package_of(found: FoundEnvironment) -> Package:
 
 
 def _folders(found: FoundEnvironment) -> list[Path]:
-    """Where the project of an environment may lie that is not installed."""
+    """Folders that may be the project of an environment that is not installed, nearest first."""
     source = found.source_files[0] if found.source_files else found.path
     return [] if source is None else [found.path or source, *source.parents[: _LEVELS + 1]]
 
 
 def of_distribution(dist: Distribution) -> Package:
-    """What an installed distribution says. Its metadata is read as text: parsing that of all would take too long."""
+    """Read the package of an installed distribution. Searching the metadata as text is faster than parsing it."""
     text = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or ""
     head, _, body = text.partition("\n\n")
     fields = {match[1]: match[2].strip() for match in _HEADER.finditer(head)}
@@ -110,7 +114,7 @@ def of_distribution(dist: Distribution) -> Package:
 
 
 def of_project(folder: Path) -> Package | None:
-    """What a project's `pyproject.toml` says; None if it is none of a project."""
+    """Read the package from a `pyproject.toml`; None if the file has no valid project."""
     try:
         document: object = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
@@ -135,7 +139,7 @@ def of_project(folder: Path) -> Package | None:
 
 
 def function_of(package: Package, module: str) -> str:
-    """The name of the function that builds the environment, after the entry point of `module`."""
+    """Name of the function that builds the environment, from `module`'s entry point; default `load_environment`."""
     for value in package.entry_points.values():
         target, _, attribute = value.partition(":")
         if target.partition(".")[0] == module and attribute:

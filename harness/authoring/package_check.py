@@ -1,5 +1,4 @@
-"""Checks of what surrounds an environment: entry point, defaults, README. Owns what a package must have to be found,
-to run well untold and to be understood; imports nothing of it."""
+"""Checks of an environment's package: entry point, default settings, README. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ _NO_PACKAGE = "a single file: put it into a package (`bench env init`) to publis
 
 
 def package_findings(found: FoundEnvironment, package: Package, loader: LoaderFunction | None) -> Iterable[Finding]:
-    """What can be said before anything is imported."""
+    """Findings about the package of an environment."""
     fault = fault_of(found, package)
     if fault:
         yield fail("pyproject", fault, "mend that line: no installer takes the project, and no setting of it counts")
@@ -70,5 +69,5 @@ def _readme(package: Package, loader: LoaderFunction | None) -> Finding:
 
 
 def unmentioned(text: str, names: Sequence[str]) -> list[str]:
-    """The names that do not occur in a text as words."""
+    """The names that do not occur as words in a text."""
     return [name for name in names if not re.search(rf"(?<![\w]){re.escape(name.lstrip('*'))}(?![\w])", text)]

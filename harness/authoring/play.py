@@ -1,5 +1,4 @@
-"""One rollout with a model that says what it is told to: what an environment's own tests are written with. Owns the
-scripted model; the rollout and its score are the environment's."""
+"""Play one rollout with a scripted model, for the tests of an environment."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from harness.rubrics.judge_port import judged_by
 
 
 class Script:
-    """A model that gives its replies one after the other.
+    """A model that returns given replies in order.
 
     Args:
         replies: Texts, or whole assistant messages.
@@ -37,10 +36,10 @@ class Script:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """The next reply.
+        """Return the next reply.
 
         Raises:
-            EnvironmentFault: there is none.
+            EnvironmentFault: all replies are used.
         """
         if self._next == len(self._replies):
             given = f"{self._next} {'reply' if self._next == 1 else 'replies'}"
@@ -57,28 +56,29 @@ def play(
     index: int = 0,
     row: Mapping[str, Any] | None = None,
 ) -> State:
-    """Play one rollout with given replies, and score it. For tests. Where the rubric asks a judge, the environment's
-    reference judge answers.
+    """Play one rollout with given replies, and score it. For tests.
+
+    If the rubric has a judge, the environment's reference judge answers.
 
     Args:
-        environment: Freshly loaded, or used before.
-        *replies: What the model says, turn after turn: texts, or whole messages (with tool calls, say).
-        index: Which row of the dataset is played.
+        environment: The environment; may be played several times.
+        *replies: Replies of the model, one per turn: texts, or whole messages (with tool calls, for example).
+        index: Index of the dataset row to play.
         row: A row to play instead: columns as in the dataset.
 
     Returns:
-        The state: `completion`, `reward`, `metrics`, `stop_condition` and whatever the environment keeps in it.
+        The state: `completion`, `reward`, `metrics`, `stop_condition` and all keys that the environment added.
 
     Raises:
-        EnvironmentFault: the rollout asks for more replies than there are, or cannot be scored; says why.
-        Exception: whatever else the environment's code raised.
+        EnvironmentFault: the rollout needs more replies than given, or cannot be scored; the message has the reason.
+        Exception: any other error of the environment's code.
     """
     style = Style(environment.message_type, environment.system_prompt, environment.few_shot)
     chosen = environment.row(index) if row is None else Table([row], "row").row(0, style)
     state = State.begin(ExampleKeys().example(chosen, index), 0, Script.model, environment.sampling_args)
 
     async def main() -> None:
-        with judged_by(ReferencePanel(environment)):  # an ideal judge, where the rubric asks one
+        with judged_by(ReferencePanel(environment)):  # the environment's reference judge, if the rubric needs one
             await environment.rollout(state, Script(replies))
             await score()
 

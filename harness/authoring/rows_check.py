@@ -1,5 +1,7 @@
-"""Checks of an environment's rows: all can be read, none twice, none empty, the same keys in every load and process.
-Owns the walk over the dataset; what a row may look like is `envs.dataset`'s business."""
+"""Checks of an environment's rows: readable, unique, not empty, and the same keys in every load and process.
+
+The format of a row is defined in `envs.dataset`.
+"""
 
 from __future__ import annotations
 
@@ -15,31 +17,31 @@ from harness.envs.environment import Environment
 from harness.envs.single_turn import SingleTurnEnv
 
 _KEY = 20
-"""Characters of a key that are kept: enough to tell rows apart, little enough for a million of them."""
+"""Stored characters of a key: enough to be unique, and small enough for a million rows."""
 
 
 @dataclass(slots=True)
 class DatasetScan:
-    """What one walk over a dataset saw."""
+    """Results of one pass over a dataset."""
 
     total: int = 0
     wrong: list[str] = field(default_factory=list[str])
-    """Rows that cannot be read: why."""
+    """Error messages of rows that cannot be read."""
     keys: list[str] = field(default_factory=list[str])
     ids: list[str] = field(default_factory=list[str])
-    """As written, in the order of the keys."""
+    """Example ids as text, in the order of `keys`."""
     repeated: list[str] = field(default_factory=list[str])
-    """`17 (as 3)`: an earlier row has the same prompt, answer, task and info."""
+    """Duplicates, as `17 (as 3)`: an earlier row has the same prompt, answer, task and info."""
     contradicting: list[str] = field(default_factory=list[str])
-    """As above, but only the prompt is the same."""
+    """As `repeated`, but only the prompt is the same."""
     blank: list[str] = field(default_factory=list[str])
-    """Ids of rows whose prompt says nothing."""
+    """Ids of rows with an empty prompt."""
     unanswered: list[str] = field(default_factory=list[str])
-    """Ids of rows with neither an answer nor an info."""
+    """Ids of rows with neither answer nor info."""
 
 
 def walk(environment: Environment) -> DatasetScan:
-    """Look at every row once.
+    """Read every row once.
 
     Raises:
         EnvironmentFault: the dataset cannot be read at all.
@@ -78,7 +80,7 @@ def _note_empty(row: Row, name: str, seen: DatasetScan) -> None:
 
 
 def _says_something(prompt: Prompt) -> bool:
-    """Whether a prompt has more than a system message."""
+    """Whether a prompt has any content besides system messages."""
     if isinstance(prompt, str):
         return bool(prompt.strip())
     asked = [message.get("content") for message in prompt if message.get("role") != "system"]
@@ -86,7 +88,7 @@ def _says_something(prompt: Prompt) -> bool:
 
 
 def findings_of(rows: DatasetScan, environment: Environment) -> Iterable[Finding]:
-    """What one walk says of a dataset."""
+    """Findings about the rows of a dataset."""
     if rows.wrong:
         yield fail("rows", f"{len(rows.wrong):,} of {count(rows.total, 'row')} cannot be used: {some(rows.wrong)}",
                    "correct the dataset, or leave these rows out of it")  # fmt: skip
@@ -122,11 +124,11 @@ def _empty(rows: DatasetScan) -> Finding:
 
 
 def compare_keys(first: DatasetScan, others: Iterable[tuple[str, list[str]]]) -> Finding:
-    """Whether every load gave the same examples in the same order.
+    """Check that every load has the same examples in the same order.
 
     Args:
-        first: The walk that the others are compared with.
-        others: Where else keys came from, and the keys; in the order of rows.
+        first: Scan to compare with.
+        others: Description of each other load, and its keys in the order of rows.
     """
     places = list(others)
     if not first.keys:

@@ -1,5 +1,7 @@
-"""A new environment: from a name and a kind to a project's folder. Owns what is written and where; the files themselves
-are templates beside this module, whose placeholders look like `@name@`."""
+"""Create the project of a new environment from templates.
+
+The templates are in the folder `templates`; their placeholders look like `@name@`.
+"""
 
 from __future__ import annotations
 
@@ -21,31 +23,31 @@ Kind: TypeAlias = Literal["single-turn", "multi-turn", "tool"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 SUFFIX = ".in"
-"""Of a template's file: what has it is not taken for a part of this package."""
+"""Suffix of template files, which keeps Python tools from reading them as modules of this package."""
 
 _PLACEHOLDER = re.compile(r"@(name|module|class|bench)@")
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A project that was made."""
+    """A project that was created."""
 
     names: Names
     folder: Path
     files: tuple[str, ...]
-    """Relative to the folder, in the order in which one reads them."""
+    """Paths relative to the folder, in reading order."""
 
 
 def create(name: str, parent: Path, kind: Kind = "single-turn") -> Created:
-    """Make the project of a new environment, whole or not at all.
+    """Create the project of a new environment. On an error, nothing is left behind.
 
     Args:
-        name: What `bench run` will call it; an organisation in front is dropped.
-        parent: The folder that gets the project's folder; made if it is missing.
-        kind: Which of the working examples it begins as.
+        name: Name for `bench run`; an organisation in front is dropped.
+        parent: Folder in which the project's folder is created; created if missing.
+        kind: Working example to start from.
 
     Raises:
-        ConfigError: a bad name, or one that is taken, here or among what is installed.
+        ConfigError: the name is invalid, or is in use here or by an installed package.
         StoreError: the files cannot be written.
     """
     names = read_name(name)
@@ -66,7 +68,7 @@ def create(name: str, parent: Path, kind: Kind = "single-turn") -> Created:
 
 
 def _render(names: Names, kind: Kind) -> dict[str, str]:
-    """The files by relative path. Those of the kind come first: they are what an author reads and changes."""
+    """File contents by relative path. The files of the kind, which an author edits, come first."""
     root = importlib.resources.files("harness.authoring") / "templates"
     values = {"name": names.name, "module": names.module, "class": names.class_name, "bench": _bench_version()}
 
@@ -92,20 +94,20 @@ def _walk(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]
 
 
 def _reading_order(path: str) -> tuple[bool, bool, str]:
-    """The package, then what is beside it, then its tests."""
+    """Sort key of template files: the package, then files beside it, then tests."""
     return path.startswith("tests/"), "/" not in path, path
 
 
 def _write(parent: Path, folder: str, files: dict[str, str]) -> None:
     parent.mkdir(parents=True, exist_ok=True)
-    # Written beside and moved into place, so that a full disk leaves no half project behind.
+    # Written to a temporary folder and renamed, so that an error leaves no incomplete project.
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder}-", dir=parent))
     try:
         for path, text in files.items():
             target = scratch / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-        scratch.chmod(0o755)  # mkdtemp keeps others out
+        scratch.chmod(0o755)  # mkdtemp makes it private
         scratch.rename(parent / folder)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -113,7 +115,7 @@ def _write(parent: Path, folder: str, files: dict[str, str]) -> None:
 
 
 def _bench_version() -> str:
-    """The version that the new environment asks for: this one."""
+    """Minimum version of bench for the new environment: the running one."""
     import importlib.metadata
 
     try:

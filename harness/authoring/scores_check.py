@@ -1,5 +1,8 @@
-"""Checks of what reference policies came to: scored at all, best, worst, within bounds, the same again, nothing lost,
-fast enough. Owns the judgement; the rollouts come from `trial`."""
+"""Checks of the scores of reference policies.
+
+They cover: all scored, best and worst reward reached, within bounds, reproducible, complete in the journal, fast
+enough. The rollouts come from `trial`.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,20 @@ from harness.authoring.trial import Played, PlayedRollout, Trial
 from harness.rubrics.rubric import Rubric
 
 SLACK = 1e-9
-"""By which a sum of weights may miss its bound: floats add up in their own way."""
+"""Tolerance for rounding errors when rewards are compared with sums of weights."""
 
 SLOW_SECONDS = 0.05
-"""Scoring that takes longer than this a rollout is told as slow, since a run waits for it."""
+"""Median scoring time in seconds per rollout above which a remark on speed is added: a run has to wait for scoring."""
 
 
 def scored(played: Played) -> Iterable[Finding]:
-    """What has no score, whoever played: a finding of its own, since no policy can mend that."""
+    """Report rollouts of any policy that have no score."""
     total = sum(len(trial.rollouts) for trial in played.trials)
     missing = [
         (trial.policy, rollout)
         for trial in played.trials
         for rollout in trial.rollouts.values()
-        if rollout.reward is None and (rollout.culprits or not trial.note)  # a note tells why a run ended early
+        if rollout.reward is None and (rollout.culprits or not trial.note)  # with a note, the run ended early
     ]
     if not missing:
         return
@@ -40,12 +43,14 @@ def scored(played: Played) -> Iterable[Finding]:
 
 
 def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
-    """Whether every rollout that has a score has exactly `wanted`; of the others, `scored` tells.
+    """Check that every scored rollout of a policy has exactly the reward `wanted`.
+
+    Rollouts without a score are reported by `scored`.
 
     Args:
-        trial: Of the policy that should.
+        trial: Rollouts of the policy that should reach the reward.
         wanted: The best or the worst reward.
-        name: Of the check.
+        name: Name of the check.
         word: `best` or `worst`.
     """
     if trial.note:
@@ -82,7 +87,7 @@ def _number(value: float | None) -> str:
 
 
 def bounds(played: Sequence[Played], rubric: Rubric) -> Finding:
-    """Whether every reward lies in the range that the rubric names."""
+    """Check that every reward is within the rubric's `reward_range`."""
     low, high = rubric.reward_range
     rewards = [(rollout, rollout.reward) for trial in _trials(played) for rollout in trial.rollouts.values()]
     known = [(rollout, reward) for rollout, reward in rewards if reward is not None]
@@ -96,7 +101,7 @@ def bounds(played: Sequence[Played], rubric: Rubric) -> Finding:
 
 
 def repeats(first: Played, second: Played) -> Finding:
-    """Whether a second run, on an environment loaded anew, says and scores the same."""
+    """Check that a second run, with the environment loaded again, has the same replies and scores."""
     total = sum(len(trial.rollouts) for trial in second.trials)
     if not total:
         return skipped("repeats", "nothing was played")
@@ -109,7 +114,7 @@ def repeats(first: Played, second: Played) -> Finding:
 
 
 def _differing(first: Played, second: Played) -> list[str]:
-    """The rollouts of the second that are not as in the first; where scoring is slow, these are fewer."""
+    """Rollouts of the second pass that differ from the first. The second may have fewer rollouts."""
     differing: list[str] = []
     for one, other in zip(first.trials, second.trials, strict=True):
         for key, rollout in other.rollouts.items():
@@ -132,11 +137,11 @@ def _difference(one: PlayedRollout, other: PlayedRollout) -> str:
 
 
 def state(live: Played, restored: Played | None) -> Finding:
-    """Whether a journal holds all that scoring reads.
+    """Check that a journal has everything that scoring needs.
 
     Args:
-        live: Scored as a run goes.
-        restored: The same rollouts, scored from their journal; None if the rubric says that it cannot be.
+        live: Rollouts scored during the run.
+        restored: The same rollouts, scored from their journal; None if the rubric needs live state.
     """
     rollouts = [rollout for trial in live.trials for rollout in trial.rollouts.values()]
     if not rollouts:
@@ -157,10 +162,10 @@ def state(live: Played, restored: Played | None) -> Finding:
 
 
 def speed(played: Played, *, under_load: bool) -> Finding:
-    """How long scoring takes.
+    """Report how long scoring takes.
 
     Args:
-        played: What was scored.
+        played: Scored rollouts.
         under_load: Whether other rollouts were scored at the same time.
     """
     seconds = [rollout.seconds for trial in played.trials for rollout in trial.rollouts.values() if rollout.metrics]
@@ -180,9 +185,9 @@ def _milliseconds(seconds: float) -> str:
 
 
 def loop(played: Sequence[Played]) -> Finding:
-    """Whether anything held up the event loop."""
+    """Check that nothing blocked the event loop."""
     times = Counter[str]()
-    first: dict[str, str] = {}  # a function may have been seen at several of its lines
+    first: dict[str, str] = {}  # a function may be seen at several of its lines
     for where, number in ((where, number) for each in played for where, number in each.blocked.items()):
         function = where.rpartition(":")[0]
         times[first.setdefault(function, where)] += number
@@ -194,7 +199,7 @@ def loop(played: Sequence[Played]) -> Finding:
 
 
 def warnings(played: Sequence[Played]) -> Iterable[Finding]:
-    """What else bench had to say of the environment: nothing, as a rule."""
+    """Report other warnings that bench logged about the environment."""
     said = list(dict.fromkeys(words for each in played for words in each.warnings))
     if said:
         yield fail("log", some(said), "these are warnings that a run would log")

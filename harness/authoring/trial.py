@@ -1,5 +1,7 @@
-"""Reference policies played for a check, exactly as `bench run` plays them: settings, plan, engine, embedded server and
-journal are the same. Owns what is asked of them, and the reading of what they left in a temporary folder."""
+"""Reference policies played for a check, with the same settings, plan, engine, server and journal as `bench run`.
+
+The results are read from run folders in a temporary folder.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,21 @@ WATCHDOG = "harness.engine.watchdog"
 
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
-    """What is played."""
+    """Environment and examples to play."""
 
     target: str
     """Name or path of the environment."""
     env_args: JsonDict
     num_examples: int
-    """−1 for all. Fewer are drawn from the whole dataset, so that every kind of example has a chance."""
+    """−1 for all. A smaller number is drawn at random from the whole dataset, to cover more kinds of examples."""
     per_example: int | None = 1
-    """Rollouts of each; None for the environment's own number."""
+    """Rollouts per example; None for the environment's own setting."""
 
     def resolved(self, policy: str, folder: Path, **more: object) -> ResolvedRun:
-        """The settings of a run of `reference/{policy}`.
+        """Resolve the settings of a run of `reference/{policy}`.
 
         Raises:
-            UsageError: the environment is not there, or a setting that applies to it is wrong.
+            UsageError: the environment does not exist, or a setting that applies to it is wrong.
         """
         flags: dict[str, object] = {
             "model": f"reference/{policy}",
@@ -58,58 +60,58 @@ class TrialRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlayedRollout:
-    """One rollout as its journal holds it."""
+    """One rollout, read from its journal."""
 
     example: str
-    """The example's own id, as text."""
+    """Id of the example, as text."""
     reward: float | None
     metrics: dict[str, float | None]
     why: str
-    """Why there is no reward; "" if there is one."""
+    """Why it has no reward; "" if it has one."""
     culprits: tuple[str, ...]
-    """Functions that gave no score."""
+    """Reward functions that returned no score."""
     completion: Prompt
     seconds: float
-    """Of scoring."""
+    """Time of scoring."""
     state: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Trial:
-    """What one policy came to."""
+    """Rollouts of one policy."""
 
     policy: str
     rollouts: dict[str, PlayedRollout] = field(default_factory=dict[str, PlayedRollout])
     """By rollout key."""
     note: str = ""
-    """Why it came to nothing, or ended early."""
+    """Why the run failed or ended early; "" if it is complete."""
     folder: Path | None = None
-    """The run's."""
+    """Folder of the run."""
 
 
 @dataclass(slots=True)
 class Played:
-    """The trials of one pass, side by side, with what was logged meanwhile."""
+    """The trials of one pass, which run concurrently, and the warnings logged during the pass."""
 
     trials: list[Trial]
     blocked: dict[str, int] = field(default_factory=dict[str, int])
-    """What held up the event loop, `function (file:line)`, and how often."""
+    """Functions that blocked the event loop, `function (file:line)`, and how often."""
     warnings: list[str] = field(default_factory=list[str])
-    """What else bench had to say: a cleanup that failed, say."""
+    """Other warnings that bench logged, such as a failed cleanup."""
 
 
 def play_policies(asked: TrialRequest, policies: Sequence[str], folder: Path, *, resume: bool = False) -> Played:
     """Load the environment and run policies on it.
 
     Args:
-        asked: What is played.
-        policies: `oracle`, `null`, …
-        folder: For the runs; may be used more than once.
-        resume: Go on with the runs that lie there, scoring one rollout at a time.
+        asked: Environment and examples to play.
+        policies: Names of reference policies: `oracle`, `null`, …
+        folder: Output folder of the runs; may be used again.
+        resume: Resume the runs in that folder, and score one rollout at a time.
 
     Raises:
-        UsageError: as `bench run` would refuse it.
+        UsageError: `bench run` would reject the settings.
     """
     gate: Mapping[str, object] = {"max_concurrent_scoring": 1} if resume else {}
     runs = [asked.resolved(policy, folder, **gate) for policy in policies]
@@ -134,7 +136,10 @@ def play_policies(asked: TrialRequest, policies: Sequence[str], folder: Path, *,
 
 
 def _blocked(records: Sequence[logging.LogRecord]) -> dict[str, int]:
-    """What the watchdog said: of each run's function a line at once, and at the end how often, if that was not all."""
+    """Number of blockings by function, from the watchdog's log.
+
+    The watchdog logs each function of a run at once, and repeats it at the end with the total if there were more.
+    """
     times: dict[tuple[object, str], int] = {}
     for record in records:
         run, where, *more = cast("tuple[object, ...]", record.args or ("", record.getMessage()))
@@ -147,15 +152,15 @@ def _blocked(records: Sequence[logging.LogRecord]) -> dict[str, int]:
 
 
 def score_from_journal(asked: TrialRequest, played: Played, folder: Path) -> Played:
-    """Score once more, from nothing but what journals hold: the runs as a crash before scoring would have left them.
+    """Score again from the journals alone, as after a crash before scoring.
 
     Args:
-        asked: As of `played`.
-        played: Whose rollouts are scored.
-        folder: For copies of the runs; must be empty.
+        asked: The request that `played` was made with.
+        played: Rollouts to score.
+        folder: Folder for copies of the runs; must be empty.
 
     Raises:
-        UsageError: the runs cannot be resumed, because the environment is not the same any more.
+        UsageError: the runs cannot be resumed, because the environment has changed.
     """
     for trial in played.trials:
         if trial.folder is not None:
@@ -220,7 +225,7 @@ class _Collector(logging.Handler):
 
 @contextlib.contextmanager
 def _logged() -> Generator[list[logging.LogRecord]]:
-    """What bench itself logs meanwhile. It goes nowhere else: a finding says it."""
+    """Collect bench's own warnings instead of printing them: they become a finding."""
     collector, ours = _Collector(), logging.getLogger("harness")
     level, propagates = ours.level, ours.propagate
     ours.addHandler(collector)
