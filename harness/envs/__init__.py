@@ -1,5 +1,4 @@
-"""What an environment is made of: its dataset, its turns and its hooks. Owns the author's side of a rollout; knows no
-model client, no disk and no schedule."""
+"""Environments: dataset, rollout loop and hooks, as used by authors."""
 
 from __future__ import annotations
 

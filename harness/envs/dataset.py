@@ -1,9 +1,9 @@
-"""An environment's dataset: whatever an author hands over, read row by row and formatted for the model. Owns the
-columns and every message about a row that is wrong; keeps no copy of the data.
+"""An environment's dataset: reading its rows one by one, validating them and formatting them for the model. The data is
+not copied.
 
-A list is checked whole when the environment is built. Of a `datasets.Dataset`, or any other sequence that computes its
-rows, the ids and the first row are checked then, and each row when it is read. What a builder returns is checked the
-same way when it is first needed."""
+A list is validated completely when the environment is built. For a `datasets.Dataset`, or another sequence that
+computes its rows, only the ids and the first row are validated then, and each row when it is read. The result of a
+builder function is validated the same way on first use."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from harness.envs import hub
 from harness.usercode.exceptions import USER_EXCEPTIONS, describe, should_propagate
 
 Dataset: TypeAlias = "Sequence[Mapping[str, Any]] | Callable[[], Any] | Any"
-"""A list of dicts, any sequence of mappings, a `datasets.Dataset`, or a function without arguments that makes one."""
+"""A list of dicts, any sequence of mappings, a `datasets.Dataset`, or a function without arguments that returns one."""
 
 COLUMNS: tuple[str, ...] = ("prompt", "question", "answer", "info", "task", "example_id")
-"""The columns that are read; others are left alone."""
+"""The columns that are read; others are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a row becomes a prompt."""
+    """Settings for making a prompt from a row."""
 
     message_type: MessageType
     system_prompt: str | None
@@ -36,14 +36,14 @@ class Style:
 
 
 class Table:
-    """One dataset of an environment, opened when it is first needed.
+    """One dataset of an environment, opened on first use.
 
     Args:
         source: See `Dataset`.
         name: `dataset` or `eval_dataset`, for messages.
 
     Raises:
-        EnvironmentFault: `source` is nothing that rows can be read from.
+        EnvironmentFault: `source` is not a valid dataset.
     """
 
     def __init__(self, source: Dataset, name: str) -> None:
@@ -59,14 +59,15 @@ class Table:
 
     @property
     def is_open(self) -> bool:
-        """Whether the rows are at hand; a builder's are not until something asks for them."""
+        """Whether the rows are loaded; those of a builder function are loaded on first use."""
         return self._rows is not None
 
     def check(self, style: Style) -> None:
-        """Read, once, what can be read cheaply, so that a wrong column is found now: a list whole, else the first row.
+        """Validate, once, the rows that are cheap to read, to find wrong columns early: a whole list, or else the first
+        row.
 
         Raises:
-            EnvironmentFault: names the row and the column.
+            EnvironmentFault: a row is invalid; names the row and the column.
         """
         if self._is_checked:
             return
@@ -80,18 +81,18 @@ class Table:
         return len(self._opened())
 
     def row(self, index: int, style: Style) -> Row:
-        """One row, formatted.
+        """Read one row and format it.
 
         Raises:
-            IndexError: there is no such row.
-            EnvironmentFault: it is wrong; names the row and the column.
+            IndexError: the index is out of range.
+            EnvironmentFault: the row is invalid; names the row and the column.
         """
         rows = self._opened()
         if not 0 <= index < len(rows):
             raise IndexError(f"{self._name} has {len(rows)} rows, so no row {index}")
         try:
             cells = rows[index]
-        except USER_EXCEPTIONS as error:  # the author's sequence: its bug is told with the row
+        except USER_EXCEPTIONS as error:  # reported as an error of the author's sequence, with the row
             if should_propagate(error):
                 raise
             raise EnvironmentFault(f"{self._name} row {index} cannot be read: {describe(error)}") from error
@@ -112,7 +113,7 @@ class Table:
         with hub.failing_fast():
             try:
                 return build()
-            except USER_EXCEPTIONS as error:  # the author's builder: its bug is told as the environment's
+            except USER_EXCEPTIONS as error:  # reported as an error of the environment
                 if isinstance(error, HarnessError) or should_propagate(error):
                     raise
                 cause = f": {why}" if (why := hub.refusal()) else ""
@@ -132,7 +133,7 @@ class Table:
         return source
 
     def _check_ids(self, rows: Sequence[Any]) -> None:
-        """Refuse an `example_id` that occurs twice, where reading the whole column is cheap."""
+        """Reject duplicate `example_id`s, if reading the whole column is cheap."""
         if isinstance(rows, list | tuple):
             ids: Iterable[object] = (
                 cast("Mapping[str, object]", cells).get("example_id") if isinstance(cells, Mapping) else None
@@ -151,7 +152,7 @@ class Table:
 
 
 class _CellReader:
-    """The cells of one row, read into what they must be."""
+    """Validates and converts the cells of one row."""
 
     def __init__(self, cells: Mapping[str, object], where: str) -> None:
         self._cells = cells
@@ -240,7 +241,7 @@ class _CellReader:
 
 
 def message_fault(message: object) -> str:
-    """What is wrong with a message, as the rest of a sentence; "" if nothing is."""
+    """Error of an invalid message, as the rest of a sentence; "" if the message is valid."""
     if not isinstance(message, Mapping):
         return f"must be a dict with 'role' and 'content', not {type(message).__name__}"
     fields = cast("Mapping[str, object]", message)
@@ -255,7 +256,7 @@ def message_fault(message: object) -> str:
 
 
 def without_gaps(message: Mapping[str, Any]) -> Message:
-    """A copy without the fields that are None: a table that has a column per field fills them in everywhere."""
+    """Copy a message without the fields that are None. Tables with a column per field add these to every message."""
     return {name: value for name, value in message.items() if value is not None or name == "content"}
 
 

@@ -1,7 +1,6 @@
-"""Several environments as one: their rows one after the other, each rollout played and scored by the environment that
-its row came from. Owns the routing; every environment in it sees what it would see alone.
+"""Several environments as one: their rows in sequence, each rollout run and scored by its row's environment.
 
-A row's `task` says where it belongs: `name`, or `name/task` where the row had a task of its own."""
+A row's `task` names its environment: `name`, or `name/task` if the row has its own task."""
 
 from __future__ import annotations
 
@@ -24,24 +23,24 @@ from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
 
 SEPARATOR = "/"
-"""Between an environment's name and a row's own task."""
+"""Separator between an environment's name and a row's own task."""
 
 
 class EnvGroup(Environment):
     """Environments that are evaluated together.
 
-    Their sampling arguments, system prompts, tools and hooks stay their own. Examples are numbered anew. A metric that
-    an environment does not have is null in its rows, and counts in no mean.
+    Each keeps its own sampling arguments, system prompt, tools and hooks. Examples are renumbered. A metric that an
+    environment lacks is null in its rows and does not count in means.
 
     Args:
-        envs: At least one, in the order of their rows.
-        env_names: What tables call them, as many as `envs`; by default their ids, else `env_0`, `env_1`, …
-        **options: Of `EnvOptions` only `sampling_args`, `max_workers`, `env_id` and `env_args`: the others are the
-            environments' own.
+        envs: At least one environment, in the order of their rows.
+        env_names: Names for tables, one per environment; default to their ids, else `env_0`, `env_1`, …
+        **options: Of `EnvOptions` only `sampling_args`, `max_workers`, `env_id` and `env_args`; the others belong to
+            the environments.
 
     Raises:
-        EnvironmentFault: no environments, names that clash or hold a `/`, or environments of which some ask with
-            messages and some with texts.
+        EnvironmentFault: no environments, names that are not unique or contain `/`, or a mix of chat and completion
+            environments.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class EnvGroup(Environment):
             if options.get(name) is not None:
                 raise EnvironmentFault(f"{type(self).__name__}({name}=…): give it to the environments in the group")
         options["message_type"] = self.envs[0].message_type
-        # A builder: the rows of a group are those of its environments, which may be opened late themselves.
+        # A function, since the datasets of the environments may be opened later, too.
         options["eval_dataset"] = lambda: _Rows(self.env_map)
         options["rubric"] = GroupedRubric(self.env_map)
         super().__init__(**options)
@@ -63,13 +62,13 @@ class EnvGroup(Environment):
         """The environment that rows of `task` belong to.
 
         Raises:
-            EnvironmentFault: there is none.
+            EnvironmentFault: no environment has this task.
         """
         return _member(self.env_map, task)[1]
 
     @property
     def source_files(self) -> tuple[Path, ...]:
-        """The files of its own code and of every environment in it."""
+        """The source files of the group itself and of all its environments."""
         return tuple(dict.fromkeys([*self._files, *(file for env in self.envs for file in env.source_files)]))
 
     @source_files.setter
@@ -77,27 +76,27 @@ class EnvGroup(Environment):
         self._files = files
 
     async def play(self, state: State) -> None:
-        """Let the row's environment play the whole rollout, its own clean-up included."""
+        """Run the rollout in the row's environment, including its cleanup."""
         assert state.chat is not None
         with _as_member(self.env_map, state) as env:
-            # What the run asks for still wins; a group has no sampling arguments of its own unless it was given some.
+            # The run's arguments take precedence; a group has sampling arguments only if it was given some.
             state["sampling_args"] = {**env.sampling_args, **state["sampling_args"]}
             await env.rollout(state, state.chat)
 
     async def render_completion(self, state: State) -> None:
-        """Nothing: the row's environment has done it."""
+        """Do nothing: the row's environment has done it."""
 
     async def teardown(self) -> None:
-        """Tear down the group, then every environment in it."""
+        """Tear down the group, then all of its environments."""
         await super().teardown()
         for env in {id(env): env for env in self.envs}.values():
             await env.teardown()
 
     def set_kwargs(self, **values: Any) -> None:
-        """Change attributes of the group, or else of every environment in it that has them.
+        """Change attributes of the group, or else of all its environments that have them.
 
         Raises:
-            ConfigError: none has such an attribute, or it cannot be changed or hold that value.
+            ConfigError: unknown attribute, one that cannot be changed, or an invalid value.
         """
         for name, value in values.items():
             takers = [env for env in self.envs if name in env.settable()]
@@ -111,31 +110,31 @@ class EnvGroup(Environment):
             self.extra_env_kwargs[name] = value
 
     def settable(self) -> set[str]:
-        """What the group or any environment in it can change."""
+        """Names of attributes that can be changed in the group or in any of its environments."""
         return super().settable().union(*(env.settable() for env in self.envs))
 
     @property
     def has_reference(self) -> bool:
-        """Whether every environment says how an ideal player answers."""
+        """Whether all environments have a reference policy."""
         return all(env.has_reference for env in self.envs)
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """As the row's environment says."""
+        """The reply of the row's environment."""
         env, own = self._own(example)
         return env.reference_reply(own, messages)
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """As the row's environment says."""
+        """The reply of the row's environment."""
         env, own = self._own(example)
         return env.null_reply(own, messages)
 
     @property
     def has_reference_verdict(self) -> bool:
-        """Whether every environment that a judge scores says what an ideal judge answers."""
+        """Whether all environments that are scored by a judge have a reference judge."""
         return all(env.has_reference_verdict for env in self.envs if env.rubric.judges)
 
     def reference_verdict(self, example: Example, messages: Messages) -> str:
-        """As the row's environment says."""
+        """The verdict of the row's environment."""
         env, own = self._own(example)
         return env.reference_verdict(own, messages)
 
@@ -145,11 +144,10 @@ class EnvGroup(Environment):
 
 
 class GroupedRubric(Rubric):
-    """The rubric of a group: every rollout is scored by the rubric of the environment that played it.
+    """The rubric of a group: each rollout is scored by the rubric of its environment.
 
     Args:
-        envs: The environments by name. Their rubrics are looked up when they are needed, so one that is added to an
-            environment later counts.
+        envs: The environments by name. Their rubrics are read on use, so rubrics that are added later count.
     """
 
     def __init__(self, envs: Mapping[str, Environment]) -> None:
@@ -158,7 +156,7 @@ class GroupedRubric(Rubric):
 
     @property
     def rubrics(self) -> tuple[Rubric, ...]:
-        """Each rubric once, in the order of the environments."""
+        """All distinct rubrics, in the order of the environments."""
         return tuple({id(env.rubric): env.rubric for env in self._envs.values()}.values())
 
     @property
@@ -167,36 +165,37 @@ class GroupedRubric(Rubric):
         return self.rubrics[0].parser
 
     def adopt_parser(self, parser: Parser) -> None:
-        """Nothing: each rubric has its environment's parser."""
+        """Do nothing: each rubric has its environment's parser."""
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """Every function's name once: environments may share names, since a rollout belongs to one of them."""
+        """Names of all functions, without duplicates. Environments may share names, since a rollout belongs to one of
+        them."""
         return tuple(dict.fromkeys(name for rubric in self.rubrics for name in rubric.metric_names))
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each function; of one that several rubrics have, the first one's."""
+        """Weights by function name; if several rubrics have the name, the first one's."""
         return {name: weight for rubric in reversed(self.rubrics) for name, weight in rubric.weights.items()}
 
     @property
     def is_group(self) -> bool:
-        """Whether any rubric must see all rollouts of an example together."""
+        """Whether any rubric needs all rollouts of an example together."""
         return any(rubric.is_group for rubric in self.rubrics)
 
     @property
     def needs_live_state(self) -> bool:
-        """Whether any rubric can only score in the process that generated."""
+        """Whether any rubric can score only in the process that generated the rollouts."""
         return any(rubric.needs_live_state for rubric in self.rubrics)
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judges of every rubric, in order."""
+        """The judges of all rubrics, in order."""
         return tuple(spec for rubric in self.rubrics for spec in rubric.judges)
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The lowest and the highest reward of any of them."""
+        """Lowest and highest reward of all rubrics."""
         ranges = [rubric.reward_range for rubric in self.rubrics]
         return min(low for low, _ in ranges), max(high for _, high in ranges)
 
@@ -206,7 +205,7 @@ class GroupedRubric(Rubric):
             rubric.add_reward_func(func, weight)
 
     def add_class_object(self, name: str, obj: object) -> None:
-        """Let functions of every rubric take `obj` as a parameter called `name`."""
+        """Make `obj` available to functions of all rubrics as parameter `name`."""
         for rubric in self.rubrics:
             rubric.add_class_object(name, obj)
 
@@ -230,7 +229,7 @@ class GroupedRubric(Rubric):
 
 
 class _Rows(Sequence[JsonDict]):
-    """The rows of all environments, one environment after the other, formatted by them."""
+    """The formatted rows of all environments, in sequence."""
 
     def __init__(self, envs: Mapping[str, Environment]) -> None:
         self._envs = list(envs.items())
@@ -278,7 +277,7 @@ def _names(envs: Sequence[Environment], given: Sequence[str] | None) -> list[str
 
 
 def _member(envs: Mapping[str, Environment], task: str) -> tuple[str, Environment, str]:
-    """Name and environment that a task belongs to, and the task as that environment knows it."""
+    """The name and environment that a task belongs to, and the task's name within that environment."""
     name, _, own = task.partition(SEPARATOR)
     env = envs.get(name)
     if env is None:
@@ -288,7 +287,7 @@ def _member(envs: Mapping[str, Environment], task: str) -> tuple[str, Environmen
 
 @contextmanager
 def _as_member(envs: Mapping[str, Environment], state: State) -> Generator[Environment]:
-    """The row's environment, while the state looks as it would without the group."""
+    """The row's environment; inside the block, the state's task is that within the environment."""
     task = state["task"]
     _, env, state["task"] = _member(envs, task)
     try:

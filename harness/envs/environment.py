@@ -1,5 +1,5 @@
-"""The environment: a dataset, a rubric and a way to play a rollout. Owns what the engine calls, and the frame around a
-rollout (what is recorded and cleaned up however it ends); the turns themselves are in `multi_turn`."""
+"""The base class of environments: a dataset, a rubric and a method that plays a rollout. Records and cleans up rollouts
+however they end. `multi_turn` has the turns."""
 
 from __future__ import annotations
 
@@ -29,31 +29,30 @@ from harness.usercode.threads import offload
 logger = logging.getLogger(__name__)
 
 _FINAL = ("rollout", "row", "row_count", "teardown")
-"""What the engine relies on; a subclass changes what happens inside through hooks."""
+"""Methods that the engine relies on. Subclasses use hooks instead of overriding them."""
 
 _MOST_TOLD = 20
-"""Different faults of cleaning up that are logged; the rollouts' own records have them all."""
+"""Maximum number of distinct cleanup errors that are logged; the records of the rollouts contain all."""
 
 _UNSETTABLE = frozenset({"env_id", "env_args", "extra_env_kwargs", "message_type", "parser", "rubric", "source_files"})
-"""Attributes that a run's settings may not replace after construction: they say what the environment is."""
+"""Attributes that a run's settings cannot change, since they define the environment."""
 
 
 class Environment(ABC):
-    """Base of all environments. Most authors want `SingleTurnEnv` or `MultiTurnEnv`.
+    """Base class of environments. Most authors use `SingleTurnEnv` or `MultiTurnEnv`.
 
     Args:
         **options: See `EnvOptions`.
 
     Raises:
-        EnvironmentFault: an unknown or wrong option, a dataset that cannot be used, or a marked method with a wrong
-            signature.
+        EnvironmentFault: an unknown or invalid option, an invalid dataset, or a marked method with a wrong signature.
     """
 
     cleanup_timeout: ClassVar[float] = 60.0
-    """Seconds that one `@cleanup` or `@teardown` method may take: a hanging one must not hold up what comes after."""
+    """Timeout in seconds of one `@cleanup` or `@teardown` method, so that a hanging one does not block the run."""
 
     neutral_args: ClassVar[frozenset[str]] = frozenset()
-    """Arguments of `load_environment` that change nothing of what is measured: a resumed run may differ in them."""
+    """Arguments of `load_environment` that do not affect results: a resumed run may change them."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -67,7 +66,7 @@ class Environment(ABC):
         self.env_args: JsonDict = given.get("env_args") or {}
         self._files: tuple[Path, ...] = ()
         self.extra_env_kwargs: JsonDict = {}
-        """What `set_kwargs` has set."""
+        """Attributes set by `set_kwargs`."""
         self.message_type: MessageType = given.get("message_type", "chat")
         self.system_prompt = given.get("system_prompt")
         self.few_shot: Messages = given.get("few_shot") or []
@@ -88,7 +87,7 @@ class Environment(ABC):
 
     @property
     def source_files(self) -> tuple[Path, ...]:
-        """The files of its own code, as far as `load_environment` found them."""
+        """The environment's source files, as found by `load_environment`."""
         return self._files
 
     @source_files.setter
@@ -97,26 +96,26 @@ class Environment(ABC):
 
     @property
     def fingerprint(self) -> JsonDict:
-        """What a run of it is about besides: hashes of what its arguments only name. A resumed run has the same.
+        """Hashes of data that the arguments only name, such as files. Part of the run's identity, which must not change
+        on resume.
 
-        It takes the place of the hash of `source_files`, which an environment without one gets. Whoever gives one puts
-        hashes of that code into it, too: else a resume would go on with other code.
-        """
+        Replaces the default, the hash of `source_files`. An override must therefore include hashes of the source files;
+        otherwise a run could be resumed with different code."""
         return {}
 
-    # What is evaluated
+    # Dataset
 
     @property
     def row_count(self) -> int:
-        """Rows of the evaluation dataset: `eval_dataset`, else `dataset`. Opens it."""
+        """Number of rows of the evaluation dataset: `eval_dataset`, or else `dataset`. Loads it."""
         return len(self._table())
 
     def row(self, index: int) -> Row:
-        """One row of the evaluation dataset, its prompt formatted.
+        """One row of the evaluation dataset with its formatted prompt.
 
         Raises:
-            IndexError: there is no such row.
-            EnvironmentFault: the row is wrong; names it and the column.
+            IndexError: the index is out of range.
+            EnvironmentFault: the row is invalid; names the row and the column.
         """
         return self._table().row(index, self._style())
 
@@ -128,22 +127,23 @@ class Environment(ABC):
     def _style(self) -> Style:
         return Style(self.message_type, self.system_prompt, self.few_shot)
 
-    # How a rollout goes
+    # Rollouts
 
     async def rollout(self, state: State, chat: Chat) -> None:
-        """Play one rollout. However it ends, its completion so far is in the state and the `@cleanup` methods have run.
+        """Run one rollout. In any case the state has the completion so far at the end, and the `@cleanup` methods have
+        run.
 
-        A `@cleanup` method that raises is logged. It fails the rollout only if nothing else did: what it was to finish
-        may be what scoring reads.
+        An exception in a `@cleanup` method is logged. It fails the rollout if nothing else did, since scoring may need
+        the result of the method.
 
         Args:
-            state: A fresh state; the rollout's result.
+            state: A new state; contains the result afterwards.
             chat: The model.
 
         Raises:
-            ModelError: a model call failed for good.
-            EnvironmentFault: the environment broke its contract, put an `error` into the state, or failed to clean up.
-            Exception: whatever else the environment's code raised.
+            ModelError: a model call failed after all retries.
+            EnvironmentFault: the environment violated its interface, set `error` in the state, or failed to clean up.
+            Exception: any other exception of the environment's code.
         """
         state.chat = chat
         state["tools"] = self._tools(state)
@@ -153,7 +153,7 @@ class Environment(ABC):
             await self.play(state)
             if state["error"] is not None:
                 raise as_exception(state["error"])
-        except BaseException as error:  # noted and raised again; a cancelled rollout is cleaned up after, too
+        except BaseException as error:  # recorded and raised again; a cancelled rollout needs cleanup, too
             state["error"] = error
             await self._finish(state, started)
             raise
@@ -164,7 +164,7 @@ class Environment(ABC):
 
     @abstractmethod
     async def play(self, state: State) -> None:
-        """Talk to the model (`get_model_response`) until the rollout is over, and keep `state.transcript`."""
+        """Call the model (`get_model_response`) until the rollout is complete, and update `state.transcript`."""
 
     async def get_model_response(
         self,
@@ -174,16 +174,16 @@ class Environment(ABC):
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Ask the rollout's model. Adds nothing to the transcript, so an author may call it for questions on the side.
+        """Call the rollout's model. The transcript is not changed, so authors may also use it for additional questions.
 
         Args:
             state: The rollout.
-            prompt: What is asked.
-            tools: Tool definitions; the state's `tools` by default.
-            sampling_args: Laid over the state's `sampling_args`.
+            prompt: The prompt.
+            tools: Tool definitions; default to the state's `tools`.
+            sampling_args: Override the state's `sampling_args`.
 
         Raises:
-            ModelError: the call failed for good.
+            ModelError: the call failed after all retries.
         """
         if state.chat is None:
             raise EnvironmentFault("the model can only be asked while the rollout runs")
@@ -196,7 +196,7 @@ class Environment(ABC):
         return response
 
     async def render_completion(self, state: State) -> None:
-        """Put into `state["completion"]` what was said after the prompt, `final_env_response` included."""
+        """Set `state["completion"]` to the transcript after the prompt, plus `final_env_response`."""
         said: Any = state.transcript[state.start :]
         last = state["final_env_response"]
         if last is not None and type(last) is not type(said):
@@ -247,7 +247,7 @@ class Environment(ABC):
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook(state)
             except USER_EXCEPTIONS as error:
-                # One hook's bug must not keep the others from running.
+                # An error in one hook must not prevent the others from running.
                 if should_propagate(error):
                     raise
                 fault = self._fault(f"@cleanup {hook.name}", error)
@@ -255,7 +255,7 @@ class Environment(ABC):
         return first
 
     async def teardown(self) -> None:
-        """Run the `@teardown` methods. What they raise is logged: the results are in by now."""
+        """Run the `@teardown` methods. Exceptions are logged only, since the results are complete."""
         for hook in self._teardowns:
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
@@ -273,16 +273,16 @@ class Environment(ABC):
         fault = EnvironmentFault(f"{type(self).__name__} {where} raised {describe(error)}")
         fault.__cause__ = error
         number = self._complaints[str(fault)] = self._complaints.get(str(fault), 0) + 1
-        if number == 1 and len(self._complaints) <= _MOST_TOLD:  # a run of 100,000 rollouts would say it as often
+        if number == 1 and len(self._complaints) <= _MOST_TOLD:  # else logged once per rollout
             logger.warning("%s", fault)
         return fault
 
     def _timing(self) -> JsonDict:
-        """The timings of a rollout that starts now."""
+        """Initial timings of a rollout that starts now."""
         return {"started_at": time.time(), "generation": 0.0, "model": 0.0}
 
     def _tools(self, state: State) -> list[JsonDict]:
-        """The row's own tool definitions, else the environment's."""
+        """The tool definitions of the row, or else of the environment."""
         for name in ("tool_defs", "oai_tools"):
             tools = state["info"].get(name)
             if isinstance(tools, str):
@@ -293,21 +293,21 @@ class Environment(ABC):
                 return cast("list[JsonDict]", tools)
         return list(self.tool_defs)
 
-    # How a run changes it
+    # Changes by a run
 
     def add_rubric(self, rubric: Rubric) -> None:
-        """Score with `rubric` as well."""
+        """Score with `rubric` in addition."""
         rubric.adopt_parser(self.parser)
         self.rubric = RubricGroup([self.rubric, rubric])
 
     def set_kwargs(self, **values: Any) -> None:
-        """Change attributes of a built environment: through `set_<name>` where there is one, else directly.
+        """Change attributes of an environment: by `set_<name>` if it exists, else directly.
 
         Args:
             **values: New values by attribute name.
 
         Raises:
-            ConfigError: there is no such attribute, or it cannot be changed or hold that value.
+            ConfigError: unknown attribute, one that cannot be changed, or an invalid value.
         """
         for name, value in values.items():
             where = f"env.extra_env_kwargs.{name}"
@@ -336,7 +336,7 @@ class Environment(ABC):
         setattr(self, name, value)
 
     def settable(self) -> set[str]:
-        """What `set_kwargs` can change: public attributes that hold a value, by name, and what has a `set_<name>`."""
+        """Names that `set_kwargs` accepts: public attributes with a value, and those with a `set_<name>` method."""
         names = set(vars(self))
         for base in type(self).__mro__:
             for name, value in vars(base).items():
@@ -351,14 +351,14 @@ class Environment(ABC):
 
     @property
     def has_reference(self) -> bool:
-        """Whether the environment says how an ideal player answers."""
+        """Whether the environment has a reference policy."""
         return type(self).reference_reply is not Environment.reference_reply
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """How an ideal player answers.
+        """The next message of a perfect player.
 
         Args:
-            example: The row that is played.
+            example: The row.
             messages: The conversation so far.
 
         Raises:
@@ -367,25 +367,26 @@ class Environment(ABC):
         raise NotImplementedError(f"{self.env_id or type(self).__name__} has no reference policy")
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """How a player answers who knows nothing: what scores no more than this measures nothing.
+        """The next message of a player without any knowledge. Its score is the baseline that a model must exceed.
 
         Args:
-            example: The row that is played.
+            example: The row.
             messages: The conversation so far.
         """
         return "I do not know."
 
     @property
     def has_reference_verdict(self) -> bool:
-        """Whether the environment says how an ideal judge answers."""
+        """Whether the environment has a reference judge."""
         return type(self).reference_verdict is not Environment.reference_verdict
 
     def reference_verdict(self, example: Example, messages: Messages) -> str:
-        """How an ideal judge answers: what `reference/judge` says, so that a rubric with a judge runs without one.
+        """The reply of a perfect judge. `reference/judge` returns it, so that a rubric with a judge can be tested
+        without a model.
 
         Args:
-            example: The row that a rollout is judged about.
-            messages: What the judge is asked; `harness.rubrics.judge.quoted_response` finds the model's words in it.
+            example: The row of the judged rollout.
+            messages: The messages to the judge; `harness.rubrics.judge.quoted_response` extracts the model's response.
 
         Raises:
             NotImplementedError: the environment has no reference judge.

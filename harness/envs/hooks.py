@@ -1,7 +1,6 @@
-"""Methods that an author marks to be called at the right time: `@stop`, `@cleanup`, `@teardown`. Owns the marks and how
-they are found; `environment` and `multi_turn` own when they are called.
+"""The decorators `@stop`, `@cleanup` and `@teardown`, which mark methods as hooks.
 
-A marked method that a subclass overrides keeps its mark: overriding `max_turns_reached` changes the condition, and does
+A subclass that overrides a marked method keeps the mark: overriding `max_turns_reached` changes the condition but does
 not remove it."""
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ Kind: TypeAlias = Literal["stop", "cleanup", "teardown"]
 _MARK = "__bench_hooks__"
 
 _ARGUMENTS: dict[Kind, tuple[str, ...]] = {"stop": ("state",), "cleanup": ("state",), "teardown": ()}
-"""What a hook of each kind is called with, beside `self`."""
+"""Arguments of a hook of each kind, besides `self`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A marked method of one environment."""
+    """A marked method of an environment."""
 
     name: str
     function: Callable[..., Any]
     is_async: bool
 
     async def __call__(self, *arguments: object) -> Any:
-        """Call it: awaited if it is async, else in a thread."""
+        """Call the method; a sync method runs in a thread."""
         if self.is_async:
             return await self.function(*arguments)
         return await offload.run(self.function, *arguments)
@@ -44,14 +43,14 @@ def stop(function: F, /) -> F: ...
 @overload
 def stop(function: int | None = None, /, *, priority: int = 0) -> Callable[[F], F]: ...
 def stop(function: F | int | None = None, /, *, priority: int = 0) -> F | Callable[[F], F]:
-    """Mark a method `(self, state) -> bool` as a condition that ends a rollout when it is true.
+    """Mark a method `(self, state) -> bool` as a stop condition, which ends a rollout when it is true.
 
-    Its name becomes the rollout's `stop_condition`. Conditions are tried at the start and after every reply of the
-    model, before the environment answers it.
+    Its name becomes the rollout's `stop_condition`. Conditions are checked at the start and after every model reply,
+    before the environment responds.
 
     Args:
         function: The method; or the priority.
-        priority: Higher ones are tried first; equal ones by name.
+        priority: Higher priorities are checked first, equal ones in the order of their names.
     """
     return _marked("stop", function, priority)
 
@@ -61,11 +60,11 @@ def cleanup(function: F, /) -> F: ...
 @overload
 def cleanup(function: int | None = None, /, *, priority: int = 0) -> Callable[[F], F]: ...
 def cleanup(function: F | int | None = None, /, *, priority: int = 0) -> F | Callable[[F], F]:
-    """Mark a method `(self, state)` to be called after every rollout, also one that failed or was cancelled.
+    """Mark a method `(self, state)` to be called after every rollout, including failed and cancelled ones.
 
     Args:
         function: The method; or the priority.
-        priority: Higher ones are called first; equal ones by name.
+        priority: Higher priorities are called first, equal ones in the order of their names.
     """
     return _marked("cleanup", function, priority)
 
@@ -75,20 +74,20 @@ def teardown(function: F, /) -> F: ...
 @overload
 def teardown(function: int | None = None, /, *, priority: int = 0) -> Callable[[F], F]: ...
 def teardown(function: F | int | None = None, /, *, priority: int = 0) -> F | Callable[[F], F]:
-    """Mark a method `(self)` to be called when the run is over.
+    """Mark a method `(self)` to be called at the end of the run.
 
     Args:
         function: The method; or the priority.
-        priority: Higher ones are called first; equal ones by name.
+        priority: Higher priorities are called first, equal ones in the order of their names.
     """
     return _marked("teardown", function, priority)
 
 
 def hooks_of(owner: object, kind: Kind) -> tuple[Hook, ...]:
-    """The marked methods of an object, in the order in which they are called.
+    """The marked methods of an object, in the order of their calls.
 
     Raises:
-        EnvironmentFault: a marked method does not take what it will be called with.
+        EnvironmentFault: a marked method has a wrong signature.
     """
     found: list[tuple[int, str]] = []
     for name in dir(type(owner)):
@@ -101,17 +100,17 @@ def hooks_of(owner: object, kind: Kind) -> tuple[Hook, ...]:
     for _, name in sorted(found):
         function = getattr(owner, name)
         if not callable(function):
-            continue  # a subclass took the hook away: `max_turns_reached = None`
+            continue  # a subclass removed the hook: `max_turns_reached = None`
         check_signature(function, _ARGUMENTS[kind], f"@{kind} {type(owner).__name__}.{name}")
         hooks.append(Hook(name, function, inspect.iscoroutinefunction(function)))
     return tuple(hooks)
 
 
 def check_signature(function: Callable[..., Any], arguments: tuple[str, ...], where: str) -> None:
-    """Refuse a function that cannot be called with these positional arguments.
+    """Check that a function accepts these positional arguments.
 
     Raises:
-        EnvironmentFault: it takes more or fewer.
+        EnvironmentFault: it takes more or fewer arguments.
     """
     try:
         inspect.signature(function).bind(*arguments)

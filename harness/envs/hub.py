@@ -1,6 +1,6 @@
-"""Datasets of the Hub while environments load: where the Hub cannot be reached, its library uses the cached copy or
-fails within two seconds, instead of retrying for 25. This holds for environments that call `datasets` themselves, too:
-the first request to the Hub is preceded by one HEAD request that is not retried."""
+"""Fast failure of Hub requests while environments load. If the Hub is unreachable, its library uses the cached copy or
+fails within two seconds, instead of retrying for 25. This also holds for environments that use `datasets` directly:
+before the first request to the Hub, one HEAD request is sent without retries."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 SECONDS = 2.0
-"""How long the Hub may take to answer at all, unless HF_HUB_ETAG_TIMEOUT is set."""
+"""Timeout of the Hub's answer in seconds, unless HF_HUB_ETAG_TIMEOUT is set."""
 
 REMEMBERED = 60.0
-"""Seconds for which the result is kept: a suite has many environments."""
+"""Seconds for which the result is cached, since a suite may load many environments."""
 
 _open_blocks: list[list[str]] = []
-"""For each block that is open, why requests were refused in it."""
+"""Reasons of rejected requests, for each open block."""
 _results: dict[str, tuple[float, str]] = {}
 _asking = threading.Lock()
 _own = threading.local()
@@ -33,7 +33,7 @@ _own = threading.local()
 
 @contextmanager
 def failing_fast() -> Generator[None]:
-    """Inside, requests to a Hub that cannot be reached fail at once."""
+    """Make requests to an unreachable Hub fail at once inside the block."""
     refusals: list[str] = []
     _open_blocks.append(refusals)
     if "huggingface_hub" in sys.modules:
@@ -49,25 +49,25 @@ def failing_fast() -> Generator[None]:
 
 
 def refusal() -> str:
-    """Why requests to the Hub were refused since the innermost open block began; "" if none was.
+    """Why a request to the Hub was rejected in the innermost open block; "" if none was.
 
-    The libraries leave it out of their own messages.
-    """
+    The messages of the libraries do not contain it."""
     return next(iter(_open_blocks[-1]), "") if _open_blocks else ""
 
 
 def seconds_to_answer() -> float:
-    """How long the Hub may take to answer: HF_HUB_ETAG_TIMEOUT, else two seconds."""
+    """Timeout of the Hub's answer: HF_HUB_ETAG_TIMEOUT, or two seconds."""
     from huggingface_hub import constants
 
     return float(constants.HF_HUB_ETAG_TIMEOUT) if os.environ.get("HF_HUB_ETAG_TIMEOUT") else SECONDS
 
 
 def ask_once(method: str, url: str, headers: dict[str, str]) -> tuple[int, str]:
-    """Send one request to the Hub, without retries, in a thread: a name that cannot be resolved blocks for longer.
+    """Send one request to the Hub without retries. Uses a thread, since name resolution may block for longer than the
+    timeout.
 
     Returns:
-        The HTTP status and "", or 0 and why there is no answer.
+        The HTTP status and "", or 0 and the error.
     """
     from huggingface_hub import get_session
 
@@ -78,7 +78,7 @@ def ask_once(method: str, url: str, headers: dict[str, str]) -> tuple[int, str]:
         _own.asking = True
         try:
             reply = session.request(method, url, headers=headers, timeout=seconds, follow_redirects=False)
-        except Exception as error:  # a foreign edge: whatever the transports raise
+        except Exception as error:  # any exception of the transports
             results.put((0, str(error) or type(error).__name__))
         else:
             results.put((int(reply.status_code), ""))
@@ -126,12 +126,13 @@ def _watch() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Adds the event hook when an environment imports the library: importing it for every run would cost 0.3 s."""
+    """Import hook that adds the event hook when an environment imports the library. Importing it for every run would
+    cost 0.3 s."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The real spec of `huggingface_hub`, whose loader calls `_watch` at its end."""
+        """The spec of `huggingface_hub`, with a loader that also calls `_watch`."""
         if fullname != "huggingface_hub":
             return None
         sys.meta_path.remove(self)

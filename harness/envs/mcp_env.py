@@ -1,5 +1,4 @@
-"""Tools from MCP servers. Owns when servers are opened and closed and which of their tools a rollout offers; how they
-are reached is in `harness.tools.mcp` and `mcp_host`."""
+"""Environments with tools from MCP servers."""
 
 from __future__ import annotations
 
@@ -22,31 +21,33 @@ from harness.usercode.threads import offload
 logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 15.0
-"""How long a closing server is waited for. A client terminates a process that does not end by itself after two seconds,
-and kills it two seconds later."""
+"""Seconds to wait for a server to close. A client terminates a server process after two seconds and kills it two
+seconds later."""
 
 _rollout: contextvars.ContextVar[str] = contextvars.ContextVar("mcp_rollout", default="")
-"""The `trajectory_id` of the rollout that the current task plays."""
+"""The `trajectory_id` of the rollout that the current task belongs to."""
 
 
 class MCPEnv(ToolEnv):
-    """A `ToolEnv` whose tools come from MCP servers.
+    """A `ToolEnv` with tools from MCP servers.
 
     Args:
         mcp_servers: The servers: a list of dicts with `name` and either `command`, `args`, `env`, `cwd` (stdio) or
             `url`, `headers` (streamable HTTP); or a mapping of such dicts by name, as in an `mcpServers` file. A
             FastMCP object, or a function that makes one, is a server in this process.
-        scope: `rollout` opens every server for each rollout and closes it after; `shared` opens them once, for all.
-        prefix_tools: Whether models call a tool `server_tool`. Without it, two servers may not offer tools of one name.
-        allowed_tools: The tools that are offered, by the name that models call them; all by default. Naming them also
-            gives each a metric of its own.
-        startup_timeout: Seconds that one server may take to be open. Only as many as there are cores start at once;
-            waiting for a turn counts neither here nor as time of the rollout.
-        call_timeout: Seconds that one call of a server's tool may take; the rollout fails after them.
+        scope: `rollout` opens all servers for each rollout and closes them afterwards; `shared` opens them once for all
+            rollouts.
+        prefix_tools: Whether tools are named `server_tool` for models. Otherwise tool names must be unique among
+            servers.
+        allowed_tools: Names (as for models) of the tools to offer; default all. Each tool listed here also gets its own
+            metric.
+        startup_timeout: Timeout in seconds for opening one server. The number of concurrent starts is limited to the
+            CPU cores; waiting for a turn counts neither here nor in the rollout's timeout.
+        call_timeout: Timeout in seconds for one tool call; when it expires, the rollout fails.
         **options: See `ToolEnv`; Python functions in `tools` are offered as well.
 
     Raises:
-        EnvironmentFault: see `ToolEnv`; or `fastmcp` is not installed, or a server is described wrongly.
+        EnvironmentFault: see `ToolEnv`; or `fastmcp` is not installed, or the settings of a server are invalid.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class MCPEnv(ToolEnv):
         self._sessions: dict[str, MCPSession] = {}
         self._shared: MCPSession | None = None
         self._host = MCPHost(servers, ServerLimits(startup_timeout, call_timeout))
-        weakref.finalize(self, self._host.close, CLOSE_SECONDS)  # for whoever never calls teardown
+        weakref.finalize(self, self._host.close, CLOSE_SECONDS)  # in case teardown is never called
         for name in self._allowed or ():
             self._count_calls(name)
 
     async def rollout(self, state: State, chat: Chat) -> None:
-        """As in `Environment`; what runs in it finds the rollout's servers."""
+        """As in `Environment`; also provides the rollout's servers to its tasks."""
         token = _rollout.set(state["trajectory_id"])
         try:
             await super().rollout(state, chat)
@@ -90,7 +91,7 @@ class MCPEnv(ToolEnv):
             _rollout.reset(token)
 
     async def play(self, state: State) -> None:
-        """Open the servers, offer their tools, and go on as any environment with tools."""
+        """Open the servers, offer their tools, and run the rollout."""
         session = self._session()
         self._sessions[state["trajectory_id"]] = session
         await session.ready()
@@ -100,11 +101,11 @@ class MCPEnv(ToolEnv):
         await super().play(state)
 
     async def call_tool(self, tool_name: str, tool_args: JsonDict, tool_call_id: str, **kwargs: Any) -> Message:
-        """As in `ToolEnv`; a tool of a server is called there.
+        """As in `ToolEnv`, but calls a server's tool on the server.
 
         Raises:
-            ToolCallError: the tool failed, or refused its arguments.
-            EnvironmentFault: the server failed or did not answer in time, or the rollout is over.
+            ToolCallError: the tool failed or rejected its arguments.
+            EnvironmentFault: the server failed or did not answer in time, or the rollout has ended.
         """
         if tool_name in self.tool_map:
             return await super().call_tool(tool_name, tool_args, tool_call_id, **kwargs)
@@ -119,7 +120,7 @@ class MCPEnv(ToolEnv):
 
     @cleanup(priority=-100)
     async def close_mcp_session(self, state: State) -> None:
-        """Close the rollout's servers, after every other `@cleanup` method."""
+        """Close the rollout's servers, after all other `@cleanup` methods."""
         session = self._sessions.pop(state["trajectory_id"], None)
         if session is None or session is self._shared or session in self._sessions.values():
             return
@@ -127,19 +128,19 @@ class MCPEnv(ToolEnv):
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await session.closed()
-        except TimeoutError:  # the rollout is sound; what became of its servers is not its score's business
+        except TimeoutError:  # the rollout is complete; a problem with its servers must not affect its score
             logger.warning("%s: an MCP server is not closed after %g s", type(self).__name__, CLOSE_SECONDS)
 
     @teardown(priority=-100)
     async def close_mcp_servers(self) -> None:
-        """Close every server and end the thread that they were open in."""
+        """Close all servers and end their thread."""
         self._shared = None
         if not await offload.run(self._host.close, CLOSE_SECONDS):
             logger.warning("%s: an MCP server is not closed after %g s", type(self).__name__, CLOSE_SECONDS)
 
     def _session(self) -> MCPSession:
-        """A session of the rollout's own, or the one that all share. One that failed is replaced, and closed by the
-        last rollout that still has it: what failed one call may yet answer another."""
+        """A new session for the rollout, or the shared one. A failed shared session is replaced; the last rollout that
+        uses it closes it, since other calls may still succeed."""
         if self._scope == "rollout":
             return self._host.open()
         if self._shared is None or self._shared.is_broken:
@@ -149,7 +150,7 @@ class MCPEnv(ToolEnv):
         return self._shared
 
     def _named(self, session: MCPSession) -> dict[str, ServerTool]:
-        """The tools that are offered, by the name that models call them. Read once a session."""
+        """The offered tools by their names for models. Computed once per session."""
         if session.named is None:
             session.named = self._checked_tools(session.tools)
         return session.named

@@ -1,5 +1,4 @@
-"""The loop of turns: model, environment, model, … until a stop condition holds. Owns the hooks of that loop and the
-transcript; the frame around it is in `environment`."""
+"""The rollout loop: model, environment, model, … until a stop condition is true."""
 
 from __future__ import annotations
 
@@ -24,18 +23,18 @@ _ASYNC_HOOKS: dict[str, tuple[str, ...]] = {
     "add_model_response": ("state", "prompt", "response"),
     "add_trajectory_step": ("state", "step"),
 }
-"""Hooks that must be `async def`, and what they are called with."""
+"""Hooks that must be `async def`, with their arguments."""
 
 
 class MultiTurnEnv(Environment):
-    """An environment that answers the model.
+    """An environment that responds to the model in several turns.
 
     Args:
-        max_turns: Model replies after which a rollout ends; −1 for no bound.
+        max_turns: Maximum number of model replies; −1 for no limit.
         **options: See `EnvOptions`.
 
     Raises:
-        EnvironmentFault: see `Environment`; or a hook with a wrong signature.
+        EnvironmentFault: see `Environment`; or a hook has a wrong signature.
     """
 
     def __init__(self, max_turns: int = -1, **options: Unpack[EnvOptions]) -> None:
@@ -50,7 +49,7 @@ class MultiTurnEnv(Environment):
         self._add_monitor()
 
     def set_max_turns(self, max_turns: int) -> None:
-        """Change the bound on model replies.
+        """Change the maximum number of model replies.
 
         Raises:
             EnvironmentFault: neither −1 nor at least 1.
@@ -62,27 +61,27 @@ class MultiTurnEnv(Environment):
     # Hooks
 
     async def setup_state(self, state: State) -> State | None:
-        """Called before the first turn; put what the rollout needs into `state`. May be a plain `def`, then it runs in
-        a thread."""
+        """Hook before the first turn; may store values in `state`. A sync method runs in a thread."""
         return state
 
     @abstractmethod
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """Answer the model. May be a plain `def`, then it runs in a thread.
+        """Respond to the model. A sync method runs in a thread.
 
-        To end the rollout, put the last messages into `state["final_env_response"]`.
+        To end the rollout, store the last messages in `state["final_env_response"]`.
 
         Args:
-            messages: The conversation so far; not to be changed. A text in completion environments.
+            messages: The conversation so far; must not be changed. A text in completion environments.
             state: The rollout.
-            **kwargs: Nothing yet; for overriding methods that take it.
+            **kwargs: Unused; for compatibility of overriding methods.
 
         Returns:
-            New messages only; a text in completion environments.
+            Only the new messages; a text in completion environments.
         """
 
     async def get_prompt_messages(self, state: State) -> Prompt:
-        """What the model is asked next: the prompt at first, then the transcript with the environment's answer."""
+        """The next prompt for the model: at first the rollout's prompt, then the transcript with the environment's
+        response."""
         transcript = state.transcript
         if not state["trajectory"]:
             return transcript
@@ -96,12 +95,12 @@ class MultiTurnEnv(Environment):
         return state.transcript
 
     async def add_model_response(self, state: State, prompt: Prompt, response: ModelResponse) -> None:
-        """Put the model's reply into transcript and trajectory.
+        """Add the model's reply to the transcript and the trajectory.
 
         Args:
             state: The rollout.
-            prompt: What was asked.
-            response: What came back.
+            prompt: The prompt of this turn.
+            response: The model's reply.
         """
         message = response.message
         if isinstance(prompt, str):
@@ -111,14 +110,14 @@ class MultiTurnEnv(Environment):
             return
         transcript = state.transcript
         if prompt is not transcript or isinstance(transcript, str):
-            # An overriding get_prompt_messages made a conversation of its own: it goes on from there.
+            # An overriding get_prompt_messages made its own conversation, which replaces the transcript.
             transcript = state.transcript = list(prompt)
         asked = Prefix(transcript, len(transcript))
         transcript.append(message)
         await self.add_trajectory_step(state, step(state, asked, [message], response))
 
     async def add_trajectory_step(self, state: State, step: JsonDict) -> None:
-        """Put one turn into the trajectory.
+        """Add one turn to the trajectory.
 
         Args:
             state: The rollout.
@@ -130,26 +129,26 @@ class MultiTurnEnv(Environment):
 
     @stop(priority=100)
     async def has_error(self, state: State) -> bool:
-        """The environment put an error into the state: the rollout failed."""
+        """Whether the environment set an error in the state; the rollout has failed."""
         return state["error"] is not None
 
     @stop
     async def prompt_too_long(self, state: State) -> bool:
-        """The conversation no longer fits the model's context: truncated, and scored as it is."""
+        """Whether the conversation exceeds the model's context; the rollout is truncated and scored."""
         return bool(state.get("prompt_too_long"))
 
     @stop
     async def max_turns_reached(self, state: State) -> bool:
-        """The model has had its turns."""
+        """Whether the model has used all of its turns."""
         return 0 < self.max_turns <= len(state["trajectory"])
 
     @stop
     async def has_final_env_response(self, state: State) -> bool:
-        """The environment has said its last word."""
+        """Whether the environment has given its final response."""
         return state["final_env_response"] is not None
 
     async def is_completed(self, state: State) -> bool:
-        """Whether a stop condition holds; the first that does is noted."""
+        """Whether a stop condition is true; stores the name of the first one."""
         for hook in self._stops:
             if _is_true(await hook(state), f"{type(self).__name__} @stop {hook.name}"):
                 state["is_completed"], state["stop_condition"] = True, hook.name
@@ -159,7 +158,7 @@ class MultiTurnEnv(Environment):
     # The loop
 
     async def play(self, state: State) -> None:
-        """Turn after turn until a stop condition holds."""
+        """Run turns until a stop condition is true."""
         await self._start(state)
         where = type(self).__name__
         while not _is_true(await self.is_completed(state), f"{where}.is_completed"):
@@ -179,7 +178,8 @@ class MultiTurnEnv(Environment):
             await self.add_model_response(state, prompt, response)
 
     async def _end(self, state: State, condition: str) -> None:
-        """End the rollout by whatever condition holds first, at the latest by this one, even if it was overridden."""
+        """End the rollout with the first true stop condition, or with `condition` if none is (even if it was
+        overridden)."""
         if not await self.is_completed(state):
             state["is_completed"], state["stop_condition"] = True, condition
 
@@ -195,11 +195,12 @@ class MultiTurnEnv(Environment):
         state.transcript, state.start = (prompt if isinstance(prompt, str) else list(prompt)), len(prompt)
 
     async def _answer(self, transcript: Prompt, state: State) -> Prompt:
-        """The environment's answer, checked. It gets the transcript itself: a copy a turn would cost O(turns²)."""
+        """Validate the environment's response. The hook gets the transcript itself, since copies would take O(turns²)
+        time."""
         before, last = len(transcript), transcript[-1:]
         answer = await self._respond(transcript, state)
         if isinstance(transcript, list):
-            del transcript[before:]  # whoever appends to it takes it for a copy
+            del transcript[before:]  # remove messages that the hook appended in place
             if len(transcript) < before or transcript[-1] is not last[0]:
                 raise EnvironmentFault(
                     f"{type(self).__name__}.env_response changed the list of messages it was given; "
@@ -229,13 +230,13 @@ class MultiTurnEnv(Environment):
         return Hook(name, function, inspect.iscoroutinefunction(function))
 
     def _add_monitor(self) -> None:
-        """Record how many turns rollouts take, unless the author does."""
+        """Add the metric `num_turns`, unless the author has one."""
         if "num_turns" not in self.rubric.metric_names:
             self.add_rubric(Rubric([num_turns], [0.0]))
 
 
 def _is_true(value: object, where: str) -> bool:
-    """What a condition says; refuses what is neither true nor false, and a coroutine, which would always be true."""
+    """Convert the result of a condition to bool. Rejects coroutines, which would always be true."""
     if value is True or value is False:
         return value
     if inspect.iscoroutine(value):
@@ -243,11 +244,11 @@ def _is_true(value: object, where: str) -> bool:
         raise EnvironmentFault(f"{where} returned a coroutine, which would always be true: await it")
     try:
         return bool(value)
-    except Exception as error:  # of an array, say
+    except Exception as error:  # for example of an array
         kind = type(value).__name__
         raise EnvironmentFault(f"{where} returned {kind}, which is neither true nor false: {error}") from error
 
 
 async def num_turns(state: State) -> float:
-    """How often the model has replied. Async, so that it costs no thread."""
+    """Number of model replies. Async, so that it needs no thread."""
     return float(len(state["trajectory"]))

@@ -1,5 +1,4 @@
-"""The constructor arguments of environments: one table, checked once. Owns their names, types and the words for a wrong
-one; owns none of their effects."""
+"""The constructor arguments of environments: names, types and validation."""
 
 from __future__ import annotations
 
@@ -16,40 +15,40 @@ from harness.rubrics.rubric import Rubric
 
 
 class EnvOptions(TypedDict, total=False):
-    """What every environment can be built with."""
+    """Constructor arguments of all environments."""
 
     dataset: Dataset | None
-    """Rows to evaluate on, unless there is an `eval_dataset`."""
+    """Rows to evaluate, if there is no `eval_dataset`."""
     eval_dataset: Dataset | None
-    """Rows to evaluate on."""
+    """Rows to evaluate."""
     system_prompt: str | None
-    """Put in front of every prompt that has no system message of its own. Chat environments only."""
+    """System message for prompts that have none. Chat environments only."""
     few_shot: Messages | None
     """Messages between the system prompt and the question. Chat environments only."""
     parser: Parser | None
-    """Reads answers; also what a rubric without a parser of its own passes to reward functions."""
+    """Extracts answers; also passed to reward functions by rubrics without their own parser."""
     rubric: Rubric | None
-    """Scores rollouts."""
+    """The rubric that scores rollouts."""
     sampling_args: JsonDict | None
-    """Defaults for the model's sampling arguments; the run's own win."""
+    """Default sampling arguments; those of the run take precedence."""
     message_type: MessageType
     """`chat` (messages) or `completion` (text)."""
     tool_defs: list[JsonDict] | None
-    """Tool definitions in the OpenAI wire shape, passed with every request; a row's `info` may override them."""
+    """Tool definitions in the OpenAI wire format, sent with every request; a row's `info` may override them."""
     oai_tools: list[JsonDict] | None
-    """The older name of `tool_defs`."""
+    """Older name of `tool_defs`."""
     max_workers: int | None
-    """Threads that this environment's blocking code needs at once, if more than the pool has."""
+    """Number of threads that the environment's blocking code needs concurrently, if more than the default."""
     env_id: str | None
-    """The environment's id; set by `load_environment` otherwise."""
+    """The environment's id; set by `load_environment` if missing."""
     env_args: JsonDict | None
-    """The arguments of `load_environment`; set by it otherwise."""
+    """Arguments of `load_environment`, which sets them if missing."""
 
 
 _TRAINING = {
     "interleaved_rollouts", "map_kwargs", "max_seq_len", "pass_threshold", "score_rollouts", "timeout_seconds",
 }  # fmt: skip
-"""Classic arguments that have nothing to act on here. Taking them in silence would promise what does not happen."""
+"""Classic arguments for training, which have no effect here. They are rejected rather than silently ignored."""
 
 
 def _is_dict(value: object) -> bool:
@@ -71,11 +70,11 @@ _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
 
 
 def checked(owner: type, options: Mapping[str, Any]) -> EnvOptions:
-    """The options that were given, None left out.
+    """Validate options; None values are omitted.
 
     Args:
-        owner: The environment's class, for messages and for the further arguments that its constructors name.
-        options: What reached the base constructor.
+        owner: The environment's class, for messages and for the arguments of its own constructors.
+        options: The options passed to the base constructor.
 
     Raises:
         EnvironmentFault: an unknown name, a wrong type, or options that exclude each other.
@@ -100,13 +99,13 @@ def checked(owner: type, options: Mapping[str, Any]) -> EnvOptions:
 
 
 def option_fault(name: str, value: object) -> str:
-    """What is wrong with an option's value, as the rest of a sentence; "" if nothing is, or the name is no option."""
+    """Error of an option's value, as the rest of a sentence; "" if it is valid, or if the name is not an option."""
     test, wanted = _CHECKS.get(name, (None, ""))
     return "" if test is None or test(value) else f"must be {wanted}, not {value!r}"
 
 
 def unknown_name(where: str, name: str, known: Iterable[str]) -> str:
-    """The words for a name that nothing answers to."""
+    """Message for an unknown name, with the most similar known one."""
     near = difflib.get_close_matches(name, sorted(known), 1, 0.6)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{where}: unknown name; {hint}Known are {', '.join(sorted(known))}"
@@ -126,7 +125,7 @@ def _check_together(owner: str, given: Mapping[str, Any]) -> None:
 
 
 def _named(owner: type) -> set[str]:
-    """The arguments that the constructors of a class name themselves."""
+    """Names of the arguments of a class's constructors."""
     names: set[str] = set()
     for base in owner.__mro__:
         if "__init__" in base.__dict__ and base is not object:

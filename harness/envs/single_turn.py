@@ -1,4 +1,4 @@
-"""One question, one answer. Owns nothing but the bound of one turn."""
+"""Environments with one question and one answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.envs.options import EnvOptions
 
 
 class SingleTurnEnv(MultiTurnEnv):
-    """An environment that asks once and scores the reply.
+    """An environment that sends one prompt and scores the reply.
 
     Args:
         **options: See `EnvOptions`.
@@ -27,7 +27,7 @@ class SingleTurnEnv(MultiTurnEnv):
         super().__init__(max_turns=1, **options)
 
     def set_max_turns(self, max_turns: int) -> None:
-        """Refuse more than one turn.
+        """Reject more than one turn.
 
         Raises:
             EnvironmentFault: `max_turns` is not 1.
@@ -37,12 +37,12 @@ class SingleTurnEnv(MultiTurnEnv):
         super().set_max_turns(max_turns)
 
     def settable(self) -> set[str]:
-        """As everywhere, except for the number of turns."""
+        """As in `Environment`, without the number of turns."""
         return super().settable() - {"max_turns"}
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """Never called: the rollout ends with the model's first reply."""
+        """Not used: the rollout ends with the model's first reply."""
         raise EnvironmentFault("a single-turn environment has no answer to give")
 
     def _add_monitor(self) -> None:
-        """The number of turns is always one."""
+        """Add no metric: the number of turns is always one."""

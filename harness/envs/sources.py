@@ -1,7 +1,7 @@
-"""Where an environment's rows come from: a dataset on the Hub, a file, or what its package ships. Owns finding and
-reading them, and the words that name the source, the row and the column; knows nothing of what a row must hold.
+"""Sources of an environment's rows: a dataset on the Hub, a file, or the package's own sample. Errors name the source,
+the row and the column.
 
-One source is never taken for another: if the one that was asked for cannot be read, that is an error."""
+There is no fallback: if the requested source cannot be read, that is an error."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from harness.core.size_limits import ROWS, parquet_batches, read_whole, unzipped
 from harness.envs import hub
 
 SAMPLE = "sample"
-"""The split that stands for the rows that a package ships."""
+"""Name of the split for the rows that a package contains."""
 FILE_SUFFIXES = (".jsonl", ".parquet")
-"""How the names of files end that are read, unless an environment says otherwise; `.jsonl.gz` can be read as well."""
+"""Default file suffixes that are accepted; `.jsonl.gz` is supported, too."""
 _SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """One row as it was read, which knows where it stands.
+    """One row with its position in the source.
 
     Args:
-        where: The file or dataset and the number of the row, from 1, for messages.
-        cells: Its columns.
+        where: The file or dataset and the row number, from 1, for messages.
+        cells: Values by column.
     """
 
     where: str
     cells: Mapping[str, object]
 
     def cell(self, column: str) -> object:
-        """What a column holds.
+        """The value in a column.
 
         Raises:
-            EnvironmentLoadError: there is no such column.
+            EnvironmentLoadError: the column does not exist.
         """
         if column not in self.cells:
             raise self.fault(f"there is no column {column!r}; it has {', '.join(self.cells) or 'none'}")
         return self.cells[column]
 
     def text(self, column: str, *, numbers: bool = False) -> str:
-        """The text in a column, as it is.
+        """The text in a column, unchanged.
 
         Args:
-            column: Its name.
-            numbers: Whether a number will do, too.
+            column: Name of the column.
+            numbers: Whether to accept a number as well.
 
         Raises:
-            EnvironmentLoadError: there is no such column, or no text in it but white space.
+            EnvironmentLoadError: the column does not exist, is not a text, or is blank.
         """
         value = self.cell(column)
         if numbers and isinstance(value, int | float) and not isinstance(value, bool):
@@ -63,12 +63,12 @@ class SourceRow:
         return value
 
     def wrong(self, column: str, must: str, value: object = None) -> EnvironmentLoadError:
-        """The error that a column does not hold what it must, or is not there at all.
+        """Make the error for a column that is missing or has an invalid value.
 
         Args:
-            column: Its name.
-            must: What it must, such as `be a text`.
-            value: The part of the cell that is meant; the whole of it unless given.
+            column: Name of the column.
+            must: Requirement, such as `be a text`.
+            value: The invalid part of the cell; defaults to the whole cell.
         """
         if column not in self.cells:
             return self.fault(f"there is no column {column!r}; it has {', '.join(self.cells) or 'none'}")
@@ -77,21 +77,22 @@ class SourceRow:
         return self.fault(f"column {column!r} must {must}, not {shown}")
 
     def fault(self, words: str) -> EnvironmentLoadError:
-        """The error that says `words` of this row."""
+        """Make an error about this row with the text `words`."""
         return EnvironmentLoadError(f"{self.where}: {words}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
-    """What `dataset`, `split` and `subset` of an environment may name: a Hub dataset, a file, or its package's sample.
+    """Sources that an environment's arguments `dataset`, `split` and `subset` may name: a Hub dataset, a file, or the
+    package's sample.
 
     Args:
-        hub_id: The dataset on the Hub that is read unless another is named.
-        sample: Makes the rows that the package ships, which are `split="sample"`.
-        noun: What one row is called: `problem`, `question`.
-        columns: What a row must have, for messages.
-        subset: The configuration of `hub_id` that is read unless another is named, if it has several.
-        suffixes: How the names of files end that are read; of `.jsonl`, `.jsonl.gz` and `.parquet`.
+        hub_id: Default dataset on the Hub.
+        sample: Returns the rows that the package contains, for `split="sample"`.
+        noun: Name of one row in messages: `problem`, `question`.
+        columns: Required columns, for messages.
+        subset: Default configuration of `hub_id`, if it has several.
+        suffixes: Accepted file suffixes: some of `.jsonl`, `.jsonl.gz` and `.parquet`.
     """
 
     hub_id: str
@@ -102,10 +103,10 @@ class RowSource:
     suffixes: tuple[str, ...] = FILE_SUFFIXES
 
     def check(self, dataset: str, split: str = "test", subset: str | None = None) -> None:
-        """Refuse arguments that contradict each other or name no file, before anything is read.
+        """Validate the arguments before anything is read.
 
         Raises:
-            ConfigError: names the argument and what to write instead.
+            ConfigError: arguments that contradict each other, or a missing file; names the argument and a remedy.
         """
         for name, value in (("dataset", dataset), ("split", split), ("subset", subset)):
             if not isinstance(cast(object, value), str) and not (name == "subset" and value is None):
@@ -120,7 +121,7 @@ class RowSource:
             raise ConfigError(f"dataset={dataset!r} is a file, so it has {names}")
 
     def rows(self, dataset: str, split: str = "test", subset: str | None = None) -> Iterator[SourceRow]:
-        """The rows of a source, in its own order. Nothing is read before the first is asked for.
+        """Iterate over the rows of a source, in its order. Reading starts with the first row requested.
 
         Args:
             dataset: A Hub id, or the path of a file.
@@ -146,15 +147,15 @@ class RowSource:
 
 
 def is_file(name: str, argument: str = "dataset", suffixes: tuple[str, ...] = FILE_SUFFIXES) -> bool:
-    """Whether a name is that of a file, and no Hub id.
+    """Whether a name is the path of a file and not a Hub id.
 
     Args:
-        name: What was given.
-        argument: The argument that it was given as, for messages.
-        suffixes: How the names of files end.
+        name: The value of the argument.
+        argument: Name of the argument, for messages.
+        suffixes: Accepted file suffixes.
 
     Raises:
-        ConfigError: there is no such file, or it is a file that cannot be read.
+        ConfigError: the file does not exist, or its format is not supported.
     """
     local = Path(name).expanduser()
     if name.endswith(suffixes):
@@ -167,43 +168,43 @@ def is_file(name: str, argument: str = "dataset", suffixes: tuple[str, ...] = FI
 
 
 def ask_for_file(argument: str, suffixes: tuple[str, ...] = FILE_SUFFIXES) -> str:
-    """What to write on the command line to have a file read."""
+    """Command-line option that selects a file as the source."""
     others = f" (or {', '.join(suffixes[1:])})" if suffixes[1:] else ""
     return f"""-a '{{"{argument}": "PATH{suffixes[0]}"}}'{others}"""
 
 
 def read_file(name: str, columns: Sequence[str]) -> Iterator[SourceRow]:
-    """The rows of a `.parquet`, `.jsonl` or `.jsonl.gz` file, in its order.
+    """Iterate over the rows of a `.parquet`, `.jsonl` or `.jsonl.gz` file, in its order.
 
     Args:
-        name: Its path; `~` is a home.
-        columns: What a row must have, for the message that one is no object.
+        name: The file's path; `~` is the home folder.
+        columns: Required columns, for messages.
 
     Raises:
-        EnvironmentLoadError: it cannot be read; names the row if it is one.
+        EnvironmentLoadError: the file cannot be read, or a row is invalid; names the row.
     """
     path = Path(name).expanduser()
     return _parquet(path) if path.suffix == ".parquet" else _jsonl(path, columns)
 
 
 def read_hub(name: str, split: str, subset: str | None = None, *, instead: str) -> Iterator[SourceRow]:
-    """The rows of a dataset on the Hub, in its order.
+    """Iterate over the rows of a dataset on the Hub, in its order.
 
     Args:
-        name: Its id.
+        name: The dataset's id.
         split: The split.
         subset: The configuration, if it has several.
-        instead: What to do without the Hub, as in `without the Hub use <instead>`.
+        instead: Alternative to the Hub, as in `without the Hub use <instead>`.
 
     Raises:
-        EnvironmentLoadError: it cannot be loaded.
+        EnvironmentLoadError: the dataset cannot be loaded.
     """
     import datasets  # pyright: ignore[reportMissingTypeStubs]
 
     with hub.failing_fast():
         try:
             rows: Iterable[Mapping[str, object]] = cast(Any, datasets).load_dataset(name, subset, split=split)
-        except Exception as error:  # a foreign edge: datasets lets through what its transports raise, and those change
+        except Exception as error:  # datasets passes on any exception of its transports
             gated = (
                 f"; it is gated: accept its conditions at https://huggingface.co/datasets/{name}, then log in with "
                 "`hf auth login` or set HF_TOKEN"
@@ -224,7 +225,7 @@ def _jsonl(path: Path, columns: Sequence[str]) -> Iterator[SourceRow]:
         data = read_whole(path, ROWS)
         if path.suffix == ".gz":
             data = unzipped(data)
-        # split at "\n" alone: a text may hold U+2028, which str.splitlines would take for the end of a line
+        # split at "\n" only: str.splitlines would also split at U+2028, which may occur in texts
         lines = data.decode("utf-8-sig").split("\n")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise EnvironmentLoadError(f"{path} cannot be read as UTF-8 text: {error}") from error

@@ -1,5 +1,5 @@
-"""Tools with arguments that the model does not see: a session, a path, whatever the rollout's state holds. Owns the
-hiding and the filling in; the conversation is `tool_env`'s."""
+"""Tools with arguments that are hidden from the model, such as a session or a path. The environment supplies them from
+the rollout's state."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from harness.tools.tool import split_arguments
 
 
 class StatefulToolEnv(ToolEnv):
-    """A `ToolEnv` that fills in arguments of its tools from the rollout's state."""
+    """A `ToolEnv` that supplies arguments of its tools from the rollout's state."""
 
     def add_tool(self, tool: Callable[..., Any], args_to_skip: Sequence[str] = ()) -> None:
-        """Offer one more tool.
+        """Add a tool.
 
         Args:
             tool: The function.
-            args_to_skip: Its parameters that `update_tool_args` fills in; the model does not see them.
+            args_to_skip: Parameters that are hidden from the model and supplied by `update_tool_args`.
 
         Raises:
-            EnvironmentFault: it cannot be described, has no such parameter, or there is a tool of its name.
+            EnvironmentFault: the function is not a valid tool, has no such parameter, or its name is not unique.
         """
         self._add(read_tool(tool, args_to_skip))
 
@@ -38,22 +38,22 @@ class StatefulToolEnv(ToolEnv):
     def update_tool_args(
         self, tool_name: str, tool_args: JsonDict, messages: Messages, state: State, **kwargs: Any
     ) -> JsonDict | Awaitable[JsonDict]:
-        """Fill in what the model does not see. Called for each call whose arguments fit. May be `async def`; a plain
-        `def` runs in a thread.
+        """Supply the hidden arguments of a call. Called for each call with valid arguments. A sync method runs in a
+        thread.
 
         Args:
-            tool_name: Which tool the model calls.
-            tool_args: The model's arguments, a copy.
+            tool_name: The called tool.
+            tool_args: A copy of the model's arguments.
             messages: The conversation so far.
             state: The rollout.
-            **kwargs: Nothing yet; for overriding methods that take it.
+            **kwargs: Unused; for compatibility of overriding methods.
 
         Returns:
-            All arguments that the tool is called with.
+            All arguments for the tool.
         """
 
     def _read_call(self, name: str, written: str | JsonDict | None, state: State) -> JsonDict:
-        """As in `ToolEnv`, checked at once, so that `update_tool_args` sees nothing that does not fit."""
+        """As in `ToolEnv`, but validates the arguments at once, so that `update_tool_args` gets only valid ones."""
         arguments = super()._read_call(name, written, state)
         if name in self._tool_map:
             self._tool_map[name].read(arguments)
@@ -70,6 +70,6 @@ class StatefulToolEnv(ToolEnv):
         if tool is not None and visible != arguments:
             try:
                 tool.read(visible)
-            except ToolCallError as error:  # not the model's: its own arguments have been checked
+            except ToolCallError as error:  # not the model's fault: its own arguments are valid
                 raise EnvironmentFault(f"{where} returned what does not fit: {error}") from error
         return completed

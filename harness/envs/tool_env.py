@@ -1,5 +1,5 @@
-"""A conversation with tools: the model calls Python functions and reads what they return. Owns which calls are answered
-and how, and what is counted of them; how functions are described and called is in `harness.tools`."""
+"""Environments with tools: the model calls Python functions and gets their results. `harness.tools` describes and calls
+the functions."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from harness.tools import MAX_OUTPUT_CHARS, Tool, parse_arguments, read_tool, to
 from harness.tools.tool import run_tool, split_arguments, unknown_tool
 
 ErrorFormatter = Callable[[Exception], str]
-"""Makes the text that a model reads when its tool call came to nothing."""
+"""Makes the text for the model from the exception of a failed tool call."""
 
 
 def format_error(error: Exception) -> str:
-    """The error's own words; its type if it has none."""
+    """The exception's message, or its type if the message is empty."""
     return f"{error}" or type(error).__name__
 
 
 class ToolEnv(MultiTurnEnv):
-    """An environment whose model may call tools. The rollout ends with the first reply that calls none.
+    """An environment whose model may call tools. The rollout ends with the first reply without a tool call.
 
     Args:
         tools: Python functions, sync or async; see `harness.tools.read_tool`.
-        max_turns: Model replies after which a rollout ends; −1 for no bound.
-        error_formatter: Makes the text of the tool message when a call came to nothing, from the exception.
-        stop_errors: Exceptions that end the rollout with an error instead of being told to the model. Each is compared
-            with the exception and with its cause: a `json.JSONDecodeError` causes the `ToolParseError` of unreadable
-            arguments, a `KeyError` the `ToolCallError` of an unknown tool.
-        max_output_chars: Characters of a tool's text that the model gets, from both ends; None for all.
+        max_turns: Maximum number of model replies; −1 for no limit.
+        error_formatter: Makes the text of the tool message from the exception of a failed call.
+        stop_errors: Exceptions that end the rollout with an error instead of being reported to the model. Both the
+            exception and its cause are compared: the `ToolParseError` of invalid arguments is caused by a
+            `json.JSONDecodeError`, the `ToolCallError` of an unknown tool by a `KeyError`.
+        max_output_chars: Maximum characters of a tool's text for the model, kept from both ends; None for no limit.
         **options: See `EnvOptions`.
 
     Raises:
-        EnvironmentFault: see `MultiTurnEnv`; or a tool that cannot be described, or two of one name.
+        EnvironmentFault: see `MultiTurnEnv`; or an invalid tool, or tool names that are not unique.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class ToolEnv(MultiTurnEnv):
         for tool in tools or ():
             self.add_tool(tool)
 
-    # The tools
+    # Tools
 
     @property
     def tool_map(self) -> dict[str, Tool]:
-        """The tools, by name."""
+        """The tools by name."""
         return self._tool_map
 
     @property
@@ -87,21 +87,21 @@ class ToolEnv(MultiTurnEnv):
         return [tool.function for tool in self._tool_map.values()]
 
     def add_tool(self, tool: Callable[..., Any]) -> None:
-        """Offer one more tool to rollouts that start from now on.
+        """Add a tool for rollouts that start from now on.
 
         Raises:
-            EnvironmentFault: it cannot be described, or there is one of its name.
+            EnvironmentFault: the function is not a valid tool, or its name is not unique.
         """
         self._add(read_tool(tool))
 
     def remove_tool(self, tool: Callable[..., Any] | str) -> None:
-        """Offer a tool no more; its count goes with it.
+        """Remove a tool and its metric.
 
         Args:
             tool: The function, or its name.
 
         Raises:
-            EnvironmentFault: there is no such tool.
+            EnvironmentFault: unknown tool.
         """
         wanted = tool.name if isinstance(tool, Tool) else tool
         for name, known in self._tool_map.items():
@@ -115,7 +115,7 @@ class ToolEnv(MultiTurnEnv):
         )
 
     def _bind_hooks(self) -> None:
-        """Check the methods that a subclass may override."""
+        """Validate the methods that a subclass may override."""
         if not self._hook("call_tool", ("tool_name", "tool_args", "tool_call_id")).is_async:
             raise EnvironmentFault(f"{type(self).__name__}.call_tool must be async def")
 
@@ -130,27 +130,26 @@ class ToolEnv(MultiTurnEnv):
         self._count(_counter(tool))
 
     def _count(self, function: Callable[..., Any]) -> None:
-        """Record a count, unless a function of the author's has that name."""
+        """Add a metric that counts calls, unless the author has one of that name."""
         if function.__name__ not in self.rubric.metric_names:
             self._counts.add_metric(function)
 
     def _tools(self, state: State) -> list[JsonDict]:
-        """The row's own definitions, in the wire's shape even if they are written flat, else the environment's."""
+        """The tool definitions of the row, converted to the wire format, or else those of the environment."""
         return [_wire_shape(definition) for definition in super()._tools(state)]
 
     # Turns
 
     @stop
     async def no_tools_called(self, state: State) -> bool:
-        """The model's last reply calls no tool: it is the answer."""
+        """Whether the model's last reply has no tool call and is therefore the answer."""
         if not state["trajectory"]:
             return False
         last = state["trajectory"][-1]["completion"][-1]
         return last.get("role") == "assistant" and not last.get("tool_calls")
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """Answer the calls of the last reply, in order and one after the other: a later call of a reply may count on
-        what an earlier one did."""
+        """Run the tool calls of the last reply one after another, since a later call may depend on an earlier one."""
         answers: Messages = []
         for call in messages[-1].get("tool_calls") or ():
             answers.append(await self._answer_call(cast(JsonDict, call), messages, state))
@@ -160,18 +159,18 @@ class ToolEnv(MultiTurnEnv):
         """Call a tool.
 
         Args:
-            tool_name: Which one.
-            tool_args: The model's arguments, and those of hidden parameters.
-            tool_call_id: The call that the message answers.
-            **kwargs: Nothing yet; for overriding methods that take it.
+            tool_name: Name of the tool.
+            tool_args: The model's arguments and those of hidden parameters.
+            tool_call_id: Id of the call that the message answers.
+            **kwargs: Unused; for compatibility of overriding methods.
 
         Returns:
             The tool message.
 
         Raises:
             ToolCallError: an argument is unknown, missing or of the wrong type.
-            EnvironmentFault: there is no such tool, though a row offers it.
-            Exception: whatever the tool raised.
+            EnvironmentFault: a row offers the tool, but the environment does not have it.
+            Exception: any exception of the tool.
         """
         tool = self._tool_map.get(tool_name)
         if tool is None:
@@ -181,7 +180,7 @@ class ToolEnv(MultiTurnEnv):
         return tool_message(self.format_result(tool_name, result), tool_call_id)
 
     def format_result(self, tool_name: str, result: object) -> str | list[JsonDict]:
-        """What the model reads of a tool's result: see `harness.tools.to_content`."""
+        """Convert a tool's result to message content; see `harness.tools.to_content`."""
         return to_content(result, self.max_output_chars)
 
     async def _answer_call(self, call: JsonDict, messages: Messages, state: State) -> Message:
@@ -193,25 +192,25 @@ class ToolEnv(MultiTurnEnv):
         arguments = await self._complete(name, arguments, messages, state)
         try:
             return await self.call_tool(name, arguments, call_id)
-        except Exception as error:  # the boundary around tools: what they raise is told to the model
+        except Exception as error:  # exceptions of tools are reported to the model
             return self._told(name, _tellable(error), call_id)
 
     def _read_call(self, name: str, written: str | JsonDict | None, state: State) -> JsonDict:
-        """The arguments of a call to a tool that this rollout offers."""
+        """Parse the arguments of a call; the tool must be among those of the rollout."""
         offered = _offered(state, self._tool_map)
         if name not in offered:
             raise unknown_tool(name, offered)
         arguments = parse_arguments(name, written)
         if name in self._tool_map:
-            self._tool_map[name].refuse_hidden(arguments)  # before anything fills them in
+            self._tool_map[name].refuse_hidden(arguments)  # before hidden arguments are added
         return arguments
 
     async def _complete(self, name: str, arguments: JsonDict, messages: Messages, state: State) -> JsonDict:
-        """Fill in what the model does not know of."""
+        """Add the hidden arguments; none here."""
         return arguments
 
     def _told(self, name: str, error: Exception, call_id: str) -> Message:
-        """The tool message about an error, unless the error is to end the rollout."""
+        """Make the tool message for an error, or raise it if `stop_errors` names it."""
         cause = error.__cause__ if isinstance(error, ToolError) else None
         if isinstance(error, self.stop_errors) or isinstance(cause, self.stop_errors):
             if isinstance(error, ToolParseError | ToolCallError):
@@ -219,7 +218,7 @@ class ToolEnv(MultiTurnEnv):
             raise ToolCallError(f"tool {name!r} raised {type(error).__name__}: {error}") from error
         try:
             text: object = self.error_formatter(error)
-        except Exception as fault:  # the author's: it must not pass for the tool's error
+        except Exception as fault:  # an error of the author's formatter, not of the tool
             raise EnvironmentFault(f"error_formatter raised {type(fault).__name__}: {fault}") from fault
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise EnvironmentFault(f"error_formatter must return a text, not {type(text).__name__}")
@@ -227,20 +226,21 @@ class ToolEnv(MultiTurnEnv):
 
 
 class ToolCounts(Rubric):
-    """Counts of tool calls, one metric a tool. They are read from the completion, so they come back with a journal."""
+    """Counts of tool calls, one metric per tool. Computed from the completion, so they can be restored from a
+    journal."""
 
     def drop(self, name: str) -> None:
-        """Take a count away, if there is one of that name."""
+        """Remove the count of this name, if there is one."""
         self._functions = [planned for planned in self._functions if planned.name != name]
 
 
 async def total_tool_calls(completion: Prompt) -> float:
-    """How many tools the model has called. Async, so that it costs no thread."""
+    """Number of tool calls of the model. Async, so that it needs no thread."""
     return float(sum(1 for _ in called_tools(completion)))
 
 
 def called_tools(completion: Prompt) -> Iterable[str]:
-    """The names of the tools that the model has called, in order; calls that came to nothing included."""
+    """Names of the called tools in order, including failed calls."""
     for message in completion if not isinstance(completion, str) else ():
         if message.get("role") == "assistant":
             for call in message.get("tool_calls") or ():
@@ -261,8 +261,8 @@ def _counter_name(tool: str) -> str:
 
 
 def _tellable(error: Exception) -> Exception:
-    """An error to tell the model of. One that is not the tool's passes through: a fault of the endpoint, of a sandbox
-    or of the environment says nothing about the model."""
+    """Return an error to report to the model. Raises errors that are not the tool's but those of an endpoint, a sandbox
+    or the environment."""
     if isinstance(error, HarnessError) and not isinstance(error, ToolError):
         raise error
     if isinstance(error, ExceptionGroup):
@@ -272,7 +272,7 @@ def _tellable(error: Exception) -> Exception:
 
 
 def _offered(state: State, known: Iterable[str]) -> list[str]:
-    """The tools of this rollout; all that are known before it has begun."""
+    """Names of the rollout's tools; before it has started, all known tools."""
     definitions = cast("list[JsonDict] | None", state.get("tools"))
     if definitions is None:
         return list(known)
@@ -280,18 +280,18 @@ def _offered(state: State, known: Iterable[str]) -> list[str]:
 
 
 def _wire_shape(definition: JsonDict) -> JsonDict:
-    """A definition as endpoints want it, also if `name`, `description` and `parameters` stand at its top."""
+    """Convert a tool definition to the wire format; `name`, `description` and `parameters` may be at its top level."""
     if "function" in definition or "name" not in definition:
         return definition
     return {"type": "function", "function": {key: value for key, value in definition.items() if key != "type"}}
 
 
 def _parts(call: JsonDict) -> tuple[str, str, str | JsonDict | None]:
-    """Name, id and arguments of a tool call, in the wire's shape or flat."""
+    """Name, id and arguments of a tool call, in the wire format or flat."""
     function = cast(JsonDict, call.get("function") or call)
     return str(function.get("name") or ""), str(call.get("id") or ""), function.get("arguments")
 
 
 def tool_message(content: str | list[JsonDict], call_id: str) -> Message:
-    """The message that answers a call."""
+    """The message that answers a tool call."""
     return {"role": "tool", "content": content, "tool_call_id": call_id}
