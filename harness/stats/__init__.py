@@ -1,25 +1,26 @@
-"""Pure functions of scores: estimates with their uncertainty. Owns no files, no printing and no model of a run.
+"""Statistics of scores: pure functions that return estimates with their uncertainty.
 
     quantiles, distributions   normal, Student t, beta
-    methods      what an interval's method is called and means
-    intervals    mean with its interval, Wilson, Clopper–Pearson, bounds for what has no score
-    arrays       columns of numbers, rollouts reduced to examples
-    clusters     examples that resemble each other
-    variance     re-run noise apart from question noise
-    passk        k attempts: pass@k, pass^k, G-Pass@k, best, worst, majority
-    bootstrap    medians and ratios
-    averages     over several environments
+    methods      descriptions of the interval methods
+    intervals    intervals of means and proportions (t, Wilson, Clopper–Pearson), bounds for missing scores
+    arrays       conversion of scores to numpy arrays, reduction of rollouts to examples
+    clusters     means over clustered examples
+    variance     re-run variance and question variance
+    passk        several attempts: pass@k, pass^k, G-Pass@k, best, worst, majority
+    bootstrap    intervals of medians and ratios
+    averages     averages over several environments
     signflip, hypotheses   tests, adjusted p-values, a gate's verdict
-    paired       two measurements of the same examples: difference, interval, p-value, wins and losses
-    difference   two runs: which scores are compared, their range, the verdict (what every command calls)
-    power        how many examples and rollouts a difference takes
-    ranks        places of several models
-    agreement    judges against people
-    sequences    intervals that may be watched
-    target       when a run that watches its own has seen enough
-    standings    several models on the same tasks: each one's numbers, and every pair's difference
-    scores       the compact table that a journal is folded into
-    summary      the table's numbers, as `summary.json` and `--json` give them
+    paired       paired comparison: difference, interval, p-value, wins and losses
+    difference   comparison of two runs: scores, range and verdict (used by all commands)
+    power        sample sizes and detectable differences
+    ranks        ranks of several models
+    agreement    agreement between judges and people
+    sequences    confidence sequences (intervals that are valid under continuous monitoring)
+    target       early stopping of a run at a given interval width
+    standings    several models on the same tasks: numbers per model and pairwise differences
+    scores       compact table of a run's scores
+    summary      the numbers in `summary.json` and `--json`
 
-What is undefined is None (null in JSON), never 0 or 1; the method's name travels with the number. What each number
-means: docs/concepts/numbers.md; how sure it is: docs/concepts/statistics.md."""
+An undefined number is None (null in JSON), never 0 or 1. Every number is reported with its method. Definitions are in
+docs/concepts/numbers.md, explanations of the uncertainty in docs/concepts/statistics.md.
+"""

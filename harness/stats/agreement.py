@@ -1,5 +1,5 @@
-"""How far a judge can be believed: agreement with people, and a share or a mean corrected for the judge's errors. Owns
-these figures; how much a judge's own verdicts vary on one answer is `variance.noise` of repeated verdicts."""
+"""Reliability of a judge: agreement with people, and proportions and means corrected for the judge's errors. For the
+variation of a judge's repeated verdicts on one answer use `variance.noise`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from harness.stats.arrays import Numbers
 
 Scale: TypeAlias = Literal["nominal", "ordinal", "interval"]
-"""What ratings are: names, ranks, or numbers whose distances count."""
+"""Scale of ratings: categories, ranks, or numbers."""
 
 
 def agreement(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
-    """The part of the items that both label alike; None without items. Chance alone may make it high (`cohen_kappa`).
+    """Share of the items with equal labels; None without items. It may be high by chance (see `cohen_kappa`).
 
     Raises:
         ValueError: the lengths differ.
@@ -30,10 +30,11 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | 
 
 
 def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
-    """Agreement beyond chance: (p_o − p_e) / (1 − p_e). 1 is perfect, 0 what chance gives.
+    """Cohen's kappa: agreement beyond chance, (p_o − p_e) / (1 − p_e). 1 is perfect agreement, 0 that expected by
+    chance.
 
     Returns:
-        κ; None without items, and where both use one and the same label throughout: chance agrees as well as they do.
+        κ; None without items, or if all labels of both sides are the same, so that chance agreement is perfect.
 
     Raises:
         ValueError: the lengths differ.
@@ -53,18 +54,19 @@ def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float 
 
 
 def krippendorff_alpha(ratings: Sequence[Sequence[float | str | None]], scale: Scale = "nominal") -> float | None:
-    """Agreement beyond chance of any number of raters who may have left items out: 1 − D_observed / D_expected.
+    """Krippendorff's alpha: agreement beyond chance among any number of raters, with missing ratings: 1 − D_observed /
+    D_expected.
 
     Args:
-        ratings: One row an item, one rating a rater; None or NaN: not rated. Items with fewer than two ratings say
-            nothing.
-        scale: How far two ratings are apart.
+        ratings: One row per item, one rating per rater; None or NaN if missing. Items with fewer than two ratings are
+            ignored.
+        scale: Determines the distance between two ratings.
 
     Returns:
         α; None if no item has two ratings, or all ratings are equal.
 
     Raises:
-        ValueError: a rating that is no finite number, where ranks or distances count.
+        ValueError: a rating is not a finite number, for ordinal and interval scales.
 
     Source: Krippendorff 2004, Content Analysis, ch. 11.
     """
@@ -79,7 +81,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | str | None]], scale: S
         return _nominal_alpha(units)
     rows = [[_finite(rating) for rating in unit] for unit in units]
     if scale == "ordinal":
-        # The ordinal distance of two ranks is that of the middles of their places.
+        # The ordinal distance of two ranks is the distance of the midpoints of their positions.
         places: dict[float, float] = {}
         below = 0
         for value, count in sorted(Counter(value for row in rows for value in row).items()):
@@ -92,22 +94,23 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | str | None]], scale: S
 def rogan_gladen(
     positives: int, n: int, *, sensitivity: tuple[int, int], specificity: tuple[int, int], level: float = LEVEL
 ) -> Estimate:
-    """The share that people would call positive, from what a judge of known errors called so: (p̂+sp−1)/(se+sp−1).
+    """Estimate the true share of positives from the verdicts of an imperfect judge: (p̂+sp−1)/(se+sp−1).
 
     Args:
-        positives: Of `n` items, called positive by the judge.
-        n: Items judged.
-        sensitivity: (called positive by the judge, of so many that people called positive).
-        specificity: (called negative by the judge, of so many that people called negative).
-        level: Of confidence.
+        positives: Number of items that the judge called positive.
+        n: Number of items judged.
+        sensitivity: (called positive by the judge, number of items that people called positive).
+        specificity: (called negative by the judge, number of items that people called negative).
+        level: Confidence level.
 
     Returns:
-        The share, cut to 0 and 1, with the interval of Lang and Reiczigel, which allows for the errors being estimates
-        themselves. Nothing without items of any of the three kinds, and where the judge is no better than chance; no
-        interval where all of it lies below 0 or above 1: no share fits to what was counted and to such errors.
+        The share, clipped to 0 and 1, with the interval of Lang and Reiczigel, which takes the uncertainty of
+        sensitivity and specificity into account. An empty estimate if there are no items of one of the three kinds, or
+        if the judge is no better than chance. No interval if all of it is below 0 or above 1, since no share is
+        consistent with the counts.
 
     Raises:
-        ValueError: more successes than items.
+        ValueError: a count of successes exceeds its number of items.
 
     Source: Rogan & Gladen 1978; Lang & Reiczigel 2014.
     """
@@ -138,23 +141,22 @@ def rogan_gladen(
 
 
 def prediction_powered(judged: Numbers, labelled_judged: Numbers, labels: Numbers, level: float = LEVEL) -> Estimate:
-    """The mean that people's labels would have, from few labels and many verdicts of a judge.
+    """Estimate the mean of human labels from few labels and many judge scores (prediction-powered inference).
 
-    λ·mean(verdicts without a label) + mean(label − λ·verdict), λ chosen to make it as narrow as possible: a judge who
-    knows nothing gets λ near 0 and does no harm. Unbiased whatever the judge does, if the labelled items are a random
-    part of all.
+    λ·mean(scores without a label) + mean(label − λ·score), where λ minimizes the width: for a judge without any
+    information λ is near 0. Unbiased for any judge if the labelled items are a random sample of all items.
 
     Args:
-        judged: The judge's scores of items without a label.
-        labelled_judged: The judge's scores of items with a label.
-        labels: The labels of these, in the same order.
-        level: Of confidence.
+        judged: The judge's scores of the items without a label.
+        labelled_judged: The judge's scores of the items with a label.
+        labels: Labels of these items, in the same order.
+        level: Confidence level.
 
     Returns:
-        The estimate; nothing without labels, no interval with fewer than two.
+        The estimate; empty without labels, without an interval for fewer than two.
 
     Raises:
-        ValueError: as many labels as verdicts on them are needed; a value is not finite.
+        ValueError: the numbers of labels and of their scores differ, or a value is not finite.
 
     Source: Angelopoulos, Duchi & Zrnic 2023 (PPI++), arXiv 2311.01453, § 3 and 6.
     """
@@ -217,6 +219,6 @@ def _interval_alpha(rows: Sequence[Sequence[float]]) -> float | None:
     every = [value for row in rows for value in row]
     if same(min(every), max(every)):
         return None
-    # Σ over ordered pairs of squared distances is 2·m·Σ(x − mean)².
+    # The sum of squared distances over ordered pairs is 2·m·Σ(x − mean)².
     observed = math.fsum(2 * len(row) * _variance(row) for row in rows)
     return 1 - observed / (2 * len(every) * _variance(every))

@@ -1,7 +1,7 @@
-"""Columns of numbers in and out of numpy: checked values, numbered groups, rollouts reduced to one value an example.
-Owns the only conversion; every function of `stats` that works on whole columns begins here.
+"""Conversion of scores to numpy arrays: validation, numbering of groups, and reduction of rollouts to one value per
+example.
 
-numpy comes with datasets. It is imported inside functions all the same: a run's own summary and display do without."""
+numpy is imported inside functions, since the summary and display of a run do not need it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduced:
-    """Rollouts reduced to examples: one entry an example that has a value, in ascending order of `index`."""
+    """Rollouts reduced to examples: one entry per example with at least one value, in ascending order of `index`."""
 
     index: Integers
-    """Which example."""
+    """Number of the example."""
     means: Floats
-    """Of its values."""
+    """Mean of the example's values."""
     counts: Integers
-    """How many values it has; at least 1."""
+    """Number of the example's values; at least 1."""
     variances: Floats
-    """Sample variance of its values (ddof = 1); NaN where there is only one."""
+    """Sample variance of the example's values (ddof = 1); NaN for a single value."""
 
 
 def column(values: Numbers, what: str) -> Floats:
-    """`values` as an array.
+    """Convert `values` to an array.
 
     Args:
         values: One-dimensional.
-        what: Whose they are, for the error.
+        what: Name of the caller, for the error message.
 
     Raises:
         ValueError: not one-dimensional, or a value is not finite.
@@ -54,18 +54,18 @@ def column(values: Numbers, what: str) -> Floats:
 
 
 def number_groups(labels: Labels, length: int, what: str) -> tuple[Integers, int]:
-    """Labels of any kind as numbers from 0, in order of first appearance (arrays: in ascending order).
+    """Number labels from 0, in the order of first appearance (arrays: in ascending order).
 
     Args:
-        labels: One a value.
-        length: How many there must be.
-        what: Whose they are, for the error.
+        labels: One label per value.
+        length: Expected number of labels.
+        what: Name of the caller, for the error message.
 
     Returns:
-        One number a label, and how many different labels there are.
+        One number per label, and the number of distinct labels.
 
     Raises:
-        ValueError: another number of labels.
+        ValueError: the number of labels is not `length`.
     """
     import numpy as np
 
@@ -80,12 +80,12 @@ def number_groups(labels: Labels, length: int, what: str) -> tuple[Integers, int
 
 
 def sums_of(values: Floats, codes: Integers, groups: int) -> Floats:
-    """The sum of each group's values.
+    """Sum the values of each group.
 
     Args:
-        values: Of all groups.
+        values: Values of all groups.
         codes: Group of each value, from `number_groups`.
-        groups: How many there are.
+        groups: Number of groups.
     """
     import numpy as np
 
@@ -93,14 +93,14 @@ def sums_of(values: Floats, codes: Integers, groups: int) -> Floats:
 
 
 def reduce_rollouts(values: Numbers, examples: Sequence[int] | Integers) -> Reduced:
-    """Reduce each example to the mean and the variance of its values.
+    """Reduce each example to the mean and variance of its values.
 
     Args:
-        values: One a rollout; NaN is unscored and left out.
-        examples: Number of each value's example, not below 0.
+        values: One value per rollout; NaN for unscored rollouts, which are ignored.
+        examples: Example number of each value, at least 0.
 
     Raises:
-        ValueError: the lengths differ, a value is infinite, or a number is below 0.
+        ValueError: the lengths differ, a value is infinite, or an example number is negative.
     """
     import numpy as np
 
@@ -122,7 +122,7 @@ def reduce_rollouts(values: Numbers, examples: Sequence[int] | Integers) -> Redu
 
 
 def reduce_groups(groups: Iterable[Sequence[float]]) -> Reduced:
-    """The same from a list of values an example; examples without a value are left out."""
+    """As `reduce_rollouts`, from one list of values per example; examples without a value are ignored."""
     import numpy as np
 
     kept = list(groups)

@@ -1,5 +1,5 @@
-"""One number over several environments: every environment alike (macro), by given weights, or every example alike
-(micro), with an interval made of the environments' own. Owns these averages; environments are independent samples."""
+"""Averages over several environments: with equal weights (macro), given weights, or weights by examples (micro), with
+an interval computed from the environments' intervals. Environments are independent samples."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from harness.stats.distributions import t_quantile_real
 from harness.stats.intervals import LEVEL, Estimate
 
 STUDENTS = frozenset({"t", "cluster_t", "welch", "satterthwaite"})
-"""Methods whose intervals are a multiple of the standard error on both sides, so that variances add up."""
+"""Methods with symmetric intervals that are a multiple of the standard error, so that variances can be added."""
 
 
 def macro_mean(estimates: Sequence[Estimate]) -> Estimate:
-    """The mean of the environments' means, each counting alike. As `weighted_mean`."""
+    """Mean of the environments' means with equal weights. See `weighted_mean`."""
     return weighted_mean(estimates, [1.0] * len(estimates))
 
 
 def micro_mean(estimates: Sequence[Estimate]) -> Estimate:
-    """The mean over the examples of all environments: each counts by its examples. As `weighted_mean`."""
+    """Mean of the environments' means, weighted by their numbers of examples. See `weighted_mean`."""
     return weighted_mean(estimates, [float(each.examples) for each in estimates])
 
 
 def weighted_mean(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
-    """Σ w·μ̂ / Σ w, with SE² = Σ w²·SE² / (Σ w)².
+    """Weighted mean Σ w·μ̂ / Σ w, with SE² = Σ w²·SE² / (Σ w)².
 
-    The interval is Student's with Satterthwaite's degrees of freedom where all parts have t intervals; where some have
-    another (Wilson's of a small environment, or of one that was solved entirely) it is combined from the parts' own
-    ends: μ̂ − √(Σ w²(μ̂ₑ − lowₑ)²), and so upwards.
+    If all parts have t intervals, so has the result, with Satterthwaite's degrees of freedom. If some have another
+    interval (such as Wilson's for a small environment, or one in which all rollouts pass), it is combined from the ends
+    of the parts: μ̂ − √(Σ w²(μ̂ₑ − lowₑ)²), and likewise for the upper end.
 
     Args:
-        estimates: Of each environment, all at one level of confidence.
-        weights: As many, none below 0 and not all 0. What weighs 0 is left out.
+        estimates: One per environment, all with the same confidence level.
+        weights: One per environment, none negative and not all 0. Environments with weight 0 are ignored.
 
     Returns:
-        The average. None of a mean if one of the environments has none, since an average over what happened to have a
-        score is that of another suite; no interval if one of them has no interval.
+        The average. Its mean is None if one of the environments has none, since an average of the others would describe
+        another suite. No interval if one of them has no interval.
 
     Raises:
-        ValueError: weights that cannot be used, or intervals of different levels.
+        ValueError: invalid weights, or intervals of different levels.
 
     Source: Satterthwaite 1946; Zou & Donner 2008 (combined intervals).
     """
@@ -69,7 +69,8 @@ def weighted_mean(estimates: Sequence[Estimate], weights: Sequence[float]) -> Es
 
 
 def _combined(parts: Sequence[tuple[Estimate, float]]) -> tuple[float, float] | None:
-    """How far the interval reaches down and up; None if a part has none."""
+    """Distances from the mean to the lower and the upper end of the combined interval; None if a part has no
+    interval."""
     down: list[float] = []
     up: list[float] = []
     for each, weight in parts:

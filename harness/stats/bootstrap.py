@@ -1,7 +1,7 @@
-"""Intervals by resampling, for what has no standard error to write down: medians and other quantiles, ratios, anything
-that can be computed from weights. Owns the resampling, which is seeded; means have their own intervals and need none.
+"""Bootstrap intervals for statistics without a simple standard error: medians and other quantiles, ratios, and anything
+computed from weights. The seed is fixed.
 
-The example, or its cluster, is what is drawn; never the single rollout."""
+Examples (or clusters of examples) are resampled, never single rollouts."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ if TYPE_CHECKING:
     from harness.stats.arrays import Labels, Numbers
 
     Statistic: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    """From weights (one row a resample, one column an example: how often it was drawn) to a value a row."""
+    """Function from weights (one row per resample, one column per example: how often it was drawn) to one value per
+    row."""
 
 Value = TypeVar("Value", bound="np.generic")
 
 SEED = 20_240_902
-"""Where none is named: the same numbers give the same interval, on every machine."""
+"""Default seed: the same numbers give the same interval on every machine."""
 
 DRAWS = 10_000
 
 CHUNK = 2_000_000
-"""Weights that are held at once: 16 MB."""
+"""Maximum number of weights in memory at once: 16 MB."""
 
 WORK = 40_000_000
-"""Draws · examples that resampling a ratio may take, about a second; beyond, its distribution is normal anyway."""
+"""Limit of draws · examples for resampling a ratio, about a second. For larger samples the ratio is normal anyway."""
 
 
 def bootstrap(
@@ -47,21 +48,22 @@ def bootstrap(
     draws: int = DRAWS,
     level: float = LEVEL,
 ) -> Estimate:
-    """The interval of any statistic, by drawing examples with replacement. Time grows with draws · examples.
+    """Bootstrap interval of a statistic, by resampling examples with replacement. Time is proportional to draws ·
+    examples.
 
     Args:
-        examples: How many there are.
-        statistic: Of weights; infinite or NaN where it is undefined.
-        clusters: Label of each example's cluster: then clusters are drawn, with all of their examples.
-        corrected: For bias and skewness (BCa) instead of plain percentiles: better for smooth statistics, not for
-            quantiles.
-        seed: Of the draws.
-        draws: Resamples.
-        level: Of confidence.
+        examples: Number of examples.
+        statistic: Function of weights; infinite or NaN where undefined.
+        clusters: Label of each example's cluster; if given, whole clusters are resampled.
+        corrected: Whether to correct for bias and skewness (BCa) instead of using plain percentiles. Better for smooth
+            statistics, but not for quantiles.
+        seed: Random seed.
+        draws: Number of resamples.
+        level: Confidence level.
 
     Returns:
-        The statistic of all examples, its standard error and interval. No interval with fewer than two units or where
-        resamples in which it is undefined reach into it.
+        The statistic of all examples with standard error and interval. No interval for fewer than two units, or if the
+        statistic is undefined for resamples within it.
     """
     import numpy as np
 
@@ -89,21 +91,21 @@ def bootstrap(
 def bootstrap_median(
     values: Numbers, *, part: float = 0.5, seed: int = SEED, draws: int = DRAWS, level: float = LEVEL
 ) -> Estimate:
-    """A quantile of the values, the median unless said, with its percentile bootstrap interval.
+    """Quantile of the values, by default the median, with a percentile bootstrap interval.
 
-    The quantile of a resample is a place in the ascending values that follows a beta distribution; drawing that place
-    gives the same distribution as drawing all the values, at a cost that does not grow with their number.
+    The rank of a resample's quantile among the sorted values follows a beta distribution. Drawing this rank is
+    equivalent to drawing all values, but its time does not depend on their number.
 
     Args:
-        values: One an example, finite.
-        part: Which quantile, above 0 and below 1. For the median of an even number of values the mean of the two in
-            the middle; else the least that at least this part of them does not exceed.
-        seed: Of the draws.
-        draws: Resamples.
-        level: Of confidence.
+        values: One finite value per example.
+        part: The quantile, between 0 and 1 (exclusive). The median of an even number of values is the mean of the
+            middle two; any other quantile is the smallest value that at least this share of the values does not exceed.
+        seed: Random seed.
+        draws: Number of resamples.
+        level: Confidence level.
 
     Raises:
-        ValueError: a value is not finite, or the part out of range.
+        ValueError: a value is not finite, or `part` is out of range.
 
     Source: Efron 1979; Maritz & Jarrett 1978 (distribution of a resample's order statistics).
     """
@@ -121,7 +123,7 @@ def bootstrap_median(
     if n < 2:
         return Estimate(mean=whole, examples=n, level=level)
     generator = np.random.Generator(np.random.PCG64(seed))
-    # Ranks of n uniform draws: the one at `place`, and, above it, the next.
+    # Order statistics of n uniform variables: the one at `place`, and the next above it.
     lower = generator.beta(place, n - place + 1, draws)
     found = ordered[np.minimum((lower * n).astype(np.int64), n - 1)]
     if middle:
@@ -140,18 +142,18 @@ def bootstrap_ratio(
     draws: int = DRAWS,
     level: float = LEVEL,
 ) -> Estimate:
-    """Σ numerators / Σ denominators (tokens per passed answer, cost per example), with its BCa bootstrap interval.
+    """Ratio Σ numerators / Σ denominators (tokens per passed answer, cost per example) with its BCa bootstrap interval.
 
     Args:
-        numerators: One an example, finite.
-        denominators: The same examples'.
+        numerators: One finite value per example.
+        denominators: The same for the denominators.
         clusters: Label of each example's cluster.
-        seed: Of the draws.
-        draws: Resamples. Where draws · examples exceed 40 million, the delta method takes their place.
-        level: Of confidence.
+        seed: Random seed.
+        draws: Number of resamples. If draws · examples exceeds 40 million, the delta method is used instead.
+        level: Confidence level.
 
     Returns:
-        The ratio; nothing where the denominators add up to 0.
+        The ratio; an empty estimate if the denominators add up to 0.
 
     Raises:
         ValueError: the lengths differ, or a value is not finite.
@@ -163,7 +165,7 @@ def bootstrap_ratio(
         raise ValueError(f"bootstrap_ratio: {len(above)} numerators for {len(below)} denominators")
     examples, count = len(above), None
     if clusters is not None:
-        # A resample of clusters needs their sums only.
+        # For resampling clusters their sums are sufficient.
         codes, count = number_groups(clusters, examples, "bootstrap_ratio")
         above, below = (sums_of(side, codes, count) for side in (above, below))
     if len(above) * draws > WORK:
@@ -182,14 +184,14 @@ def bootstrap_ratio(
 def resampled(
     statistic: Callable[[NDArray[np.float64]], NDArray[Value]], units: int, rows: int, draws: int, seed: int
 ) -> NDArray[Value]:
-    """The statistic of each resample, one row each.
+    """Compute a statistic for all resamples, one row each.
 
     Args:
-        statistic: From weights to values, as `bootstrap` takes it.
-        units: What is drawn from.
-        rows: Resamples that are made at once.
-        draws: Resamples in all.
-        seed: Of the draws.
+        statistic: Function of weights, as for `bootstrap`.
+        units: Number of units to draw from.
+        rows: Number of resamples per batch.
+        draws: Number of resamples in total.
+        seed: Random seed.
     """
     import numpy as np
 
@@ -219,7 +221,7 @@ def _delta(
 
 
 def _left_out(statistic: Statistic, units: int, rows: int) -> NDArray[np.float64]:
-    """The statistic without each unit in turn."""
+    """The statistic with each unit left out in turn (jackknife)."""
     import numpy as np
 
     values: list[NDArray[np.float64]] = []
@@ -234,7 +236,8 @@ def _left_out(statistic: Statistic, units: int, rows: int) -> NDArray[np.float64
 def _corrected(
     found: NDArray[np.float64], mean: float, left_out: NDArray[np.float64], parts: tuple[float, float]
 ) -> tuple[float, float]:
-    """Which quantiles of the draws BCa takes instead of the plain ones (Efron 1987); these, where it is undefined."""
+    """The quantiles of the draws that BCa uses instead of the plain ones (Efron 1987); the plain ones if BCa is
+    undefined."""
     import numpy as np
 
     below = float((found < mean).mean() + (found == mean).mean() / 2)

@@ -1,8 +1,8 @@
-"""A mean whose examples come in clusters: questions on one document, tasks in one repository, variants of one template.
-Owns the cluster-robust standard errors; what makes a cluster is the caller's.
+"""Means over clustered examples, with cluster-robust standard errors. Clusters are for example questions on one
+document, tasks in one repository, or variants of one template; the caller defines them.
 
-Examples of one cluster resemble each other, so that there are fewer independent observations than examples. Where the
-clusters are single examples, the interval is the ordinary one."""
+Examples of one cluster are similar, so there are fewer independent observations than examples. If every cluster is a
+single example, the interval is the ordinary one."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ if TYPE_CHECKING:
 def clustered_mean(
     means: Numbers, clusters: Labels, level: float = LEVEL, *, limits: tuple[float, float] | None = None
 ) -> Estimate:
-    """The mean over examples, with a standard error that allows for whatever the examples of one cluster share.
+    """Mean over examples with a standard error that allows for correlation within clusters.
 
     CR1: SE² = C/(C−1) · (1/n²) · Σ over clusters of (Σ over its examples of (s̄ − μ̂))², and Student's t with C−1
-    degrees of freedom. If the limits of the scores are known and fewer than 15 clusters show the spread, or t would
-    leave the limits, one cluster of average size is added at each limit (`adjusted_t`): few clusters that nearly always
-    pass say little about the others. With few clusters, of very different size, both are still too narrow.
+    degrees of freedom. If the limits of the scores are known, and either fewer than 15 clusters determine the spread
+    (see `INFORMATIVE`) or t would exceed the limits, one cluster of average size is added at each limit (`adjusted_t`),
+    since few clusters that nearly always pass say little about others. With few clusters of very different sizes both
+    intervals are still too narrow.
 
     Args:
-        means: One value an example, finite.
+        means: One finite value per example.
         clusters: Label of each example's cluster.
-        level: Of confidence.
-        limits: The least and the greatest score possible; None: 0 and 1 if every value is one of these, else unknown.
+        level: Confidence level.
+        limits: Lowest and highest possible score. None means 0 and 1 if every value is one of these, and unknown
+            otherwise.
 
     Returns:
-        The estimate; without a standard error and interval for fewer than two clusters, and, without limits, where
-        nothing varies between clusters.
+        The estimate, without a standard error and an interval for fewer than two clusters, or if there are no limits
+        and no variation between clusters.
 
     Raises:
         ValueError: the lengths differ, or a value is not finite.
@@ -56,7 +58,7 @@ def clustered_mean(
     elif {*listed} == {0.0, 1.0}:
         limits = 0.0, 1.0
     sums = sums_of(values - mean, codes, count)
-    # What is left of rounding is no variation.
+    # Differences within rounding errors count as no variation.
     if float(abs(sums).max()) <= 1e-12 * max(abs(low), abs(high)) * len(values):
         sums *= 0.0
     plain = Estimate(mean=mean, examples=len(values), level=level, clusters=count)
@@ -66,12 +68,12 @@ def clustered_mean(
 
 
 def _by_clusters(plain: Estimate, deviations: Sequence[float], limits: tuple[float, float] | None) -> Estimate:
-    """The estimate with its interval.
+    """Add the interval to an estimate.
 
     Args:
-        plain: The same without one.
-        deviations: Of the clusters from the mean, each in units of a cluster of average size.
-        limits: The least and the greatest score possible, if they are known.
+        plain: The estimate without an interval.
+        deviations: Deviations of the clusters from the mean, in units of a cluster of average size.
+        limits: Lowest and highest possible score; None if unknown.
     """
     count, mean = len(deviations), plain.mean or 0.0
     spread = math.hypot(*deviations)
@@ -87,7 +89,7 @@ def _by_clusters(plain: Estimate, deviations: Sequence[float], limits: tuple[flo
 
 
 def miller_stderr(means: Numbers, clusters: Labels) -> float:
-    """The clustered standard error as Miller writes it, to compare with others' figures; NaN where it is undefined.
+    """Clustered standard error in Miller's form, for comparison with published figures; NaN if undefined.
 
     SE² = Σ (s̄−μ̂)²/((n−1)·n) + (1/n²) · Σ over pairs of different examples of one cluster of (s̄ᵢ−μ̂)(s̄ⱼ−μ̂).
 

@@ -1,7 +1,7 @@
-"""How far two runs differ: which scores are compared, the range of the scores, and the verdict.
+"""Comparison of two runs: the scores to compare, their range, and the verdict.
 
-Every command that compares runs (`compare`, `gate`, `report`, `multi`, `eval`) gets its differences here: reduce each
-side with `scores_of`, compare with `difference_of`, and correct comparisons made together with `adjust`."""
+All commands that compare runs (`compare`, `gate`, `report`, `multi`, `eval`) use this module: `scores_of` reduces each
+run, `difference_of` compares two, and `adjust` corrects for multiple comparisons."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from harness.stats.paired import Paired, fewest_pairs, paired_by_key
 from harness.stats.power import Components, detectable, settling_examples
 
 LEAST_COMMON = 2
-"""Examples without which nothing can be said of pairs."""
+"""Minimum number of common examples for a paired comparison."""
 
 ALPHA = 0.05
 
 Range: TypeAlias = tuple[float, float]
-"""The least and the greatest score possible; infinite where it is unknown."""
+"""Lowest and highest possible score; infinite if unknown."""
 
 UNKNOWN: Range = (-math.inf, math.inf)
 
@@ -30,25 +30,25 @@ Verdict: TypeAlias = Literal["better", "worse", "tied", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One run, as far as a comparison looks at it."""
+    """Scores of one run for a comparison."""
 
     means: Mapping[str, float]
-    """Each example's value, by key; examples without one are left out."""
+    """Mean score of each example, by key; examples without a score are omitted."""
     seen: frozenset[float]
-    """Every single score."""
+    """All distinct single scores."""
     promised: Range = UNKNOWN
-    """As the run says."""
+    """Range of the scores that the run declares."""
     clusters: Mapping[str, str] | None = None
-    """Of each of these examples; None if no clusters were named."""
+    """Cluster of each of these examples; None without clusters."""
 
 
 def scores_of(
     values: Mapping[str, Sequence[float]], promised: Range = UNKNOWN, clusters: Mapping[str, str] | None = None
 ) -> Scores:
-    """The same of single scores.
+    """Make `Scores` from single scores.
 
     Args:
-        values: Each example's scores, by key; examples without one are left out.
+        values: Scores of each example, by key; examples without a score are omitted.
         promised: As in `Scores`.
         clusters: As in `Scores`.
     """
@@ -58,30 +58,31 @@ def scores_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first run against the second."""
+    """Comparison of a first run with a second."""
 
     paired: Paired
-    """First minus second, over the examples that both have a value for."""
+    """Paired comparison, first minus second, over the common examples."""
     unpaired: Unpaired | None
-    """Of two runs that share too few examples: the difference of two samples."""
+    """Comparison as two independent samples, for runs with too few common examples; else None."""
     adjusted: float | None = None
-    """The p-value after Holm, over all comparisons that are made together."""
+    """p-value adjusted for all simultaneous comparisons (Holm)."""
     comparisons: int = 1
-    """That are made together."""
+    """Number of simultaneous comparisons."""
 
     @property
     def estimate(self) -> Estimate:
-        """First minus second, by the pairs, or of two samples where there are too few."""
+        """Difference first minus second: paired, or of two samples if there are too few pairs."""
         return self.paired.estimate if self.unpaired is None else self.unpaired.estimate
 
     @property
     def p_value(self) -> float | None:
-        """Of this comparison alone."""
+        """p-value of this comparison alone, not adjusted."""
         return self.paired.p_value if self.unpaired is None else self.unpaired.p_value
 
     @property
     def verdict(self) -> Verdict:
-        """What the first is: `better`, `worse`, `tied`, or `unknown` where no result could have told the two apart."""
+        """Result for the first run: `better`, `worse`, `tied`, or `unknown` if there are too few examples for any
+        finding."""
         mean = self.estimate.mean
         if self.adjusted is None or mean is None or self.is_too_small:
             return "unknown"
@@ -91,46 +92,47 @@ class Difference:
 
     @property
     def is_found(self) -> bool:
-        """Whether it is more than noise."""
+        """Whether the difference is significant."""
         return self.verdict in ("better", "worse")
 
     @property
     def units(self) -> int:
-        """What the pairs are tested as: clusters, if these were named, else examples."""
+        """Number of sampling units of the pairs: clusters if there are any, else examples."""
         clusters = self.paired.estimate.clusters
         return self.paired.pairs if clusters is None else clusters
 
     @property
     def is_too_small(self) -> bool:
-        """Whether so few pairs cannot be told apart even if all of them differ the same way."""
+        """Whether there are so few pairs that the difference could not be significant, even if all had the same
+        sign."""
         is_few = self.unpaired is None and self.units < fewest_pairs(ALPHA)
         return is_few and (self.adjusted is None or self.adjusted >= ALPHA)
 
     @property
     def least(self) -> int:
-        """Units from which on something can be told, however many comparisons are made together."""
+        """Minimum number of units for a significant difference, given the number of comparisons."""
         return fewest_pairs(ALPHA / self.comparisons)
 
     @property
     def detectable(self) -> float | None:
-        """The smallest difference that these examples would show four times in five; None if they can show none."""
+        """Smallest difference that these examples would show with a probability of 80 %; None if they can show none."""
         estimate = self.paired.estimate
         if not estimate.stderr or self.unpaired is not None or self.units < self.least:
             return None
-        seen = Components(estimate.stderr**2 * estimate.examples, 0.0, 0.0)  # as `settling_examples` takes it
+        seen = Components(estimate.stderr**2 * estimate.examples, 0.0, 0.0)  # as in `settling_examples`
         return detectable(seen, estimate.examples, alpha=ALPHA / self.comparisons)
 
     @property
     def settling(self) -> int | None:
-        """Examples that would tell a difference as large as this one from none; None if nothing differs, or if it is
-        told already."""
+        """Number of examples that would make a difference of this size significant; None if the difference is 0 or
+        already significant."""
         if self.is_found or self.unpaired is not None:
             return None
         return settling_examples(self.paired, alpha=ALPHA / self.comparisons)
 
 
 def difference_of(first: Scores, second: Scores) -> Difference:
-    """Hold one run against another, on the examples that both have; as two samples where these are too few."""
+    """Compare two runs on their common examples, or as two independent samples if these are too few."""
     paired = paired_scores(first, second)
     if paired.pairs >= LEAST_COMMON or not first.means or not second.means:
         return Difference(paired=paired, unpaired=None)
@@ -139,12 +141,12 @@ def difference_of(first: Scores, second: Scores) -> Difference:
         clusters = [first.clusters[key] for key in first.means], [second.clusters[key] for key in second.means]
     unpaired = welch(list(first.means.values()), list(second.means.values()), clusters=clusters)
     if unpaired.p_value is None and paired.pairs:
-        return Difference(paired=paired, unpaired=None)  # two samples of one example say no more than the pair
+        return Difference(paired=paired, unpaired=None)  # the pair gives as much information
     return Difference(paired=paired, unpaired=_within(unpaired, limits_of(first, second)))
 
 
 def _within(unpaired: Unpaired, limits: Range | None) -> Unpaired:
-    """The same with an interval that reaches no further than scores can differ."""
+    """Limit the interval of a difference to the range of possible differences."""
     estimate = unpaired.estimate
     if limits is None or estimate.low is None or estimate.high is None:
         return unpaired
@@ -153,13 +155,13 @@ def _within(unpaired: Unpaired, limits: Range | None) -> Unpaired:
 
 
 def paired_scores(first: Scores, second: Scores) -> Paired:
-    """The first minus the second, on the examples that both have."""
+    """Compare two runs pair by pair on their common examples."""
     return paired_by_key(first.means, second.means, clusters=first.clusters, limits=limits_of(first, second))
 
 
 def limits_of(*sides: Scores) -> Range | None:
-    """What scores of these can be: as the runs say, widened to what was seen, since a rubric's function may give more
-    than it says; None if there is no bound, or it is unknown."""
+    """Range of possible scores: the declared range, extended to the observed scores, since functions of a rubric may
+    exceed it. None if it is infinite or unknown."""
     ends = {end for side in sides for end in (*side.promised, *side.seen)}
     low, high = min(ends), max(ends)
     return (low, high) if math.isfinite(low) and math.isfinite(high) and low < high else None
@@ -169,7 +171,7 @@ D = TypeVar("D", bound=Difference)
 
 
 def adjust(differences: Sequence[D]) -> list[D]:
-    """The same comparisons with the p-values that they have together (Holm)."""
+    """Set the adjusted p-values (Holm) of simultaneous comparisons."""
     p_values = [each.p_value for each in differences]
     made = max(1, sum(p is not None for p in p_values))
     return [replace(each, adjusted=p, comparisons=made) for each, p in zip(differences, holm(p_values), strict=True)]

@@ -1,5 +1,5 @@
-"""The beta distribution and Student's t with any degrees of freedom, written out for the reason that `quantiles` gives.
-Owns these functions and nothing about scores. The tests hold them against scipy."""
+"""The beta distribution, and Student's t with non-integer degrees of freedom, without scipy (see `quantiles` for the
+reason). The tests compare them with scipy."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from functools import lru_cache
 from harness.stats.quantiles import normal_cdf, normal_quantile, t_quantile
 
 PRECISION = 1e-15
-"""Of a continued fraction, relative; and of a quantile."""
+"""Relative precision of continued fractions and of quantiles."""
 
 LEAST_P = sys.float_info.min
-"""The least p-value: a smaller one is no number any more, and none is 0."""
+"""Smallest p-value that is returned; no p-value is 0."""
 
 LARGEST_DF = 1e8
-"""From here on Student's t is the normal distribution to eight digits."""
+"""Degrees of freedom from which Student's t equals the normal distribution to eight digits."""
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
-    """P(X ≤ x) for X of the beta distribution: the regularised incomplete beta function.
+    """P(X ≤ x) for X with a beta distribution: the regularised incomplete beta function.
 
     Args:
-        x: Anything; 0 below 0, 1 above 1.
+        x: Any number; the result is 0 below 0 and 1 above 1.
         a: Above 0.
         b: Above 0.
 
@@ -39,14 +39,14 @@ def beta_cdf(x: float, a: float, b: float) -> float:
         return 0.0
     if x >= 1.0:
         return 1.0
-    if x > (a + 1) / (a + b + 2):  # there the fraction of the other side converges faster
+    if x > (a + 1) / (a + b + 2):  # here the continued fraction of the other tail converges faster
         return 1.0 - _beta_tail(1.0 - x, b, a)
     return _beta_tail(x, a, b)
 
 
 @lru_cache(maxsize=1024)
 def beta_quantile(probability: float, a: float, b: float) -> float:
-    """The x with P(X ≤ x) = `probability` for X of the beta distribution.
+    """The x with P(X ≤ x) = `probability` for X with a beta distribution.
 
     Raises:
         ValueError: the probability is not strictly between 0 and 1, or a or b is not above 0.
@@ -57,11 +57,11 @@ def beta_quantile(probability: float, a: float, b: float) -> float:
 
 
 def t_two_sided(t: float, df: float) -> float:
-    """P(|T| ≥ |t|) for Student's t: the two-sided p-value; never 0.
+    """Two-sided p-value P(|T| ≥ |t|) of Student's t; never 0.
 
     Args:
         t: The statistic; may be infinite.
-        df: Degrees of freedom, above 0, not necessarily whole.
+        df: Degrees of freedom, above 0, not necessarily an integer.
     """
     if not df > 0:
         raise ValueError(f"t_two_sided({t}, {df}): needs df > 0")
@@ -71,14 +71,14 @@ def t_two_sided(t: float, df: float) -> float:
     if math.isinf(square):
         return LEAST_P
     x = df / (df + square)
-    if x > (df + 2) / (df + 5):  # |t| below about 1.7: the p-value is not small, and nothing cancels
+    if x > (df + 2) / (df + 5):  # |t| below about 1.7: the p-value is not small, so there is no cancellation
         return 1.0 - beta_cdf(square / (df + square), 0.5, df / 2)
     return max(LEAST_P, _beta_tail(x, df / 2, 0.5))
 
 
 @lru_cache(maxsize=1024)
 def t_quantile_real(probability: float, df: float) -> float:
-    """As `t_quantile`, for degrees of freedom that need not be whole (Welch's, Satterthwaite's).
+    """As `t_quantile`, for degrees of freedom that need not be integers (Welch's, Satterthwaite's).
 
     Raises:
         ValueError: an argument is out of range.
@@ -102,12 +102,12 @@ def t_quantile_real(probability: float, df: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_shift(tail: float, power: float, df: int) -> float:
-    """How far, in standard errors, a true mean must be from 0 so that t exceeds its quantile at 1 − `tail` with the
-    chance `power`: the noncentrality of the noncentral t distribution.
+    """Distance of a true mean from 0, in standard errors, at which t exceeds its quantile at 1 − `tail` with
+    probability `power`: the noncentrality parameter of the noncentral t distribution.
 
     Args:
-        tail: Of the test, to one side; strictly between 0 and 1, as `power`.
-        power: Chance to find it.
+        tail: One-sided level of the test, strictly between 0 and 1.
+        power: Probability of a significant result, strictly between 0 and 1.
         df: Degrees of freedom, at least 1.
 
     Raises:
@@ -116,7 +116,7 @@ def t_shift(tail: float, power: float, df: int) -> float:
     critical = t_quantile(1.0 - tail, df)
     places = _spreads(df)
     shift = critical + normal_quantile(power)
-    # The chance grows with the shift, and the steps of Newton's method from here are short.
+    # The probability increases with the shift; Newton's method converges from here.
     for _ in range(50):
         chance = math.fsum(weight * normal_cdf(shift - critical * s) for s, weight in places)
         slope = math.fsum(weight * math.exp(-((shift - critical * s) ** 2) / 2) for s, weight in places)
@@ -128,7 +128,8 @@ def t_shift(tail: float, power: float, df: int) -> float:
 
 
 def _spreads(df: int) -> list[tuple[float, float]]:
-    """What a standard deviation of so many degrees of freedom comes to where 1 is true, with the chance of each."""
+    """Distribution of the sample standard deviation with these degrees of freedom for a true one of 1: values and
+    weights."""
     reach = 9.0 / math.sqrt(2.0 * df)
     low, high, steps = max(0.0, 1.0 - reach), 1.0 + reach, 400
     places = [low + (high - low) * i / steps for i in range(steps + 1)]
@@ -141,7 +142,7 @@ def _spreads(df: int) -> list[tuple[float, float]]:
 
 
 def _beta_tail(x: float, a: float, b: float) -> float:
-    """The continued fraction, where it converges fast."""
+    """The continued fraction, for arguments with fast convergence."""
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     )  # fmt: skip
@@ -165,7 +166,7 @@ def _beta_tail(x: float, a: float, b: float) -> float:
 
 
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Where a rising function is 0, by halving: it cannot miss, and a hundred halvings are a millisecond."""
+    """Root of an increasing function, by bisection: reliable, and a hundred steps take a millisecond."""
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high) or high - low <= PRECISION * abs(middle):

@@ -1,5 +1,5 @@
-"""Tests and what follows from them: McNemar's for paired passes and failures, Student's and Welch's, p-values of
-several comparisons at once, and the verdict of a gate. Owns these; the sign-flip test is in `signflip`."""
+"""Hypothesis tests: McNemar's for paired passes and failures, Student's and Welch's t, adjustment of several p-values,
+and the verdict of a gate. `signflip` has the sign-flip test."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ if TYPE_CHECKING:
 Verdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
 COUNTED = 1_000
-"""Discordant pairs up to which McNemar's p-value is made of whole numbers; beyond, of the beta distribution."""
+"""Number of discordant pairs up to which McNemar's p-value is computed with integers; for more, with the beta
+distribution."""
 
 ROUNDING = 1e-12
-"""How far an end of an interval may be from a margin and still be upon it."""
+"""Tolerance when comparing an end of an interval with a margin."""
 
 
 @dataclass(frozen=True, slots=True)
 class McNemar:
-    """The exact test of paired passes and failures, one attempt each."""
+    """Exact test of paired passes and failures, one attempt each."""
 
     first_only: int
-    """Pairs in which only the first passed."""
+    """Pairs in which only the first side passed."""
     second_only: int
     p_value: float
-    """Two-sided, exact: at most the level wherever nothing differs."""
+    """Two-sided exact p-value; conservative."""
     mid_p: float
-    """The same with half the probability of what was seen: closer to the level, and on rare occasions above it."""
+    """Mid-p value: counts half of the probability of the observed result. Less conservative; in rare cases it exceeds
+    the nominal level."""
 
 
 def mcnemar(first_only: int, second_only: int) -> McNemar:
-    """Test whether the first passes as often as the second. Pairs that agree have no part in it.
+    """Test whether both sides pass equally often. Concordant pairs do not matter.
 
-    Only for one attempt at each question: attempts at one question resemble each other, and counting them one by one
-    finds differences that are not there.
+    Only valid for one attempt per question: attempts at the same question are correlated, so counting them separately
+    gives false findings.
 
     Raises:
-        ValueError: a count is below 0.
+        ValueError: a count is negative.
 
     Source: McNemar 1947; Fagerland, Lydersen & Laake 2013 (mid-p).
     """
@@ -67,22 +69,22 @@ def mcnemar(first_only: int, second_only: int) -> McNemar:
 
 
 def t_test(values: Sequence[float], null: float = 0.0) -> float:
-    """Two-sided p-value of Student's t test that the mean of `values` is `null`.
+    """Two-sided p-value of Student's t test of the hypothesis that the mean of `values` is `null`.
 
     Returns:
-        The p-value; NaN for fewer than two values, and where all are equal.
+        The p-value; NaN for fewer than two values, or if all are equal.
     """
     n = len(values)
     if n < 2 or same(min(values), max(values)):
         return math.nan
     mean = math.fsum(values) / n
     stderr = sample_std(values, mean) / math.sqrt(n)
-    # Squares of the tiniest differences vanish.
+    # Squares of very small differences underflow to 0.
     return t_two_sided((mean - null) / stderr, n - 1) if stderr else math.nan
 
 
 def t_of_estimate(estimate: Estimate) -> float | None:
-    """Two-sided p-value of the t test that a mean is 0, from its standard error; None where that is unknown."""
+    """Two-sided p-value of the t test that a mean is 0, from its standard error; None if that is unknown."""
     if estimate.mean is None or not estimate.stderr:
         return None
     df = estimate.examples - 1 if estimate.df is None else estimate.df
@@ -90,9 +92,9 @@ def t_of_estimate(estimate: Estimate) -> float | None:
 
 
 def p_of_interval(estimate: Estimate) -> float | None:
-    """Two-sided p-value of the test that a mean is 0, from its interval: below 1 − level exactly if the interval leaves
-    0 out. Exact for Student's intervals; of others it takes the distance to the end on the side of 0 for as many
-    standard errors as a normal distribution has. None without an interval."""
+    """Two-sided p-value of the test that a mean is 0, from its interval. It is below 1 − level exactly if the interval
+    excludes 0. Exact for t intervals; for others, the distance to the end on the side of 0 is treated as a multiple of
+    a normal standard error. None without an interval."""
     mean, low, high = estimate.mean, estimate.low, estimate.high
     if mean is None or low is None or high is None:
         return None
@@ -106,20 +108,20 @@ def p_of_interval(estimate: Estimate) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Unpaired:
-    """First minus second, of two independent samples. What is undefined is None."""
+    """Difference of two independent samples, first minus second. Undefined values are None."""
 
     estimate: Estimate
-    """The difference of the means; `examples` counts both samples."""
+    """Difference of the means; `examples` counts both samples."""
     p_value: float | None
-    """Two-sided, Welch's t test."""
+    """Two-sided p-value of Welch's t test."""
     first: float | None
-    """Mean of the first."""
+    """Mean of the first sample."""
     second: float | None
     n_first: int
     n_second: int
 
     def to_json(self) -> JsonDict:
-        """No NaN, no infinity; what is undefined is null."""
+        """Convert to JSON; undefined, NaN and infinite values become null."""
         e = self.estimate
         return {
             "difference": number(e.mean),
@@ -140,16 +142,16 @@ def welch(
     level: float = LEVEL,
     clusters: tuple[Labels, Labels] | None = None,
 ) -> Unpaired:
-    """Compare two samples that share no examples.
+    """Compare two samples without common examples (Welch's t test).
 
-    Where they do share them, `paired.paired_difference` is narrower.
+    For samples with common examples, `paired.paired_difference` gives a narrower interval.
 
     Args:
-        first: One value an example, finite.
-        second: The same of the other.
-        level: Of confidence.
-        clusters: Label of each value's cluster, of either sample, if the values of one cluster resemble each other:
-            then each side's standard error is CR1, with clusters−1 degrees of freedom.
+        first: One finite value per example.
+        second: The same for the other sample.
+        level: Confidence level.
+        clusters: Labels of the values' clusters, for both samples, if values of one cluster are correlated. Then each
+            side's standard error is CR1, with clusters−1 degrees of freedom.
 
     Source: Welch 1947.
     """
@@ -176,7 +178,7 @@ def welch(
     stderr = math.hypot(a, b)
     if stderr == 0.0 or min(units) < 2:
         return unknown
-    # Of the parts of the sum, whose squares neither vanish nor overflow.
+    # In units of the standard error, so that squares neither underflow nor overflow.
     df = 1 / ((a / stderr) ** 4 / (units[0] - 1) + (b / stderr) ** 4 / (units[1] - 1))
     half = t_quantile_real(0.5 + level / 2, df) * stderr
     ends = difference - half, difference + half
@@ -185,13 +187,14 @@ def welch(
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust p-values of several comparisons so that the chance of even one false alarm stays below the level.
+    """Adjust p-values of several comparisons so that the probability of even one false finding stays below the level
+    (Holm).
 
     Args:
-        p_values: Of each comparison; None where there is none: it stays None and is not counted.
+        p_values: One per comparison; None if there is none: it stays None and is not counted.
 
     Returns:
-        Adjusted p-values in the same order: compare them with the level itself.
+        Adjusted p-values in the same order, to be compared with the level itself.
 
     Source: Holm 1979.
     """
@@ -205,13 +208,12 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust p-values so that among the findings the expected part of false ones stays below the level: for looking
-    around, not for a headline.
+    """Adjust p-values so that the expected share of false findings among all findings stays below the level (false
+    discovery rate). For exploration rather than for final results.
 
     Arguments and result as for `holm`.
 
-    Source: Benjamini & Hochberg 1995.
-    """
+    Source: Benjamini & Hochberg 1995."""
     order = _ascending(p_values)
     adjusted: list[float | None] = [None] * len(p_values)
     lowest = 1.0
@@ -223,18 +225,18 @@ def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def non_inferiority(estimate: Estimate, margin: float) -> Verdict:
-    """Whether a candidate is worse than its baseline by less than `margin`.
+    """Test whether a candidate is worse than its baseline by less than `margin`.
 
-    `pass` if the whole interval of candidate − baseline lies above −margin, `fail` if it lies below, `inconclusive` if
-    it holds −margin, or if there is no interval. With a 95 % interval at most 2.5 % of candidates that are worse by
-    `margin` or more pass, and 2.5 % of the others fail.
+    `pass` if the whole interval of candidate − baseline is above −margin, `fail` if it is below, `inconclusive` if it
+    contains −margin or if there is no interval. With a 95 % interval at most 2.5 % of the candidates that are worse by
+    `margin` or more pass, and at most 2.5 % of the others fail.
 
     Args:
         estimate: Candidate minus baseline.
-        margin: The loss that would not matter; 0 or more.
+        margin: Largest acceptable loss; 0 or more.
 
     Raises:
-        ValueError: the margin is below 0 or not finite.
+        ValueError: the margin is negative or not finite.
     """
     if not 0 <= margin < math.inf:
         raise ValueError(f"non_inferiority: the margin is {margin}; it is a loss that would not matter, 0 or more")
@@ -246,7 +248,7 @@ def non_inferiority(estimate: Estimate, margin: float) -> Verdict:
 
 
 def is_above(low: float | None, margin: float) -> bool:
-    """Whether a lower limit of the difference lies above −margin; None, an unknown limit, counts as above."""
+    """Whether a lower limit of the difference is above −margin. An unknown limit (None) counts as above."""
     return low is None or low > -margin + ROUNDING
 
 

@@ -1,9 +1,8 @@
-"""A mean and how sure it is: the interval for a mean of per-example means, those for small binary samples, and the
-bounds that missing scores leave open. Owns the choice between methods, so that the live display, the final table and
-`summary.json` cannot disagree.
+"""Intervals of means over examples, intervals of proportions, and bounds for missing scores. The method is chosen here,
+so that live display, final table and `summary.json` agree.
 
-The example is the sampling unit: reduce rollouts to one value an example before calling anything here. Treating n·r
-rollouts as independent makes every interval too narrow."""
+The example is the sampling unit: reduce rollouts to one value per example first. Treating n·r rollouts as independent
+would make intervals too narrow."""
 
 from __future__ import annotations
 
@@ -16,56 +15,57 @@ from harness.stats.methods import Method
 from harness.stats.quantiles import normal_quantile, t_quantile
 
 LEVEL = 0.95
-"""Of every interval: the one that people expect where none is named."""
+"""Default confidence level of all intervals."""
 
 WILSON_BELOW = 300
-"""Examples. Below, the central limit theorem is not to be trusted for binary scores (Bowyer, Aitchison & Ivanova 2025,
-arXiv 2503.01747)."""
+"""Number of examples below which the central limit theorem is unreliable for binary scores (Bowyer, Aitchison & Ivanova
+2025, arXiv 2503.01747)."""
 
 RARE = 20
-"""Passes, or failures, of independent attempts below which t is not to be trusted either, at any number of examples:
-near 0 and 1 it lies too far out, and with 8 failures among 400 attempts covers in 92 % of cases."""
+"""Number of passes, or of failures, of independent attempts below which t is unreliable for any number of examples:
+near 0 and 1 it is biased, and with 8 failures among 400 attempts it covers in only 92 % of cases."""
 
 EXACT_TAIL = 0.6
-"""Part of the level's error that a one-sided exact limit gets where few pass or fail: 3 % of 5 %."""
+"""Share of the level's error for a one-sided exact limit if few pass or fail: 3 % of 5 %."""
 
 INFORMATIVE = 15
-"""Least (Σe²)²/Σe⁴ of the deviations e at which t is used for scores with known limits. It is the number of examples
-that the spread was really seen from: 3 of 100 examples that differ from the rest are 3, not 100."""
+"""Minimum of (Σe²)²/Σe⁴ for deviations e, for which t is used on scores with known limits. It is the effective number
+of examples that determine the spread: if 3 of 100 examples differ from the rest, it is 3, not 100."""
 
 TWO_VALUED_FROM = 10
-"""Examples from which on scores of exactly two values are taken for passes and failures, where no limits are known."""
+"""Number of examples from which scores with exactly two values count as passes and failures, if the limits are
+unknown."""
 
 WILSONS = frozenset({"wilson", "wilson_effective"})
-"""Methods that people call Wilson's; summaries of older versions have the second."""
+"""Methods that are called Wilson's; the second occurs in summaries of older versions."""
 
 LARGEST_SQUARE = 1e150
-"""Deviations beyond which squares may overflow."""
+"""Size of deviations above which squares may overflow."""
 
 SAME = 1e-12
-"""Values whose spread is below this part of their size are equal: the rest is rounding."""
+"""Relative spread below which values count as equal, since the differences are rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over examples with its uncertainty. What is undefined is None."""
+    """A mean over examples with its uncertainty. Undefined values are None."""
 
     mean: float | None = None
     stderr: float | None = None
-    """Standard error of the mean; None with fewer than two examples and when all are equal."""
+    """Standard error of the mean; None for fewer than two examples, or if all are equal."""
     low: float | None = None
     high: float | None = None
     """Ends of the interval."""
     method: Method | None = None
-    """How the interval was made (`methods.describe` says it in words); None: there is none."""
+    """Method of the interval (`methods.describe` explains it); None without an interval."""
     examples: int = 0
-    """Examples in the mean."""
+    """Number of examples in the mean."""
     level: float = LEVEL
-    """Of confidence, of the interval."""
+    """Confidence level of the interval."""
     clusters: int | None = None
-    """Clusters of examples, where these are the sampling unit."""
+    """Number of clusters, if these are the sampling units."""
     df: float | None = None
-    """Degrees of freedom of the interval, where they are not n−1."""
+    """Degrees of freedom of the interval, if they are not n−1."""
 
     @property
     def half_width(self) -> float | None:
@@ -90,21 +90,23 @@ def mean_interval(
     limits: tuple[float, float] | None = None,
     level: float = LEVEL,
 ) -> Estimate:
-    """The mean of `means` with its interval, by the method that suits them.
+    """Mean of `means` with an interval, by the appropriate method.
 
-    Single rollouts with two values (0 and 1, or the two limits) have Wilson's interval (`share_interval`), from 300 of
-    them on and with 20 or more of either value Student's t; so have scores that are all at one limit. Other scores
-    with known limits have t with n−1 degrees of freedom if it stays within the limits and enough examples show the
-    spread (`INFORMATIVE`), else t with one example more at each limit (`adjusted_t`). Scores without limits have t, and
-    no interval if all are equal. One example has none either.
+    - Single rollouts with two values (0 and 1, or the two limits): Wilson's interval (`share_interval`); Student's t
+      for at least 300 examples with at least 20 of each value.
+    - All scores at one limit: Wilson's interval.
+    - Other scores with known limits: t with n−1 degrees of freedom, if it stays within the limits and enough examples
+      determine the spread (`INFORMATIVE`); else t with one additional example at each limit (`adjusted_t`).
+    - Scores without limits: t; no interval if all are equal.
+    - A single example: no interval.
 
     Args:
-        means: One value an example, finite.
+        means: One finite value per example.
         single_rollout: Whether every value is the score of one rollout.
-        binary: Whether the score of every rollout is 0 or 1; None: seen from `means` if they are single rollouts, and
-            not assumed else. Ignored if `limits` are given.
-        limits: The least and the greatest score possible, if they are known; widened to what was seen.
-        level: Of confidence.
+        binary: Whether every rollout's score is 0 or 1. None: determined from `means` for single rollouts, else assumed
+            false. Ignored if `limits` are given.
+        limits: Lowest and highest possible score, if known; extended to the observed values.
+        level: Confidence level.
 
     Raises:
         ValueError: a value is not finite.
@@ -135,12 +137,12 @@ def mean_interval(
 
 
 def rate_interval(rates: Sequence[tuple[float, int]], *, single_rollout: bool, level: float = LEVEL) -> Estimate:
-    """`mean_interval` of rates, all from 0 to 1, of which few different ones occur.
+    """As `mean_interval`, for rates from 0 to 1 with few distinct values.
 
     Args:
-        rates: (rate, how many examples have it).
-        single_rollout: Whether every rate is 0 or 1 because it is that of one rollout.
-        level: Of confidence.
+        rates: Pairs (rate, number of examples with this rate).
+        single_rollout: Whether every rate is 0 or 1, as the result of one rollout.
+        level: Confidence level.
     """
     n = sum(examples for _, examples in rates)
     if n == 0:
@@ -158,14 +160,13 @@ def rate_interval(rates: Sequence[tuple[float, int]], *, single_rollout: bool, l
 
 
 def share_interval(successes: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Wilson's interval; where fewer than 20 pass, or fail, with that end at least as far out as an exact one-sided
-    limit (3 % for a level of 95 %). It covers at least 94 % at every p from 10 trials on; Wilson's own only 84 % near 0
-    and 1.
+    """Wilson's interval, extended at an end with fewer than 20 passes or failures to at least an exact one-sided limit
+    (3 % for a level of 95 %). Its coverage is at least 94 % for every p and n ≥ 10; that of Wilson's interval is only
+    84 % near 0 and 1.
 
     Arguments and errors as for `wilson`.
 
-    Source: Wilson 1927; Brown, Cai & DasGupta 2001, § 4.1.1 (one-sided limits near 0 and 1).
-    """
+    Source: Wilson 1927; Brown, Cai & DasGupta 2001, § 4.1.1 (one-sided limits near 0 and 1)."""
     low, high = wilson(successes, n, level)
     tail = (1 - level) * EXACT_TAIL
     failures = n - successes
@@ -177,12 +178,12 @@ def share_interval(successes: float, n: int, level: float = LEVEL) -> tuple[floa
 
 
 def wilson(successes: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Wilson's score interval for a proportion; inside [0, 1] and never of width 0.
+    """Wilson's score interval of a proportion; within [0, 1] and never of width 0.
 
     Args:
-        successes: Of `n` trials, 0 to n.
-        n: Trials; at least 1.
-        level: Of confidence.
+        successes: Number of successes, 0 to n.
+        n: Number of trials; at least 1.
+        level: Confidence level.
 
     Raises:
         ValueError: no trial, or more successes than trials.
@@ -192,17 +193,16 @@ def wilson(successes: float, n: int, level: float = LEVEL) -> tuple[float, float
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(f"wilson({successes}, {n}): needs n >= 1 and 0 <= successes <= n")
     low, high = _score_interval(successes / n, n, normal_quantile(0.5 + level / 2))
-    # The ends are exact at p = 0 and p = 1; rounding must not move them past the mean.
+    # The ends are exact at p = 0 and p = 1; rounding must not move them beyond the mean.
     return 0.0 if successes == 0 else low, 1.0 if successes == n else high
 
 
 def clopper_pearson(successes: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """The exact interval for a proportion: covers at least as often as it says, at every p, and is wider for it.
+    """Exact interval of a proportion: its coverage is at least the level for every p, so it is wider.
 
     Arguments and errors as for `wilson`.
 
-    Source: Clopper & Pearson 1934.
-    """
+    Source: Clopper & Pearson 1934."""
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(f"clopper_pearson({successes}, {n}): needs n >= 1 and 0 <= successes <= n")
     tail = (1 - level) / 2
@@ -212,12 +212,11 @@ def clopper_pearson(successes: int, n: int, level: float = LEVEL) -> tuple[float
 
 
 def beta_interval(successes: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """The Bayesian interval for a proportion: uniform prior, equal tails. Never contains 0 or 1.
+    """Bayesian interval of a proportion with uniform prior and equal tails. Never contains 0 or 1.
 
     Arguments and errors as for `wilson`; n may be 0.
 
-    Source: recommended for small n by Bowyer, Aitchison & Ivanova 2025, arXiv 2503.01747, § 3.1.
-    """
+    Source: recommended for small n by Bowyer, Aitchison & Ivanova 2025, arXiv 2503.01747, § 3.1."""
     if not 0 <= successes <= n:
         raise ValueError(f"beta_interval({successes}, {n}): needs 0 <= successes <= n")
     tail = (1 - level) / 2
@@ -226,18 +225,18 @@ def beta_interval(successes: int, n: int, level: float = LEVEL) -> tuple[float, 
 
 
 def missing_bounds(groups: Iterable[tuple[float, int, int]], low: float, high: float) -> tuple[float, float] | None:
-    """Where the mean would lie if every unscored rollout had the worst, or the best, reward.
+    """Mean if all unscored rollouts had the lowest possible reward, and if all had the highest.
 
-    Missing rewards are filled in, each example is reduced to its mean, and the examples are averaged; so the mean over
-    scored rollouts always lies between the bounds.
+    Missing rewards are filled in, each example is reduced to its mean, and the examples are averaged. So the mean over
+    scored rollouts is always between the bounds.
 
     Args:
-        groups: An example's (sum of rewards, scored rollouts, unscored rollouts); examples without either are no part.
-        low: Worst possible reward.
-        high: Best possible reward.
+        groups: (sum of rewards, scored rollouts, unscored rollouts) of each example; only examples with rollouts.
+        low: Lowest possible reward.
+        high: Highest possible reward.
 
     Returns:
-        The two means; None if there is no example or the range of rewards is not finite.
+        The two means; None without examples, or if the range of rewards is not finite.
     """
     if not (math.isfinite(low) and math.isfinite(high)):
         return None
@@ -252,7 +251,7 @@ def missing_bounds(groups: Iterable[tuple[float, int, int]], low: float, high: f
 
 
 def same(low: float, high: float) -> bool:
-    """Whether the least and the greatest of some values differ by no more than rounding."""
+    """Whether the minimum and maximum of some values differ only by rounding errors."""
     return high - low <= SAME * max(abs(low), abs(high))
 
 
@@ -267,7 +266,8 @@ def sample_std(values: Sequence[float], mean: float) -> float:
 
 
 def informative(deviations: Sequence[float]) -> float:
-    """The number of examples that a spread was really seen from: (Σe²)²/Σe⁴, n over the kurtosis; 0 if all are 0."""
+    """Effective number of examples that determine a spread: (Σe²)²/Σe⁴, which is n over the kurtosis; 0 if all
+    deviations are 0."""
     largest = max(map(abs, deviations), default=0.0)
     if largest == 0.0:
         return 0.0
@@ -276,18 +276,18 @@ def informative(deviations: Sequence[float]) -> float:
 
 
 def added_interval(mean: float, spread: float, n: int, limits: tuple[float, float], t: float) -> tuple[float, float]:
-    """Student's interval with one example more at each limit; never outside the limits, and never without the mean.
+    """Student's t interval with one additional example at each limit; within the limits and always with the mean.
 
     Args:
-        mean: Of the values.
-        spread: Root of the sum of the squared deviations from it.
-        n: Values (or clusters).
-        limits: The least and the greatest value possible.
+        mean: Mean of the values.
+        spread: Root of the sum of squared deviations.
+        n: Number of values (or clusters).
+        limits: Lowest and highest possible value.
         t: Quantile of Student's t.
     """
     low, high = limits
     width = high - low
-    share, part = (mean - low) / width, spread / width  # as shares, whose squares cannot overflow
+    share, part = (mean - low) / width, spread / width  # as shares of the width, so that squares cannot overflow
     middle = (n * share + 1) / (n + 2)
     total = part**2 + n * (share - middle) ** 2 + middle**2 + (1 - middle) ** 2
     half = t * math.sqrt(total) / (n + 2)
@@ -297,7 +297,7 @@ def added_interval(mean: float, spread: float, n: int, limits: tuple[float, floa
 def _guessed_limits(
     means: Sequence[float], low: float, high: float, *, single_rollout: bool, binary: bool | None
 ) -> tuple[float, float] | None:
-    """Limits of scores of which none were named: 0 and 1 of zeros and ones, and any two values of single rollouts."""
+    """Guess the limits of scores: 0 and 1 for binary scores, or the two values of single rollouts with only two."""
     if low == high:
         return (0.0, 1.0) if low in (0.0, 1.0) and binary is not False else None
     if binary:
@@ -309,7 +309,7 @@ def _guessed_limits(
 
 
 def _of_equals(mean: float, n: int, limits: tuple[float, float] | None, level: float) -> Estimate:
-    """The interval of equal values: Wilson's at a limit, else t with the added examples; none without limits."""
+    """Interval of equal values: Wilson's at a limit, else t with the additional examples; none without limits."""
     if limits is None or limits[0] == limits[1]:
         return Estimate(mean=mean, examples=n, level=level)
     low, high = limits
@@ -331,16 +331,16 @@ def _by_spread(
     attempts: bool,
     seen: float,
 ) -> Estimate:
-    """The interval of values that are not all equal.
+    """Interval of values that are not all equal.
 
     Args:
-        mean: Theirs.
-        stderr: Theirs.
-        n: How many.
-        level: Of confidence.
-        limits: Least and greatest possible; None if unknown.
-        attempts: Whether each is one attempt, at one of the limits.
-        seen: What `informative` says of them.
+        mean: Mean of the values.
+        stderr: Standard error of the mean.
+        n: Number of values.
+        level: Confidence level.
+        limits: Lowest and highest possible value; None if unknown.
+        attempts: Whether each value is one attempt, at one of the limits.
+        seen: Result of `informative` for the values.
     """
     t = t_quantile(0.5 + level / 2, n - 1)
     low, high = mean - t * stderr, mean + t * stderr
@@ -361,13 +361,13 @@ def _by_spread(
 
 
 def _scaled(ends: tuple[float, float], limits: tuple[float, float]) -> tuple[float, float]:
-    """An interval of shares in the units of scores with these limits."""
+    """Convert an interval of shares to scores with these limits."""
     low, high = limits
     return low + ends[0] * (high - low), high - (1 - ends[1]) * (high - low)
 
 
 def _score_interval(p: float, n: float, z: float) -> tuple[float, float]:
-    """All θ with |p − θ| ≤ z·√(θ(1−θ)/n): inside [0, 1], for any n > 0."""
+    """All θ with |p − θ| ≤ z·√(θ(1−θ)/n); within [0, 1], for any n > 0."""
     scale = 1 + z * z / n
     centre = (p + z * z / (2 * n)) / scale
     half = z * math.sqrt(max(0.0, p * (1 - p)) / n + z * z / (4 * n * n)) / scale

@@ -1,5 +1,4 @@
-"""How figures and intervals are made, in words, for whoever shows or writes them: what `Estimate.method` names, and
-what a run's summary has. Owns the words; the methods are made where they are named."""
+"""Descriptions of the methods of intervals (`Estimate.method`) and of the figures in a run's summary."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ INTERVALS: dict[Method, str] = {
     "asymptotic": "asymptotic confidence sequence, valid for late stops only (Waudby-Smith et al. 2024, arXiv "
     "2103.06476)",
 }
-"""One line each, with its source."""
+"""One-line description of each method with its source."""
 
 
 _WHEN: dict[Method, str] = {
@@ -65,7 +64,7 @@ _WHEN: dict[Method, str] = {
     "betting": "the run ended early as asked; for the mean of the whole run, of which this is a random part",
     "asymptotic": "the run ended early as asked, and its rewards have no range",
 }
-"""Of which runs it is the interval."""
+"""The kinds of runs to which each method applies."""
 
 SUMMARY: dict[str, str] = {
     "mean": "mean over examples of each example's mean over its scored rollouts",
@@ -76,9 +75,9 @@ SUMMARY: dict[str, str] = {
     "pass_hat_k": "unbiased, C(c,k)/C(n,k) (tau-bench, arXiv 2406.12045), mean over examples with n >= k",
     "bounds": "the mean if every unscored rollout had the worst, or the best, reward",
 }
-"""Of a run's figures; travels with them, so that a summary explains itself."""
+"""Descriptions of a summary's figures, which are stored with it."""
 
 
 def describe(method: Method | None) -> str:
-    """What a method is; `no interval` for None."""
+    """Description of a method; `no interval` for None."""
     return "no interval" if method is None else INTERVALS[method]

@@ -1,11 +1,10 @@
-"""Two measurements of the same things, compared pair by pair: mean difference with its interval, p-values, wins, losses
-and ties. Owns these estimators; what is paired with what, and what a missing value means, is the caller's.
+"""Paired comparison of two measurements: mean difference with interval, p-values, wins, losses and ties.
 
-The pair is the sampling unit: reduce rollouts to one value an example before calling anything here. Where both sides
-agree in which examples are hard, the differences spread less than either side's scores, and the interval is narrower
-than that of two independent samples. Where examples come in clusters, the cluster is the unit.
+The pair is the sampling unit: reduce rollouts to one value per example first. If both sides agree on which examples are
+hard, the differences vary less than the scores of either side, and the interval is narrower than that of two
+independent samples. If examples are clustered, the cluster is the unit.
 
-The interval and the p-value are of one test: p is below 1 − level exactly if the interval leaves 0 out."""
+Interval and p-value belong to the same test: p is below 1 − level exactly if the interval excludes 0."""
 
 from __future__ import annotations
 
@@ -46,61 +45,60 @@ METHODS: dict[str, str] = {
     "p_value": "two-sided, of the test that belongs to the interval: below 0.05 exactly if that leaves 0 out",
     "adjusted_t": "Student t with one pair more won and one more lost",
 }
-"""Travels with the numbers, so that a comparison explains itself."""
+"""Descriptions of the figures, which are stored with them."""
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """First minus second, over the pairs. What is undefined is None."""
+    """Result of a paired comparison, first minus second. Undefined values are None."""
 
     estimate: Estimate
-    """The mean difference; without an interval for one pair, and where all differences are 0, unless limits are
-    known."""
+    """The mean difference. If no limits are known, it has no interval for a single pair or if all differences are 0."""
     p_value: float | None
-    """Two-sided, of the test that belongs to the interval; None without a pair, 1 if no pair differs."""
+    """Two-sided p-value of the test that belongs to the interval; None without a pair, 1 if no pair differs."""
     test: Literal["adjusted_t"] | None
-    """How the p-value was made; None without one."""
+    """Method of the p-value; None without one."""
     wins: int
-    """Pairs in which the first is greater."""
+    """Number of pairs in which the first value is greater."""
     losses: int
     ties: int
     first: float | None
-    """Mean of the first over the pairs."""
+    """Mean of the first side over the pairs."""
     second: float | None
     correlation: float | None
-    """Pearson's, of the two; None with fewer than two pairs and where one side is constant."""
+    """Pearson correlation of the two sides; None for fewer than two pairs, or if one side is constant."""
     only_first: int = 0
-    """Left out, because the second has no value for it."""
+    """Number of examples omitted because the second side has no value."""
     only_second: int = 0
     t_p_value: float | None = None
-    """Two-sided, of Student's t on the differences alone (with clusters: on CR1)."""
+    """Two-sided p-value of the plain t test of the differences (with clusters: with CR1)."""
     cautious_low: float | None = None
-    """How low the difference may lie if losses were missed by chance (`_cautious_low`); None without known limits."""
+    """Lower limit of the difference that allows for rare losses (`_cautious_low`); None without known limits."""
     sums: Sequence[float] = field(default=(), repr=False, compare=False)
-    """The differences, or the sums of each cluster's."""
+    """The differences, or their sum in each cluster."""
     effect: float | None = None
-    """Mean difference in units of the spread of the differences."""
+    """Effect size: mean difference divided by the standard deviation of the differences."""
     mcnemar: McNemar | None = None
-    """Where every value on both sides is 0 or 1: the exact test of passes and failures."""
+    """Exact test of passes and failures, if every value on both sides is 0 or 1."""
     variance_saved: float | None = None
-    """Part of the variance that pairing removed: 1 − SE²/(SE_A² + SE_B²), where SE² = SE_A² + SE_B² − 2·SE_A·SE_B·ρ
-    (Miller 2024, § 4); below 0 where the sides are negatively correlated."""
+    """Share of the variance that pairing removed: 1 − SE²/(SE_A² + SE_B²), where SE² = SE_A² + SE_B² − 2·SE_A·SE_B·ρ
+    (Miller 2024, § 4); negative if the sides are negatively correlated."""
 
     @property
     def flips(self) -> tuple[float, Test] | None:
-        """The sign-flip test of the same differences: its two-sided p-value, and how it was made. Computed when asked
-        for, which may take a quarter of a second."""
+        """Sign-flip test of the differences: two-sided p-value and method. Computed on access, which may take a quarter
+        of a second."""
         return sign_flip(self.sums) if self.sums else None
 
     @property
     def pairs(self) -> int:
-        """Pairs compared."""
+        """Number of pairs compared."""
         return self.estimate.examples
 
     def to_json(self) -> JsonDict:
-        """No NaN, no infinity; what is undefined is null."""
+        """Convert to JSON; undefined, NaN and infinite values become null."""
         e = self.estimate
         return {
             "difference": number(e.mean),
@@ -119,7 +117,7 @@ class Paired:
         }
 
     def full_json(self) -> JsonDict:
-        """`to_json` and what the documented results of evaluations do not have."""
+        """As `to_json`, with additional fields that the documented results of evaluations do not have."""
         exact, flips = self.mcnemar, self.flips
         return {
             **self.to_json(),
@@ -142,14 +140,14 @@ def paired_by_key(
     limits: tuple[float, float] | None = None,
     level: float = LEVEL,
 ) -> Paired:
-    """Compare the two on the keys that both have; the others are counted and left out.
+    """Compare two sides on their common keys; other keys are counted and ignored.
 
     Args:
-        first: One finite value an example, by anything that names the example.
-        second: The same of the other side.
-        clusters: What each example's cluster is; every common key has one.
+        first: One finite value per example, by any key of the example.
+        second: The same for the other side.
+        clusters: Cluster of each example; must contain every common key.
         limits: As for `paired_difference`.
-        level: Of confidence.
+        level: Confidence level.
     """
     common = [key for key in first if key in second]
     paired = paired_difference(
@@ -172,19 +170,19 @@ def paired_difference(
 ) -> Paired:
     """Compare `first[i]` with `second[i]`.
 
-    Values that differ by no more than rounding are a tie and their difference is 0. Swapping the sides changes signs
-    and nothing else; the order of the pairs changes nothing.
+    Values that differ only by rounding errors are ties with difference 0. Swapping the sides only changes signs; the
+    order of the pairs does not matter.
 
     Args:
-        first: One finite value a pair.
-        second: As many.
-        clusters: Label of each pair's cluster, if pairs of one cluster resemble each other.
-        limits: The least and the greatest score possible, where they are known. Then sides that agree everywhere have
-            an interval as well, and no interval reaches further than scores can differ.
-        level: Of confidence.
+        first: One finite value per pair.
+        second: The same for the other side.
+        clusters: Label of each pair's cluster, if pairs of one cluster are correlated.
+        limits: Lowest and highest possible score, if known. Then there is an interval even if all differences are 0,
+            and no interval exceeds the range of possible differences.
+        level: Confidence level.
 
     Raises:
-        ValueError: the lengths differ, a value is not finite, or one lies outside the limits.
+        ValueError: the lengths differ, a value is not finite, or one is outside the limits.
 
     Source: Miller 2024, arXiv 2411.00640, § 4 (paired standard error); Bonett & Price 2012 (interval and test).
     """
@@ -215,7 +213,7 @@ def paired_difference(
 
 def _estimate(differences: Sequence[float], clusters: Labels | None, level: float) -> Estimate:
     if differences and same(min(differences), max(differences)):
-        # Nothing is known about the spread. (The Wilson interval of equal scores is one of proportions.)
+        # The spread is unknown. (The Wilson interval of equal scores applies to proportions.)
         mean = math.fsum(differences) / len(differences)
         count = None if clusters is None else len(set(clusters))
         return Estimate(mean=mean, examples=len(differences), level=level, clusters=count)
@@ -227,11 +225,11 @@ def _estimate(differences: Sequence[float], clusters: Labels | None, level: floa
 
 
 class _Units:
-    """What pairs are tested as: examples, or clusters of them.
+    """Sampling units of pairs: examples, or clusters of examples.
 
     Args:
-        differences: Of the pairs.
-        clusters: Label of each pair's cluster; None: every pair is a unit.
+        differences: One per pair.
+        clusters: Label of each pair's cluster; None if every pair is a unit.
     """
 
     def __init__(self, differences: Sequence[float], clusters: Labels | None) -> None:
@@ -245,21 +243,20 @@ class _Units:
             self.sizes = [len(values) for values in found.values()]
         self.count = len(self.sums)
         self.size = len(differences) / self.count if self.count else 1.0
-        """Of the average unit."""
+        """Number of examples in the average unit."""
 
     def added(self, width: float | None) -> tuple[float, float] | None:
-        """Middle and standard error of the differences with one unit more won, and one lost; None if nothing differs
-        and no width is known.
+        """Mean and standard error of the differences with one additional win and one additional loss; None if all
+        differences are 0 and no width is known.
 
-        What is won, or lost, is the typical size of a difference, each weighted by itself (Σd²/Σ|d|: 1 of passes and
-        failures), or the whole width if nothing differs.
-        """
+        The size of the additional win and loss is the typical size of a difference, weighted by itself (Σd²/Σ|d|: 1 for
+        passes and failures), or the whole width if all differences are 0."""
         largest = max(map(abs, self.sums), default=0.0) / self.size
-        if largest < sys.float_info.min:  # what is made of subnormal numbers would vanish
+        if largest < sys.float_info.min:  # computations with subnormal numbers would underflow
             largest = width or 0.0
         if largest < sys.float_info.min:
             return None
-        parts = [each / self.size / largest for each in self.sums]  # their squares cannot overflow
+        parts = [each / self.size / largest for each in self.sums]  # squares of these cannot overflow
         absolute = math.fsum(map(abs, parts))
         typical = math.fsum(part * part for part in parts) / absolute if absolute else 1.0
         n = self.count + 2
@@ -271,11 +268,10 @@ class _Units:
 
 
 def _tested(units: _Units, estimate: Estimate, width: float | None) -> tuple[Estimate, float | None]:
-    """The interval, and the p-value of the test of no difference that belongs to it: Student's t on the differences
-    with one pair more won and one more lost (Bonett & Price 2012, who have the normal distribution).
+    """Compute the interval and the p-value of the test of no difference: Student's t of the differences with one
+    additional win and one additional loss (Bonett & Price 2012, who use the normal distribution).
 
-    Plain t is a certainty where few examples differ; with the two added pairs no fewer than six can show a difference.
-    """
+    Plain t is overconfident if few examples differ; with the two added pairs at least six are needed for a finding."""
     if not units.count:
         return estimate, None
     found = units.added(width)
@@ -296,14 +292,13 @@ def _tested(units: _Units, estimate: Estimate, width: float | None) -> tuple[Est
 
 
 def _cautious_low(units: _Units, estimate: Estimate, width: float | None) -> float | None:
-    """How low the difference may lie, allowing for rare losses of which too few were seen: the least of
+    """Lower limit of the difference that allows for rare losses of which too few were observed: the minimum of
 
-    - the low end of the interval,
-    - the mean less what the interval would reach if the sides agreed everywhere: that so many examples show no large
-      loss does not exclude one on others,
-    - what was won less the one-sided exact limit (3 % for a level of 95 %) of what was lost, in units of the greatest
-      difference seen: a mean of few large losses is skewed.
-    """
+    - the lower end of the interval,
+    - the mean minus the half-width of the interval if all differences were 0, since not observing a large loss in these
+      examples does not exclude one in others,
+    - the wins minus the one-sided exact limit (3 % for a level of 95 %) of the losses, in units of the largest observed
+      difference, since a mean of few large losses is skewed."""
     if width is None or estimate.low is None or units.count < 2:
         return estimate.low if width is not None else None
     n, mean = units.count, estimate.mean or 0.0
@@ -318,11 +313,11 @@ def _cautious_low(units: _Units, estimate: Estimate, width: float | None) -> flo
 
 
 def fewest_pairs(alpha: float) -> int:
-    """Pairs (or clusters) below which no p-value is below `alpha`, however far apart the sides are: that of n equal
-    differences is the least.
+    """Minimum number of pairs (or clusters) for a p-value below `alpha`, for any size of the differences. The smallest
+    possible p-value is that of n equal differences.
 
     Raises:
-        ValueError: `alpha` does not lie between 0 and 1.
+        ValueError: `alpha` is not between 0 and 1.
     """
     if not 0 < alpha < 1:
         raise ValueError(f"fewest_pairs: {alpha} does not lie between 0 and 1")
@@ -347,16 +342,16 @@ def _checked(
         slack = SAME * max(abs(low), abs(high))
         if not all(low - slack <= value <= high + slack for side in (first, second) for value in side):
             raise ValueError(f"paired_difference: a value lies outside the limits {low} and {high}")
-        # The mean of equal scores may differ from them by rounding.
+        # The mean of equal scores may differ from them by rounding errors.
         first, second = ([min(high, max(low, value)) for value in side] for side in (first, second))
     return first, second
 
 
 def _spread(differences: Sequence[float]) -> float | None:
-    """Standard deviation of the differences; None where it is unknown or 0."""
+    """Standard deviation of the differences; None if it is unknown or 0."""
     if len(differences) < 2 or same(min(differences), max(differences)):
         return None
-    # Squares of the tiniest differences vanish.
+    # Squares of very small differences underflow to 0.
     return sample_std(differences, math.fsum(differences) / len(differences)) or None
 
 
@@ -385,7 +380,8 @@ def _correlation(first: Sequence[float], second: Sequence[float]) -> float | Non
 
 
 def _deviations(values: Sequence[float]) -> list[float]:
-    """From the mean, in units of the largest, whose square neither vanishes nor overflows; none if all are equal."""
+    """Deviations from the mean, in units of the largest, so that squares neither underflow nor overflow; empty if all
+    are equal."""
     if not values or same(min(values), max(values)):
         return []
     mean = math.fsum(values) / len(values)

@@ -1,9 +1,8 @@
-"""k attempts instead of one: how likely at least one, every one or a given part of them passes (pass@k, pass^k,
-G-Pass@k), what the best, the worst or the majority of them is worth, and their means over examples. Owns these
-estimators; what counts as passing is the caller's.
+"""Metrics of k attempts: the probability that at least one, all or a given share of them pass (pass@k, pass^k,
+G-Pass@k), the expected best, worst or majority result, and means over examples. The caller decides which attempts pass.
 
-All are unbiased: each is the average over every way to choose k of the attempts that were made. With fewer than k
-attempts there is no estimate."""
+All estimators are unbiased: averages over all subsets of k of the attempts. With fewer than k attempts there is no
+estimate."""
 
 from __future__ import annotations
 
@@ -18,24 +17,24 @@ from typing import TypeAlias
 from harness.stats.intervals import Estimate, mean_interval, rate_interval
 
 Estimator: TypeAlias = Callable[[int, int, int], float]
-"""(attempts, passed, k) → chance; NaN where there are fewer than k attempts."""
+"""Function (attempts, passed, k) → probability; NaN for fewer than k attempts."""
 
 THRESHOLD_SLACK = 1e-9
-"""A reward this little below the threshold passes: 0.7 + 0.2 + 0.1 is 0.9999999999999999."""
+"""Tolerance below the threshold at which a reward passes, since 0.7 + 0.2 + 0.1 is 0.9999999999999999."""
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Unbiased estimate of the probability that at least one of `k` attempts passes.
 
-    1 − C(n−c, k) / C(n, k), from whole numbers, so nothing is lost to rounding.
+    1 − C(n−c, k) / C(n, k), computed with integers, so without rounding errors.
 
     Args:
-        n: Scored attempts at the example.
-        c: How many of them passed.
-        k: Attempts allowed.
+        n: Number of scored attempts at the example.
+        c: Number of attempts that passed.
+        k: Number of attempts allowed.
 
     Returns:
-        The estimate; NaN if n < k, where there is none.
+        The estimate; NaN if n < k.
 
     Raises:
         ValueError: c is not in 0..n, or k < 1.
@@ -63,15 +62,15 @@ def pass_hat_k(n: int, c: int, k: int) -> float:
 
 
 def g_pass_at_k(n: int, c: int, k: int, tau: float | Fraction) -> float:
-    """Unbiased estimate of the probability that at least the part `tau` of `k` attempts passes (G-Pass@k).
+    """Unbiased estimate of the probability that at least the share `tau` of `k` attempts passes (G-Pass@k).
 
     Σ C(c, j) · C(n−c, k−j) / C(n, k) over j from max(1, ⌈τk⌉). With τ near 0 it is pass@k, with τ = 1 pass^k.
 
     Args:
-        n: Scored attempts at the example.
-        c: How many of them passed.
-        k: Attempts allowed.
-        tau: 0 to 1; what lies less than 1e-9 of an attempt above a whole number of attempts is that number.
+        n: Number of scored attempts at the example.
+        c: Number of attempts that passed.
+        k: Number of attempts allowed.
+        tau: 0 to 1. If τk exceeds an integer by less than 1e-9, it is rounded down to it.
 
     Returns:
         The estimate; NaN if n < k.
@@ -91,12 +90,11 @@ def g_pass_at_k(n: int, c: int, k: int, tau: float | Fraction) -> float:
 
 
 def mg_pass_at_k(n: int, c: int, k: int) -> float:
-    """The mean of G-Pass@k over the upper half of thresholds (mG-Pass@k): 2/k · Σ G-Pass@k at i/k, i from ⌈k/2⌉+1 to k.
+    """Mean of G-Pass@k over the upper half of thresholds (mG-Pass@k): 2/k · Σ G-Pass@k at i/k, i from ⌈k/2⌉+1 to k.
 
-    Arguments, NaN and errors as for `pass_at_k`; NaN for k = 1, too, where there is no upper half.
+    Arguments, NaN and errors as for `pass_at_k`; also NaN for k = 1, which has no upper half.
 
-    Source: Liu et al. 2024, arXiv 2412.13147, § 3.
-    """
+    Source: Liu et al. 2024, arXiv 2412.13147, § 3."""
     _check(n, c, k)
     if n < k or k < 2:
         return math.nan
@@ -104,14 +102,14 @@ def mg_pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def best_of_k(values: Sequence[float], k: int) -> float:
-    """Unbiased estimate of the expected best of `k` attempts: Σ x₍ᵢ₎ · C(i−1, k−1) / C(n, k), ascending.
+    """Unbiased estimate of the expected maximum of `k` attempts: Σ x₍ᵢ₎ · C(i−1, k−1) / C(n, k), ascending.
 
     Args:
         values: Scores of all attempts at the example.
-        k: Attempts allowed.
+        k: Number of attempts allowed.
 
     Returns:
-        The estimate; NaN with fewer than k values.
+        The estimate; NaN for fewer than k values.
 
     Raises:
         ValueError: k < 1.
@@ -124,22 +122,22 @@ def best_of_k(values: Sequence[float], k: int) -> float:
 
 
 def worst_of_k(values: Sequence[float], k: int) -> float:
-    """The same for the worst of `k` attempts."""
+    """Unbiased estimate of the expected minimum of `k` attempts; otherwise as `best_of_k`."""
     return -best_of_k([-value for value in values], k) + 0.0
 
 
 def majority_at_k(votes: Sequence[Hashable], correct: Collection[Hashable], k: int) -> float:
-    """The probability that the commonest of the answers of `k` attempts is correct, ties split evenly (maj@k).
+    """Probability that the most frequent answer of `k` attempts is correct, with ties split evenly (maj@k).
 
-    Exact: over all ways to choose k of the attempts, counted answer by answer.
+    Exact over all subsets of k attempts.
 
     Args:
         votes: The answer of each attempt at the example.
-        correct: Answers that are right.
-        k: Attempts allowed.
+        correct: The correct answers.
+        k: Number of attempts allowed.
 
     Returns:
-        The probability; NaN with fewer than k votes.
+        The probability; NaN for fewer than k votes.
 
     Raises:
         ValueError: k < 1.
@@ -163,42 +161,42 @@ def majority_at_k(votes: Sequence[Hashable], correct: Collection[Hashable], k: i
 
 
 def powers_of_two(limit: int) -> tuple[int, ...]:
-    """1, 2, 4, … up to `limit`: the k that a run with `limit` rollouts per example reports."""
+    """The powers of two up to `limit`: the values of k that a run with `limit` rollouts per example reports."""
     return tuple(1 << i for i in range(limit.bit_length()) if 1 << i <= limit)
 
 
 @dataclass(frozen=True, slots=True)
 class PassRate:
-    """One estimator at one k, over examples."""
+    """Mean of one estimator over examples, for one k."""
 
     value: float | None
-    """Mean over the examples that have enough scored rollouts; None if there are none."""
+    """Mean over the examples with enough scored rollouts; None if there is no such example."""
     examples: int
-    """Examples in the mean."""
+    """Number of examples in the mean."""
     excluded: int
-    """Examples with fewer than k scored rollouts: they say nothing about k attempts."""
+    """Number of examples with fewer than k scored rollouts, which are not in the mean."""
     estimate: Estimate = field(default_factory=Estimate, compare=False)
-    """The same mean with its interval."""
+    """The mean with its interval."""
 
 
 def pass_counts(groups: Iterable[Sequence[float]], threshold: float) -> Counter[tuple[int, int]]:
-    """(scored rollouts, passed) → examples with these counts: what the rates need to know of a run.
+    """Count examples by (scored rollouts, passed rollouts), as input for `pass_rate`.
 
     Args:
         groups: The rewards of each example.
-        threshold: A rollout passes if its reward reaches this.
+        threshold: A rollout passes if its reward is at least this.
     """
     least = threshold - THRESHOLD_SLACK
     return Counter((len(group), sum(reward >= least for reward in group)) for group in groups)
 
 
 def pass_rate(counts: Mapping[tuple[int, int], int], k: int, estimator: Estimator) -> PassRate:
-    """The mean of `estimator` over examples.
+    """Mean of `estimator` over examples.
 
     Args:
-        counts: (scored rollouts n, passed c) → examples with these counts. Few pairs occur, however many examples.
-        k: Attempts allowed.
-        estimator: `pass_at_k`, `pass_hat_k` or another of these arguments.
+        counts: (scored rollouts n, passed c) → number of examples with these counts; from `pass_counts`.
+        k: Number of attempts allowed.
+        estimator: `pass_at_k`, `pass_hat_k` or another function with these arguments.
     """
     rates: list[tuple[float, int]] = []
     excluded = 0
@@ -208,25 +206,25 @@ def pass_rate(counts: Mapping[tuple[int, int], int], k: int, estimator: Estimato
             excluded += examples
         else:
             rates.append((value, examples))
-    # Passes and failures, if there is one rollout of each.
+    # Rates are passes and failures if every example has one rollout.
     estimate = rate_interval(rates, single_rollout=k == 1 and all(n <= 1 for n, _ in counts))
     return PassRate(estimate.mean, estimate.examples, excluded, estimate)
 
 
 def pass_curve(counts: Mapping[tuple[int, int], int], ks: Iterable[int], estimator: Estimator) -> dict[int, PassRate]:
-    """`pass_rate` for each k."""
+    """`pass_rate` for every k."""
     return {k: pass_rate(counts, k, estimator) for k in ks}
 
 
 def reward_curve(
     groups: Iterable[Sequence[float]], ks: Iterable[int], estimator: Callable[[Sequence[float], int], float]
 ) -> dict[int, PassRate]:
-    """The mean over examples of `best_of_k` or `worst_of_k`, for each k.
+    """Mean of `best_of_k` or `worst_of_k` over examples, for every k.
 
     Args:
-        groups: The scores of each example; one without any counts as excluded.
-        ks: Attempts allowed.
-        estimator: Of one example's scores.
+        groups: The scores of each example; examples without scores count as excluded.
+        ks: Numbers of attempts allowed.
+        estimator: Function of one example's scores and k.
     """
     ascending = [sorted(group) for group in groups]
     curve: dict[int, PassRate] = {}
@@ -244,16 +242,16 @@ def _best_weights(n: int, k: int) -> tuple[float, ...]:
 
 
 def _tail(n: int, c: int, k: int, least: int) -> float:
-    """The chance that at least `least` of k attempts pass."""
+    """Probability that at least `least` of k attempts pass."""
     found = sum(math.comb(c, j) * math.comb(n - c, k - j) for j in range(least, min(c, k) + 1))
     return found / math.comb(n, k)
 
 
 def _when_beaten(others: Sequence[int], k: int, most: int) -> Iterable[tuple[int, Fraction]]:
-    """For each number of votes `top` of one answer: in how many ways the others fill the rest with no more than `top`
-    each, a tie of m answers counting 1/m."""
+    """For each number of votes `top` for one answer: the number of ways in which the other answers fill the remaining
+    votes with at most `top` each, where a tie of m answers counts 1/m."""
     for top in range(1, min(k, most) + 1):
-        # (votes given, answers that tie) → ways
+        # (votes assigned, answers that tie) → ways
         ways: dict[tuple[int, int], int] = {(0, 0): 1}
         for count in others:
             grown: Counter[tuple[int, int]] = Counter()

@@ -1,11 +1,11 @@
-"""How much it takes to tell two models apart: examples and rollouts for a difference of a given size, the difference
-that so many can show, and the cheapest way to get there. Owns these plans; a pilot's numbers go in, no run does.
+"""Sample sizes for comparing two models: the examples and rollouts needed to find a difference, the smallest detectable
+difference, and the cheapest design.
 
-The variance of a paired difference of means is (ω² + σ_A²/K_A + σ_B²/K_B) / n: ω² is how much the true difference
-varies from question to question, σ² how much one answer varies about its question's average. Rollouts only shrink that.
-Source: Miller 2024, arXiv 2411.00640, § 5; but where Miller has the normal distribution there is the test of `paired`:
-Student's t, since the variance is not known, with one pair more won and one more lost. It takes three to seven examples
-more than by Miller, which is a lot of ten."""
+The variance of a paired difference of means is (ω² + σ_A²/K_A + σ_B²/K_B) / n. ω² is the variance of the true
+difference between questions, σ² that of single answers around their question's mean. More rollouts only reduce the
+latter. Source: Miller 2024, arXiv 2411.00640, § 5. Unlike Miller, who uses the normal distribution, this uses the test
+of `paired`: Student's t, since the variance is unknown, with one additional win and one additional loss. It needs three
+to seven examples more, which matters for small samples."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ from harness.stats.variance import Noise, noise
 
 ALPHA = 0.05
 POWER = 0.8
-"""The chance to find a difference that is there, where none is named."""
+"""Default probability of finding an existing difference (power)."""
 
 SLACK = 1e-9
-"""A count this little above a whole number is that number."""
+"""Tolerance for rounding a number of examples up."""
 
 MOST_ROLLOUTS = 64
-"""Rollouts of an example that a plan considers."""
+"""Maximum rollouts per example of a design."""
 
 LARGE = 10**6
-"""Examples beyond which losses that were not seen do not matter."""
+"""Number of examples above which unobserved losses are negligible."""
 
 MOST_EXAMPLES = 10**12
-"""Beyond which none is looked for."""
+"""Upper limit of the search for a number of examples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """What makes the difference of two models vary."""
+    """Variance components of the difference between two models."""
 
     omega2: float
-    """Variance over questions of the true difference (ω²)."""
+    """Variance of the true difference between questions (ω²)."""
     first2: float
-    """Variance of one answer of the first about its question's average (σ_A²)."""
+    """Variance of single answers of the first model around their question's mean (σ_A²)."""
     second2: float
     pairs: int | None = None
-    """Examples that it was estimated from; None: it was given."""
+    """Number of examples of the estimate; None if the components were given."""
     assumed: str = ""
-    """What could not be estimated and was assumed, in words."""
+    """Description of the components that were assumed because they could not be estimated."""
 
     def variance(self, rollouts: int, second_rollouts: int | None = None) -> float:
-        """Of one example's difference, with so many rollouts of each side."""
+        """Variance of one example's difference, with these numbers of rollouts per side."""
         return self.omega2 + self.first2 / rollouts + self.second2 / (second_rollouts or rollouts)
 
 
 def components(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> Components | None:
-    """Estimate them from two runs of the same examples.
+    """Estimate the components from two runs of the same examples.
 
-    ω² = max(0, variance of d − σ_A²/K_A − σ_B²/K_B). Where a side has one rollout an example its re-run noise cannot be
-    seen: it is taken as 0, which leaves it in ω², so that the examples needed for one rollout are right and what more
-    rollouts would save is not promised.
+    ω² = max(0, variance of d − σ_A²/K_A − σ_B²/K_B). If a side has one rollout per example, its re-run variance cannot
+    be estimated. It is then taken as 0 and remains in ω², so the required examples are right for one rollout, and no
+    benefit of more rollouts is claimed.
 
     Args:
-        first: Scores of each example; examples without scores on a side are left out.
-        second: Those of the other side, the same examples in the same order.
+        first: Scores of each example; examples without scores on a side are ignored.
+        second: The same for the other side, with the same examples in the same order.
 
     Returns:
-        The estimate; None with fewer than two examples that both have scores for.
+        The estimate; None if fewer than two examples have scores on both sides.
 
     Raises:
         ValueError: the numbers of examples differ.
@@ -92,15 +92,15 @@ def components(first: Sequence[Sequence[float]], second: Sequence[Sequence[float
 
 
 def components_of_one(groups: Sequence[Sequence[float]], correlation: float = 0.0) -> Components | None:
-    """Estimate them from one run; the other model is taken to be like it.
+    """Estimate the components from one run; the other model is assumed to be similar.
 
     Args:
         groups: Scores of each example.
-        correlation: Of the two models' true scores over questions; 0, the cautious value, makes ω² twice the variance
-            of the questions. Models of one kind come to 0.5 and more.
+        correlation: Correlation of the two models' true scores over questions. 0 is conservative and makes ω² twice the
+            variance of the questions. Models of one kind have 0.5 and more.
 
     Returns:
-        The estimate; None with fewer than two examples that have scores.
+        The estimate; None if fewer than two examples have scores.
 
     Raises:
         ValueError: the correlation is not from −1 to 1.
@@ -130,12 +130,11 @@ def miller_examples(
     alpha: float = ALPHA,
     power: float = POWER,
 ) -> int:
-    """Examples as Miller has them, to compare with others' figures: right if the variance were known.
+    """Required examples by Miller's formula, for comparison with published figures; assumes a known variance.
 
     (z_{α/2} + z_β)² · (ω² + σ_A²/K_A + σ_B²/K_B) / δ², rounded up.
 
-    Arguments and errors as for `required_examples`.
-    """
+    Arguments and errors as for `required_examples`."""
     z = _z(alpha, power)
     if not 0 < abs(delta) < math.inf or rollouts < 1 or (second_rollouts is not None and second_rollouts < 1):
         raise ValueError(f"required_examples: a difference of {delta} with {rollouts} rollouts is none to plan for")
@@ -151,18 +150,18 @@ def required_examples(
     alpha: float = ALPHA,
     power: float = POWER,
 ) -> int:
-    """Examples with which a true difference of `delta` is found with the chance `power`.
+    """Number of examples needed to find a true difference of `delta` with probability `power`.
 
-    The fewest n at which the test of `paired_difference` is significant with that chance; but no fewer than those with
-    which it can find anything: 6 at a level of 0.05.
+    The smallest n for which the test of `paired_difference` is significant with that probability, but at least the
+    minimum of that test: 6 at a level of 0.05.
 
     Args:
-        parts: What the difference varies by.
+        parts: Variance components of the difference.
         delta: The true difference; its sign does not matter.
-        rollouts: Of each example, K.
-        second_rollouts: Those of the second, if others.
+        rollouts: Rollouts per example, K.
+        second_rollouts: Rollouts per example of the second side, if different.
         alpha: Level of the two-sided test.
-        power: Chance to find it.
+        power: Probability of finding the difference.
 
     Raises:
         ValueError: an argument is out of range.
@@ -177,13 +176,13 @@ def required_examples(
 
 
 def _finds(delta: float, variance: float, n: int, alpha: float, power: float) -> bool:
-    """Whether n pairs whose differences have this mean and variance are significant with this chance: whether the mean
-    that is exceeded with this chance is significant."""
+    """Whether n pairs with this mean and variance of their differences give a significant result with this probability:
+    whether the sample mean that is exceeded with this probability is significant."""
     spread = math.sqrt(variance)
     mean = delta - normal_quantile(power) * spread / math.sqrt(n)
     if mean <= 0:
         return False
-    absolute = mean  # of normal differences
+    absolute = mean  # mean absolute value of normal differences
     if mean < 40 * spread:
         ratio = mean / spread
         centre = math.sqrt(2 / math.pi) * math.exp(-ratio * ratio / 2)
@@ -202,11 +201,10 @@ def detectable(
     alpha: float = ALPHA,
     power: float = POWER,
 ) -> float:
-    """The smallest true difference that so many examples find with the chance `power` (MDE); NaN for fewer than those
-    with which the test can find anything.
+    """Smallest true difference that these examples can find with probability `power` (MDE); NaN if there are too few
+    examples for any finding.
 
-    Arguments and errors as for `required_examples`.
-    """
+    Arguments and errors as for `required_examples`."""
     _z(alpha, power)
     if rollouts < 1 or (second_rollouts is not None and second_rollouts < 1):
         raise ValueError(f"detectable: {rollouts} rollouts")
@@ -226,14 +224,14 @@ def detectable(
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One way to find a difference: examples, rollouts of each for each model, and what it costs."""
+    """A design for finding a difference: examples, rollouts per example and model, and cost."""
 
     examples: int
     rollouts: int
     cost: float
-    """Of both models together, in the unit of the prices."""
+    """Cost of both models together, in the unit of the prices."""
     detectable: float
-    """The difference that it finds."""
+    """The smallest difference that the design can find."""
 
 
 def splits(
@@ -246,19 +244,19 @@ def splits(
     alpha: float = ALPHA,
     power: float = POWER,
 ) -> list[Split]:
-    """All ways to find a true difference of `delta`, from one rollout an example to 64, the cheapest first.
+    """All designs for finding a true difference of `delta`, with 1 to 64 rollouts per example, cheapest first.
 
     Args:
-        parts: What the difference varies by.
+        parts: Variance components of the difference.
         delta: The true difference.
-        example_cost: Of one more example, however many rollouts (writing it, preparing a sandbox).
-        rollout_cost: Of one rollout of both models together.
-        most_examples: That there are; None: any number.
+        example_cost: Cost of one more example, independent of its rollouts (writing it, preparing a sandbox).
+        rollout_cost: Cost of one rollout of both models together.
+        most_examples: Number of available examples; None for no limit.
         alpha: Level of the two-sided test.
-        power: Chance to find it.
+        power: Probability of finding the difference.
 
     Returns:
-        The ways; of equally cheap ones that with fewer rollouts first. Empty if there are too few examples for any.
+        The designs; among equally cheap ones, fewer rollouts first. Empty if there are not enough examples for any.
 
     Raises:
         ValueError: an argument is out of range.
@@ -277,7 +275,7 @@ def splits(
 def settling_examples(
     paired: Paired, delta: float | None = None, *, alpha: float = ALPHA, power: float = POWER
 ) -> int | None:
-    """Examples that would settle a comparison that came out undecided, with rollouts as they were.
+    """Number of examples for a significant result of an inconclusive comparison, with the same number of rollouts.
 
     Args:
         paired: The comparison.
@@ -301,22 +299,23 @@ def settling_examples(
 
 
 def passing_examples(paired: Paired, margin: float, width: float | None, *, power: float = POWER) -> int | None:
-    """Examples with which a gate would let the first pass if the two are alike, with rollouts as they were.
+    """Number of examples needed for the first side to pass a gate if both sides are equally good, with the same number
+    of rollouts.
 
     Args:
-        paired: The comparison that came out undecided.
-        margin: The loss that is allowed, above 0.
-        width: Of the range of the scores; None if it is unknown.
-        power: Chance to pass.
+        paired: The inconclusive comparison.
+        margin: The allowed loss, above 0.
+        width: Width of the range of scores; None if unknown.
+        power: Probability of passing.
 
     Returns:
-        The number in all, those that were compared included. None if the spread is unknown, and with it all.
+        The total number, including the examples compared so far; None if the spread is unknown.
     """
     estimate = paired.estimate
     needed = settling_examples(paired, margin, power=power)
     if width is None:
         return needed
-    # Fewer would not exclude losses that were not seen.
+    # Fewer examples would not exclude unobserved losses.
     share = 0.0 if estimate.stderr is None else estimate.stderr**2 * estimate.examples / width**2
     z, z_power = normal_quantile(0.5 + estimate.level / 2), normal_quantile(power)
 
@@ -332,9 +331,9 @@ def passing_examples(paired: Paired, margin: float, width: float | None, *, powe
 
 
 def examples_for_half_width(parts: Noise, half_width: float, rollouts: int = 1, level: float = LEVEL) -> int | None:
-    """Examples with which the t interval of a mean reaches `half_width` to each side; None where that is unknown.
+    """Number of examples for which the t interval of a mean has the given half-width; None if it cannot be computed.
 
-    Without repeated rollouts what is known is the spread of the examples at the number of rollouts that they had.
+    Without repeated rollouts, the spread of the examples is only known for their present number of rollouts.
 
     Raises:
         ValueError: the half-width is not above 0, or rollouts below 1.

@@ -1,8 +1,8 @@
-"""Quantiles of the normal and of Student's t distribution, and of measured values. Owns nothing else.
+"""Quantiles of the normal distribution, of Student's t distribution, and of measured values.
 
-Those of distributions are written out instead of taken from `scipy.special.stdtrit`, because importing that costs half
-a second and more of processor time, as much as hundreds of rollouts, and every run and every live display needs one
-quantile. The tests hold both against scipy."""
+The distributions are computed here instead of by `scipy.special.stdtrit`, since importing scipy takes half a second and
+more, as much as hundreds of rollouts, and every run and live display needs one quantile. The tests compare both with
+scipy."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from functools import lru_cache
 from statistics import NormalDist
 
 SERIES_LIMIT = 400
-"""Degrees of freedom up to which the exact finite series is summed; beyond, the expansion in 1/df is exact to 1e-13."""
+"""Degrees of freedom up to which the exact finite series is used; above, the expansion in 1/df is exact to 1e-13."""
 
 
 @lru_cache(maxsize=64)
 def normal_quantile(probability: float) -> float:
-    """The z with P(Z ≤ z) = `probability`, which lies strictly between 0 and 1."""
+    """The z with P(Z ≤ z) = `probability`, which must be strictly between 0 and 1."""
     return NormalDist().inv_cdf(probability)
 
 
 def normal_cdf(z: float) -> float:
-    """P(Z ≤ z)."""
+    """P(Z ≤ z) of the standard normal distribution."""
     return 0.5 * math.erfc(-z / math.sqrt(2.0))
 
 
@@ -48,7 +48,7 @@ def t_quantile(probability: float, df: int) -> float:
     if df > SERIES_LIMIT:
         return _expansion(z, df)
     t = z
-    # z lies left of the root, where the distribution function is concave: every step stays left and gets closer.
+    # z is left of the root, where the distribution function is concave, so every step stays left and gets closer.
     for _ in range(200):
         step = (2.0 * probability - 1.0 - _central_area(t, df)) / (2.0 * _density(t, df))
         t += step
@@ -58,7 +58,7 @@ def t_quantile(probability: float, df: int) -> float:
 
 
 def _central_area(t: float, df: int) -> float:
-    """P(|T| ≤ t)."""
+    """P(|T| ≤ t) of Student's t."""
     theta = math.atan(t / math.sqrt(df))
     sine, cosine = math.sin(theta), math.cos(theta)
     if df == 1:
@@ -86,10 +86,10 @@ def _expansion(z: float, df: int) -> float:
 
 
 def nearest_rank(ordered: Sequence[float], part: float) -> float:
-    """The nearest-rank quantile: the least of the values that at least `part` of them do not exceed.
+    """Nearest-rank quantile: the smallest value that at least the share `part` of the values does not exceed.
 
     Args:
-        ordered: Ascending; at least one.
+        ordered: Values in ascending order; at least one.
         part: Above 0, at most 1.
     """
     return ordered[math.ceil(part * len(ordered)) - 1]

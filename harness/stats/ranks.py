@@ -1,5 +1,5 @@
-"""Places in a table of models, and how sure they are. Owns rank intervals and the group that cannot be told from the
-best; the models' numbers and their pairwise differences are in `standings` and `paired`."""
+"""Ranks of several models: intervals of the ranks, and the models that cannot be distinguished from the best. For the
+models' scores and differences see `standings` and `paired`."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A model's place; 1 is best, equal means share the better place."""
+    """A model's rank; 1 is best, equal means share the better rank."""
 
     rank: int
     low: int
-    """The best place that is plausible."""
+    """Best plausible rank."""
     high: int
 
 
 def rank_intervals(
     scores: Sequence[Numbers], *, seed: int = SEED, draws: int = DRAWS, level: float = LEVEL
 ) -> list[Rank]:
-    """The place of each model by its mean, with a percentile bootstrap interval over the examples.
+    """Rank of each model by its mean, with a percentile bootstrap interval over the examples.
 
     Args:
-        scores: One row a model, one value an example: the same examples in the same order, at least one.
-        seed: Of the draws.
-        draws: Resamples of the examples, all models' alike.
-        level: Of confidence.
+        scores: One row per model, one value per example; the same examples in the same order, at least one.
+        seed: Random seed.
+        draws: Number of resamples of the examples, the same for all models.
+        level: Confidence level.
 
     Raises:
-        ValueError: rows of different length, none, or a value that is not finite.
+        ValueError: no rows, rows of different lengths, or a value that is not finite.
     """
     import numpy as np
 
@@ -57,17 +57,18 @@ def rank_intervals(
 
 
 def tied_with_best(scores: Sequence[Numbers], alpha: float = 0.05) -> list[bool]:
-    """Which models cannot be told from the one with the highest mean (the first of equal ones), itself included.
+    """Which models cannot be distinguished from the one with the highest mean (the first of equal ones), which is
+    included.
 
-    Paired tests against it, Holm over all of them. Being chosen as the best makes it look better than it is,
-    so that a model outside the group is not always worse; being inside never says that two models are equal.
+    Uses paired tests against the best model, adjusted by Holm's method. The best model was selected for its result, so
+    a model outside the group is not always worse; a model inside is not necessarily equal.
 
     Args:
         scores: As for `rank_intervals`.
-        alpha: Chance of excluding any model wrongly, were the best named beforehand.
+        alpha: Probability of excluding any model wrongly, if the best one were known in advance.
 
     Raises:
-        ValueError: rows of different length, none, or a value that is not finite.
+        ValueError: no rows, rows of different lengths, or a value that is not finite.
     """
     rows = [column(row, "tied_with_best").tolist() for row in _rows(scores)]
     means = [math.fsum(row) / len(row) for row in rows]
@@ -83,6 +84,6 @@ def _rows(scores: Sequence[Numbers]) -> Sequence[Numbers]:
 
 
 def _places(means: Floats) -> Integers:
-    """Of each model in each row: 1 + how many are better."""
+    """Rank of each model in each row: 1 + the number of better models."""
     better = means[:, None, :] > means[:, :, None] + 1e-12
     return (1 + better.sum(axis=2)).astype("int64")

@@ -1,5 +1,5 @@
-"""The scores of a run in compact columns: what a journal is folded into before anything is computed. Owns which rollout
-has which values, newest wins, at about a hundred bytes a rollout; computes nothing."""
+"""A compact table of a run's scores, built from its journal. It takes about a hundred bytes per rollout; if a rollout
+occurs several times, the last one counts."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ NO_REASON = "no reason given"
 UNUSABLE = "reward is not a usable number"
 
 LARGEST_SCORE = 1e100
-"""Greater values are mistakes of a reward function; their squares would overflow."""
+"""Maximum size of a score. Larger ones are errors of a reward function; their squares would overflow."""
 
 LARGEST = 2**63 - 1
-"""What a column of counts holds. An endpoint may claim anything; a claim beyond this is cut, not an error."""
+"""Maximum value in a column of counts. Larger counts reported by an endpoint are reduced to it."""
 
 
 class Details(TypedDict, total=False):
-    """What is known of a rollout besides its scores."""
+    """Information about a rollout other than its scores."""
 
     usage: Required[Usage]
     truncated: bool
     empty: bool
     refused: bool
     seconds: float
-    """Wall time of generation; 0 = unknown."""
+    """Wall time of generation in seconds; 0 if unknown."""
     judged: Usage | None
-    """What judges of the rollout used; None if none was asked."""
+    """Usage of the rollout's judges; None if no judge was asked."""
     judged_unpriced: int
-    """Replies among these whose cost is unknown."""
+    """Number of judge replies with unknown cost."""
 
 
 class _UsageColumns:
-    """One `Usage` a row.
+    """A column of `Usage` values.
 
     Args:
-        rows: So many there are already.
+        rows: Number of existing rows.
     """
 
     __slots__ = ("_cost", "_counts")
@@ -50,7 +50,7 @@ class _UsageColumns:
     def __init__(self, rows: int) -> None:
         self._cost: array[float] = array("d", [math.nan]) * rows
         self._counts: tuple[array[int], ...] = tuple(array("q", [0]) * rows for _ in range(6))
-        """The whole-number fields of `Usage`, in its order."""
+        """The integer fields of `Usage`, in its order."""
 
     def append(self) -> None:
         self._cost.append(math.nan)
@@ -72,11 +72,10 @@ class _UsageColumns:
 
 
 class ScoreTable:
-    """Outcomes of rollouts, addressed by example index and rollout index.
+    """Outcomes of rollouts by example index and rollout index.
 
-    Rows stand in columns of machine numbers; a grid of row numbers, one line an example, finds the row of a rollout and
-    the rollouts of an example without a dict, which alone would cost more than all columns.
-    """
+    The columns are arrays of machine numbers. Rows are found by a grid of row numbers with one line per example, since
+    a dict would take more memory than all columns."""
 
     __slots__ = (
         "_flags",
@@ -95,22 +94,22 @@ class ScoreTable:
     def __init__(self) -> None:
         self._width = 1
         self._grid: array[int] = array("i")
-        """Row of (example, rollout) at example · width + rollout; −1 = none."""
+        """Row number of (example, rollout) at index example · width + rollout; −1 if there is none."""
         self._reward: array[float] = array("d")
         self._reason: array[int] = array("i")
-        """Position in `_reasons`; −1 = scored."""
+        """Index in `_reasons`; −1 if scored."""
         self._reasons: dict[str, int] = {}
         self._flags: array[int] = array("B")
         self._seconds: array[float] = array("f")
         self._usage = _UsageColumns(0)
         self._metrics: dict[str, array[float]] = {}
         self._judged: _UsageColumns | None = None
-        """Made for the first rollout that a judge was asked about."""
+        """Created for the first rollout with a judge call."""
         self._unpriced: array[int] = array("q")
-        """Replies of judges without a cost; as long as `_judged`."""
+        """Number of judge replies without a cost; as long as `_judged`."""
 
     def __len__(self) -> int:
-        """Rollouts with an outcome."""
+        """Number of rollouts with an outcome."""
         return len(self._reward)
 
     def add(
@@ -122,16 +121,15 @@ class ScoreTable:
         reason: str | None,
         **details: Unpack[Details],
     ) -> None:
-        """Set the outcome of a rollout; a rollout that is set again is replaced, its usage too.
+        """Set the outcome of a rollout. An earlier outcome of the same rollout is replaced, including its usage.
 
         Args:
-            example: Position of the example in the plan, 0-based.
+            example: Index of the example in the plan, 0-based.
             rollout: Rollout index, 0-based.
-            reward: None is unscored; so is what is no number, infinite or absurdly large.
-            metrics: Values by name; None and such values count as missing.
-            reason: Why there is no reward; ignored if there is one.
-            **details: `usage`, which is required, and `truncated`, `empty`, `refused`, `seconds`, `judged` and
-                `judged_unpriced`.
+            reward: None if unscored. NaN, infinite and extremely large values count as unscored.
+            metrics: Values by name; None and invalid values count as missing.
+            reason: Reason for a missing reward; ignored otherwise.
+            **details: `usage` (required), `truncated`, `empty`, `refused`, `seconds`, `judged` and `judged_unpriced`.
 
         Raises:
             ValueError: a negative index.
@@ -159,57 +157,57 @@ class ScoreTable:
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """Every name that was ever added, in that order."""
+        """Names of all metrics, in the order in which they were added."""
         return tuple(self._metrics)
 
     def outcomes(self) -> Iterator[int]:
-        """Rollouts of each example that has any outcome, in the order of the plan."""
+        """Number of rollouts of each example with at least one outcome, in the order of the plan."""
         return (len(rows) for rows in self._groups())
 
     def examples(self) -> Iterator[int]:
-        """The position of each of those examples."""
+        """Indexes of the examples with at least one outcome."""
         width, grid = self._width, self._grid
         return (start // width for start in range(0, len(grid), width) if max(grid[start : start + width]) >= 0)
 
     def rewards(self) -> Iterator[list[float]]:
-        """The rewards of each of those examples; an empty list for one without a score. Made one by one: as a list
-        they would take more memory than the table."""
+        """Rewards of each example with at least one outcome; an empty list if it has no score. An iterator, since a
+        list would take more memory than the table."""
         return self._values(self._reward)
 
     def metric(self, name: str) -> Iterator[list[float]]:
-        """The values of one metric, as `rewards`."""
+        """Values of one metric, as in `rewards`."""
         return self._values(self._metrics[name])
 
     def is_reward(self, name: str) -> bool:
-        """Whether a metric has the reward's value in every rollout."""
+        """Whether a metric equals the reward in every rollout."""
         return self._metrics[name].tobytes() == self._reward.tobytes()
 
     def unscored(self) -> Counter[str]:
-        """Reason → rollouts, the commonest first; of equally common ones by name, whichever came first: the order in
-        which rollouts end is chance."""
+        """Number of rollouts by reason, most frequent first, then by name, since the order in which rollouts end is
+        random."""
         names = list(self._reasons)
         codes = Counter(code for code in self._reason if code >= 0)
         found = ((names[code], number) for code, number in codes.items())
         return Counter(dict(sorted(found, key=lambda each: (-each[1], each[0]))))
 
     def marked(self, flag: int) -> int:
-        """Scored rollouts with a flag: TRUNCATED, EMPTY or REFUSED."""
+        """Number of scored rollouts with a flag: TRUNCATED, EMPTY or REFUSED."""
         return sum(1 for flags, code in zip(self._flags, self._reason, strict=True) if flags & flag and code < 0)
 
     def usage(self) -> Usage:
-        """The sum over all rollouts, scored or not: all of it was paid for."""
+        """Total usage of all rollouts, including unscored ones, which also cost money."""
         return self._usage.total()
 
     def judged(self) -> Usage | None:
-        """What judges used, of all rollouts; None if none was ever asked."""
+        """Total usage of judges; None if no judge was asked."""
         return None if self._judged is None else self._judged.total()
 
     def judged_unpriced(self) -> int:
-        """Replies of judges whose cost is unknown, of all rollouts."""
+        """Total number of judge replies with unknown cost."""
         return sum(self._unpriced)
 
     def seconds(self) -> list[float]:
-        """Generation times that are known, in no order."""
+        """Known generation times, in any order."""
         return [value for value in self._seconds if value > 0.0]
 
     def _groups(self) -> Iterator[list[int]]:

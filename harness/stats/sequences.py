@@ -1,10 +1,10 @@
-"""Intervals that may be looked at after every value, and that hold whenever one stops for what they say. Owns these
-confidence sequences; which example is asked next, and when to stop, is the caller's.
+"""Confidence sequences: intervals that may be inspected after every value and remain valid if one stops because of
+them.
 
-An ordinary 95 % interval that is watched until it looks good is wrong more often than in 5 % of runs. These are wrong
-in at most 5 %, however one stops, and wider for it. What they need: given all values so far, each new one has the same
-expectation, the mean in question. So examples come in random order, and how many rollouts one gets is not decided by
-their outcome."""
+If one watches an ordinary 95 % interval and stops when it looks good, it is wrong in more than 5 % of runs. A
+confidence sequence is wrong in at most 5 %, for any stopping rule, but it is wider. Requirement: given all values so
+far, the expectation of each new value is the mean in question. So examples must come in random order, and the number of
+rollouts of an example must not depend on their outcomes."""
 
 from __future__ import annotations
 
@@ -20,31 +20,34 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 GRID = 4_000
-"""Steps between the least and the greatest value: means that are told apart. An end lies a step or two too far out."""
+"""Number of steps between the lowest and the highest value, at which means are tested. Ends are up to one step too far
+out."""
 
 MOST_BET = 0.5
-"""Part of the capital that may be lost to one value; Waudby-Smith and Ramdas use 1/2 or 3/4."""
+"""Maximum share of the capital that is bet on one value; Waudby-Smith and Ramdas use 1/2 or 3/4."""
 
 FIRST_LOOK = 50
-"""Values before which the asymptotic sequence gives no interval."""
+"""Minimum number of values for an interval of the asymptotic sequence."""
 
 TUNED_TO = 500
-"""Values at which a sequence is narrowest where nothing is planned."""
+"""Default number of values at which the sequence is narrowest."""
 
 
 class ConfidenceSequence:
-    """The mean of what comes, with an interval that is valid after every value.
+    """A running mean with an interval that is valid after every value.
 
     Args:
-        limits: The least and the greatest value possible: betting, valid from the first value on. None: not known;
-            asymptotic, which says nothing before 50 values and is trustworthy for late stops only.
-        level: Of confidence: the chance that the interval holds the mean at all times.
-        planned: Values that are expected in the end, so that it is narrowest there; None: about 500.
-        population: Size of the fixed set that the values are drawn from without replacement, whose mean is meant: the
-            interval shrinks to a point when all were seen. None: endless. Needs limits.
+        limits: Lowest and highest possible value, for the betting method, which is valid from the first value on. None
+            if unknown: the asymptotic method, which has no interval before 50 values and is reliable for late stops
+            only.
+        level: Confidence level: the probability that the interval always contains the mean.
+        planned: Expected total number of values, at which the interval is narrowest; None for about 500.
+        population: Size of the fixed set from which the values are drawn without replacement and whose mean is
+            estimated. The interval shrinks to a point when all values were drawn. None for an infinite population.
+            Requires limits.
 
     Raises:
-        ValueError: limits that are no range, or another argument out of range.
+        ValueError: invalid limits, or another argument out of range.
 
     Source: Waudby-Smith & Ramdas 2024, arXiv 2010.09686, § 4 and 5 (betting, without replacement);
     Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas 2024, arXiv 2103.06476 (asymptotic).
@@ -68,13 +71,13 @@ class ConfidenceSequence:
         self._planned = planned
         self._count = 0
         self._sum = 0.0
-        """Of the values, moved to 0..1 where there are limits."""
+        """Sum of the values, scaled to 0..1 if there are limits."""
         self._squares = 0.0
-        """About the mean, by Welford's method."""
+        """Sum of squared deviations from the mean, by Welford's method."""
         self._bets = None if limits is None else _Bets(1 - level, planned, population)
 
     def add(self, value: float) -> None:
-        """Take one more value: one example's mean.
+        """Add one value: the mean of one example.
 
         Raises:
             ValueError: it is not finite or outside the limits, or the population is exhausted.
@@ -94,14 +97,14 @@ class ConfidenceSequence:
         self._squares += (value - before) * (value - self._sum / self._count)
 
     def extend(self, values: Iterable[float]) -> None:
-        """Take several, in their order."""
+        """Add several values, in order."""
         for value in values:
             self.add(value)
 
     @property
     def estimate(self) -> Estimate:
-        """The mean so far with the interval; without one before the first value that allows it, and where every mean
-        is refuted, as only values that did not come at random can do more often than in `1 - level` of runs."""
+        """The current mean with its interval. No interval before enough values, or if all means are rejected, which for
+        values in random order happens in at most `1 - level` of runs."""
         n, level = self._count, self._level
         if n == 0:
             return Estimate(level=level)
@@ -134,22 +137,22 @@ def confidence_sequence(
     planned: int | None = None,
     population: int | None = None,
 ) -> Estimate:
-    """What `ConfidenceSequence` says after all of `values`; arguments and errors as there."""
+    """Result of `ConfidenceSequence` after all of `values`; arguments and errors as there."""
     sequence = ConfidenceSequence(limits, level, planned, population)
     sequence.extend(values)
     return sequence.estimate
 
 
 def empirical_bernstein(values: Sequence[float], limits: tuple[float, float], level: float = LEVEL) -> Estimate:
-    """The same guarantee in closed form, wider than betting: what an auditor can recompute with a pocket calculator.
+    """Confidence sequence in closed form; same guarantee as betting, but wider and easy to recompute.
 
     Args:
-        values: In the order in which they came.
-        limits: The least and the greatest value possible.
-        level: Of confidence.
+        values: In the order of observation.
+        limits: Lowest and highest possible value.
+        level: Confidence level.
 
     Raises:
-        ValueError: limits that are no range, or a value outside them.
+        ValueError: invalid limits, or a value outside them.
 
     Source: Waudby-Smith & Ramdas 2024, arXiv 2010.09686, theorem 2.
     """
@@ -189,25 +192,25 @@ def _asymptotic(std: float, n: int, tuned_to: int, alpha: float) -> float:
 
 
 class _Bets:
-    """Two gamblers for each possible mean, one betting that values come out higher, one lower. Whoever multiplies a
-    fair gambler's capital by 1/α has refuted that mean."""
+    """Two bettors for each candidate mean, one betting on higher and one on lower values. If the bets are fair, a
+    bettor rarely multiplies the capital by 1/α; when that happens, the candidate is rejected."""
 
     def __init__(self, alpha: float, planned: int | None, population: int | None) -> None:
         import numpy as np
 
         self._means: NDArray[np.float64] = np.linspace(0.0, 1.0, GRID + 1)
-        """Those that are not refuted."""
+        """Candidate means that are not rejected."""
         self._up = np.zeros(GRID + 1)
-        """Log capital of who bets on higher values."""
+        """Log capital of the bettors on higher values."""
         self._down = np.zeros(GRID + 1)
         self._ruin = math.log(2 / alpha)
-        """Each begins with half of the capital, so that one must multiply it by 2/α."""
+        """Each bettor starts with half of the capital, so it must be multiplied by 2/α."""
         self._budget = 2 * math.log(2 / alpha)
         self._planned, self._population = planned, population
         self._count = 0
         self._sum = 0.0
         self._total, self._squares = 0.5, 0.25
-        """A guess of the mean and the variance before there are values, worth one value."""
+        """Prior guess of mean and variance, with the weight of one value."""
 
     def add(self, value: float) -> None:
         import numpy as np
@@ -218,7 +221,7 @@ class _Bets:
             left = self._population - self._count
             if left < 1:
                 raise ValueError(f"ConfidenceSequence: more values than the population of {self._population} has")
-            # The mean of what is left, if this were the mean of all.
+            # The mean of the remaining values, if this candidate is the mean of all.
             means = (self._population * means - self._sum) / left
             alive = (means >= -1e-9) & (means <= 1 + 1e-9)
             self._keep(alive)
@@ -239,16 +242,16 @@ class _Bets:
         self._keep(np.maximum(self._up, self._down) < self._ruin)
 
     def ends(self) -> tuple[float, float] | None:
-        """The least and the greatest mean that is not refuted, and a step further: what lies between two of the grid
-        was not looked at. None if all are refuted: the values did not come at random, and nothing is known."""
+        """The lowest and highest mean that is not rejected, plus one grid step, since means between grid points are not
+        tested. None if all are rejected: then the values did not come in random order."""
         if self._population is None:
             seen = (0.0, 1.0)
         else:
-            # What was not seen is between 0 and 1.
+            # Remaining values are between 0 and 1.
             left = self._population - self._count
             seen = self._sum / self._population, (self._sum + left) / self._population
         if not len(self._means):
-            # Between two of the grid a mean was never looked at, and so never refuted.
+            # Means between two grid points were never tested and so never rejected.
             return seen if seen[1] - seen[0] < 1 / GRID else None
         low, high = float(self._means[0]) - 1 / GRID, float(self._means[-1]) + 1 / GRID
         return max(seen[0], low), min(seen[1], high)

@@ -1,5 +1,5 @@
-"""The sign-flip test of paired differences: how often chance alone, by turning signs, would come as far from 0 as what
-was seen. Owns this one p-value and how it is counted, sampled or approximated."""
+"""The sign-flip test of paired differences: the probability that a random choice of signs gives a sum as far from 0 as
+the observed one."""
 
 from __future__ import annotations
 
@@ -14,57 +14,58 @@ from harness.stats.distributions import LEAST_P
 from harness.stats.intervals import SAME
 
 Test: TypeAlias = Literal["exact", "monte_carlo", "normal"]
-"""How the distribution over all sign patterns was taken: counted, sampled, or approximated."""
+"""How the distribution over all sign patterns was computed: by counting, sampling, or normal approximation."""
 
 DRAWS = 9_999
-"""Of sign patterns, where they cannot be counted; with the observed one they make 10,000."""
+"""Number of random sign patterns, if they cannot be counted; 10,000 with the observed one."""
 
 SEED = 20_240_901
-"""Of these draws: the same numbers give the same p-value, on every machine."""
+"""Seed of the random patterns: the same numbers give the same p-value on every machine."""
 
 COUNTED_PAIRS = 30
-"""Pairs that differ up to which every pattern is counted: two halves of 2¹⁵ sums each."""
+"""Maximum number of differing pairs for counting all patterns: two halves of 2¹⁵ sums each."""
 
 LATTICE_WORK = 4_000_000
-"""Additions that counting on a lattice may take: about a quarter of a second."""
+"""Maximum number of additions for counting on a lattice: about a quarter of a second."""
 
 LARGEST_DENOMINATOR = 10_000
-"""Of differences that are taken for exact fractions: scores in hundredths, means of up to a hundred rollouts."""
+"""Maximum denominator of differences that are treated as exact fractions: scores in hundredths, means of up to a
+hundred rollouts."""
 
 NORMAL_FROM = 2_000
-"""Effective number of differing pairs from which the normal approximation errs less than sampling does."""
+"""Effective number of differing pairs above which the normal approximation is more accurate than sampling."""
 
 
 def sign_flip(differences: Sequence[float]) -> tuple[float, Test]:
-    """Two-sided p-value of the hypothesis that each difference is as likely to have the other sign.
+    """Two-sided p-value of the hypothesis that both signs of each difference are equally likely.
 
-    It is no test of the mean: of differences that are not symmetric (many small gains, few large losses) it finds one
-    that is not there in up to 37 % of cases with 20 pairs.
+    This is not a test of the mean. For asymmetric differences (many small gains, few large losses) its rate of false
+    findings is up to 37 % with 20 pairs.
 
-    The part of all 2ⁿ sign patterns whose sum is at least as far from 0 as the observed one. Pairs without a difference
-    have no part in it; if none differs it is 1, and so it is for a single pair; it is never 0. Patterns are counted
-    where that is possible in a fraction of a second: up to 30 differing pairs, and any number whose differences are
-    multiples of one unit, as those of 0/1 scores are. Else 9,999 are drawn with a fixed seed; the observed one counts
-    as one more. Thousands of pairs of similar weight are left to the central limit theorem.
+    The p-value is the share of all 2ⁿ sign patterns whose sum is at least as far from 0 as the observed one. Pairs
+    without a difference are ignored. It is 1 for a single pair or if no pair differs, and never 0. Patterns are counted
+    if that takes a fraction of a second: for up to 30 differing pairs, and for any number of differences that are
+    multiples of one unit, such as those of 0/1 scores. Otherwise 9,999 patterns are drawn with a fixed seed, and the
+    observed one is added. For thousands of pairs of similar weight the normal approximation is used.
 
     Args:
-        differences: Finite, one a pair, in any order.
+        differences: One finite value per pair, in any order.
 
     Source: Fisher 1935, The Design of Experiments, § 21; Phipson & Smyth 2010 (p-values of sampled patterns).
     """
     sizes = sorted(abs(d) for d in differences if d)
     observed = abs(math.fsum(differences))
-    # Sums of equal terms in another order differ by rounding; they are no less extreme.
+    # Sums of equal terms in another order may differ by rounding; they count as equally extreme.
     least = observed - SAME * math.fsum(sizes)
     if least <= 0:
-        return 1.0, "exact"  # so it is, too, if no pair differs
+        return 1.0, "exact"  # also if no pair differs
     lattice = _lattice(sizes)
     if lattice is not None:
         unit, steps = lattice
         return max(LEAST_P, _tail_on_lattice(steps, round(observed / unit))), "exact"
     if len(sizes) <= COUNTED_PAIRS:
         return _tail_counted(sizes, least), "exact"
-    # Both sums in units of the greatest difference: squares of tiny ones would vanish.
+    # In units of the largest difference, since squares of very small ones underflow.
     squares = [(size / sizes[-1]) ** 2 for size in sizes]
     spread = math.fsum(squares)
     if spread**2 / math.fsum(square**2 for square in squares) >= NORMAL_FROM:
@@ -73,7 +74,7 @@ def sign_flip(differences: Sequence[float]) -> tuple[float, Test]:
 
 
 def _lattice(sizes: Sequence[float]) -> tuple[float, list[int]] | None:
-    """The sizes as multiples of a unit; None if they have none, or too fine a one."""
+    """The sizes as multiples of a common unit; None if there is none, or if it is too small."""
     largest, denominator = sizes[-1], 1
     fractions: dict[float, Fraction] = {}
     for size in sizes:
@@ -103,7 +104,7 @@ def _tail_on_lattice(steps: Sequence[int], observed: int) -> float:
 
 
 def _tail_counted(sizes: Sequence[float], least: float) -> float:
-    """The same for any sizes, by two halves whose sums are matched in order."""
+    """As `_tail_on_lattice`, for arbitrary sizes: the sums of two halves are sorted and matched."""
     middle = len(sizes) // 2
     low, high = sorted(_signed_sums(sizes[:middle])), sorted(_signed_sums(sizes[middle:]))
     found, j = 0, len(high)
@@ -111,7 +112,7 @@ def _tail_counted(sizes: Sequence[float], least: float) -> float:
         while j > 0 and total + high[j - 1] >= least:
             j -= 1
         found += len(high) - j
-    # As many sums lie below −least.
+    # The number of sums below −least is the same.
     return min(1.0, 2 * found / 2 ** len(sizes))
 
 
@@ -120,7 +121,7 @@ def _tail_drawn(sizes: Sequence[float], least: float) -> float:
     totals = [0.0] * DRAWS
     bounds = [*range(0, len(sizes), 8), len(sizes)]
     for start, stop in pairwise(bounds):
-        # A byte a draw stands for the signs of eight pairs.
+        # One byte per draw gives the signs of eight pairs.
         sums = _signed_sums([*sizes[start:stop], *[0.0] * (8 - stop + start)])
         totals = [total + sums[byte] for total, byte in zip(totals, generator.randbytes(DRAWS), strict=True)]
     return (1 + sum(abs(total) >= least for total in totals)) / (1 + DRAWS)

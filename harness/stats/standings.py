@@ -1,8 +1,8 @@
-"""Several models on the same tasks: what each came to, how far any two of them differ task by task, and which of these
-differences are more than noise. Owns these definitions; single estimates are made in `intervals` and `paired`.
+"""Comparison of several models on the same tasks: the numbers of each model, pairwise differences, and which of them
+are significant. Single estimates come from `intervals` and `paired`.
 
-A task without a score counts 0 where the documented averages are meant (`Standing.mean`) and is left out everywhere
-else, so that a dead endpoint is not taken for a weak model."""
+A task without a score counts 0 in the documented averages (`Standing.mean`) and is ignored everywhere else, so that an
+endpoint that is down does not look like a weak model."""
 
 from __future__ import annotations
 
@@ -20,138 +20,138 @@ from harness.stats.summary import spread
 from harness.stats.target import finite_limits
 
 ALPHA = 0.05
-"""A difference is called more than noise below this p-value, divided by the number of pairs of models that have scores:
-whoever picks the best of several looks at all pairs."""
+"""Significance level, which is divided by the number of pairs of models with scores, since selecting the best model
+compares all pairs."""
 
 MISSING = 0.0
-"""What a task without a score counts in the documented averages."""
+"""Value of a task without a score in the documented averages."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """What became of one task with one model."""
+    """Result of one model on one task."""
 
     task: str
     score: float | None
-    """None if it has none: it failed, or could not be scored."""
+    """None if the task failed or could not be scored."""
     is_valid: bool = False
-    """Whether it counts as a success: it has a score, and nothing was wrong with the answer."""
+    """Whether it counts as a success: it has a score, and the answer was valid."""
     schema_valid: bool | None = None
-    """Whether the answer satisfies the task's schema; None without a schema, or without an answer."""
+    """Whether the answer conforms to the task's schema; None without a schema or an answer."""
     seconds: float | None = None
-    """Until the answer was there; None without an answer."""
+    """Seconds until the answer was complete; None without an answer."""
     usage: Usage = field(default_factory=Usage)
     reason: str = ""
-    """Why there is no score, in a word or two that can be counted."""
+    """Short reason for a missing score, for counting."""
     error: str = ""
-    """Why there is no score, in full."""
+    """Full reason for a missing score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One model's numbers. What is undefined is None."""
+    """The numbers of one model. Undefined values are None."""
 
     name: str
     attempts: tuple[TaskOutcome, ...]
     planned: int
-    """Attempts that were to be made."""
+    """Number of planned attempts."""
     mean: float | None
-    """Over all attempts made, those without a score as 0: the documented average."""
+    """Mean over all attempts made, with 0 for those without a score: the documented average."""
     scored: Estimate
-    """Over the tasks that have a score, each the mean of its attempts."""
+    """Estimate over the tasks with a score, each reduced to the mean of its attempts."""
     scores: Mapping[str, float]
-    """Task → its score; those without one are left out."""
+    """Scores by task; tasks without one are omitted."""
     success: float | None
-    """Part of the attempts made that succeeded."""
+    """Share of successful attempts among those made."""
     schema_valid: int
-    """Answers that satisfy the schema of their task."""
+    """Number of answers that conform to their task's schema."""
     schema_answers: int
-    """Answers to tasks that have a schema."""
+    """Number of answers to tasks with a schema."""
     p50: float | None
-    """Seconds within which half of the answers were there."""
+    """Median time until an answer was complete, in seconds."""
     p95: float | None
     usage: Usage
     unpriced: int
-    """Replies whose cost is unknown; that of `usage`, if there is any, is then a lower bound."""
+    """Number of replies with unknown cost. If there are any, the cost in `usage` is a lower bound."""
     failures: Mapping[str, int]
-    """Reason → attempts without a score, the commonest first."""
+    """Number of attempts without a score by reason, most frequent first."""
     promised: Range = UNKNOWN
-    """The least and the greatest score possible, as the run says."""
+    """Range of scores that the run declares."""
 
     @property
     def made(self) -> int:
-        """Attempts that came to an outcome."""
+        """Number of attempts with an outcome."""
         return len(self.attempts)
 
     @property
     def not_run(self) -> int:
-        """Attempts that were to be made and were not."""
+        """Number of planned attempts that were not made."""
         return max(0, self.planned - self.made)
 
     @property
     def unscored(self) -> int:
-        """Attempts without a score."""
+        """Number of attempts without a score."""
         return sum(self.failures.values())
 
     @property
     def tasks(self) -> int:
-        """Tasks that were to be run."""
+        """Number of planned tasks."""
         return len({each.task for each in self.attempts}) + self.not_run
 
     @property
     def values(self) -> Mapping[str, list[float]]:
-        """Task → the scores of its attempts; those without one are left out."""
+        """Scores of the attempts by task; attempts without one are omitted."""
         return _by_task((each.task, each.score) for each in self.attempts if each.score is not None)
 
     @property
     def counted(self) -> Mapping[str, list[float]]:
-        """The same of all attempts; one without a score counts 0."""
+        """As `values`, but attempts without a score count 0."""
         return _by_task((each.task, MISSING if each.score is None else each.score) for each in self.attempts)
 
     @property
     def is_whole(self) -> bool:
-        """Whether every task that was to be run has a score."""
+        """Whether every planned task has a score."""
         return not self.unscored and not self.not_run
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDifference:
-    """One model minus another, task by task."""
+    """Difference between two models, task by task."""
 
     first: str
     second: str
     scored: Paired
-    """Over the tasks that both have a score for."""
+    """Comparison over the tasks with a score of both models."""
     counted: Paired
-    """Over the tasks that both have run, those without a score as 0."""
+    """Comparison over the tasks that both models ran, with 0 for missing scores."""
     tasks: int
-    """Tasks that both were to run."""
+    """Number of tasks planned for both models."""
     alpha: float = ALPHA
-    """The p-value below which it is called more than noise."""
+    """p-value below which the difference is significant."""
 
     @property
     def is_signal(self) -> bool:
-        """Whether it is more than noise; says nothing of its direction."""
+        """Whether the difference is significant, in either direction."""
         return _is_below(self.scored, self.alpha)
 
     @property
     def is_better(self) -> bool:
-        """Whether the first is better than the second, and that is more than noise."""
+        """Whether the first model is significantly better."""
         return self.is_signal and _ahead(self.scored)
 
     @property
     def is_worse(self) -> bool:
-        """The same the other way round."""
+        """Whether the first model is significantly worse."""
         return self.is_signal and not _ahead(self.scored)
 
     @property
     def is_level(self) -> bool:
-        """Whether both have the same score on every task that both have one for."""
+        """Whether both models have equal scores on every common task."""
         return self.scored.pairs > 0 and self.scored.ties == self.scored.pairs
 
     @property
     def is_tied(self) -> bool:
-        """Whether both have the same mean, and not for being level."""
+        """Whether both models have the same mean, but not equal scores on every task."""
         first, second = self.scored.first, self.scored.second
         if first is None or second is None or self.is_level:
             return False
@@ -159,23 +159,23 @@ class ModelDifference:
 
     @property
     def can_tell(self) -> bool:
-        """Whether so few tasks could show anything: if one model won all of them, would that be more than noise?"""
+        """Whether there are enough tasks for a significant difference, if one model won all of them."""
         return self.scored.pairs >= fewest_pairs(self.alpha)
 
     @property
     def is_partial(self) -> bool:
-        """Whether tasks are left out of it."""
+        """Whether tasks are missing in the comparison."""
         return self.scored.pairs < self.tasks
 
     @property
     def is_behind_if_counted(self) -> bool:
-        """Whether the first has the lower mean where a task without a score counts 0."""
+        """Whether the first model has the lower mean if missing scores count 0."""
         mean = self.counted.estimate.mean
         return mean is not None and mean < 0
 
     @property
     def is_signal_if_counted(self) -> bool:
-        """Whether that difference is more than noise."""
+        """Whether the difference with missing scores as 0 is significant."""
         return _is_below(self.counted, self.alpha)
 
 
@@ -189,22 +189,22 @@ def _ahead(pair: Paired) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """All models of one evaluation, in the order in which they were named."""
+    """All models of one evaluation, in the given order."""
 
     models: tuple[Standing, ...]
     _known: dict[tuple[int, int], ModelDifference] = field(
         default_factory=dict[tuple[int, int], ModelDifference], init=False, repr=False, compare=False
     )
-    """Differences that were asked for; all of many models' would take minutes."""
+    """Cache of differences; computing all of them for many models would take minutes."""
 
     @property
     def pairs(self) -> int:
-        """Pairs of models that can be compared: both have a score."""
+        """Number of pairs of models that can be compared, that is, with scores."""
         return math.comb(sum(bool(model.scores) for model in self.models), 2)
 
     @property
     def apart(self) -> list[str]:
-        """The tasks on which the models differ, those first on which they are furthest apart."""
+        """Tasks on which the models differ, largest difference first."""
         gaps: dict[str, float] = {}
         for task in dict.fromkeys(task for model in self.models for task in model.scores):
             scores = [model.scores[task] for model in self.models if task in model.scores]
@@ -213,7 +213,7 @@ class Standings:
         return sorted(gaps, key=lambda task: -gaps[task])
 
     def difference(self, first: int, second: int) -> ModelDifference:
-        """The model at one index minus that at another."""
+        """Difference between the models at two indexes, first minus second."""
         if (first, second) not in self._known:
             alpha = ALPHA / max(1, self.pairs)
             self._known[first, second] = _difference(self.models[first], self.models[second], alpha)
@@ -221,18 +221,18 @@ class Standings:
 
     @property
     def ranked(self) -> tuple[int, ...]:
-        """Indexes of the models that have enough scores to be ranked: half as many as the one that has most. A model
-        that was stopped early must not decide on which tasks the others are compared."""
+        """Indexes of the models with enough scores to be ranked: at least half as many as the model with the most. So a
+        model that was stopped early does not limit the tasks on which the others are compared."""
         most = max((len(model.scores) for model in self.models), default=0)
         return tuple(index for index, model in enumerate(self.models) if model.scores and 2 * len(model.scores) >= most)
 
     @property
     def best(self) -> int | None:
-        """Index of the ranked model that is ahead of most others; of several, that with the highest mean, and of equal
-        ones the first. None if fewer than two are ranked.
+        """Index of the ranked model that leads the most others; ties are broken by the highest mean, then by the order.
+        None if fewer than two models are ranked.
 
-        A model is ahead of another by its mean over the tasks that both have a score for: what one of them lacks must
-        not decide between two others. Where every task has a score, that is the model with the highest mean."""
+        A model leads another by its mean over their common tasks, so that scores missing in one model do not affect the
+        comparison of two others. If every task has a score, the best model is that with the highest mean."""
         if len(self.ranked) < 2:
             return None
 
@@ -245,18 +245,18 @@ class Standings:
 
 
 def _leads(first: Mapping[str, float], second: Mapping[str, float]) -> bool:
-    """Whether the first is ahead on the tasks of both."""
+    """Whether the first model has the higher mean on the common tasks."""
     tasks = [task for task in first if task in second]
     ours, theirs = (math.fsum(scores[task] for task in tasks) for scores in (first, second))
     return ours > theirs and not same(theirs, ours)
 
 
 def standings(models: Sequence[tuple[str, Sequence[TaskOutcome], int]], promised: Sequence[Range] = ()) -> Standings:
-    """Set the models side by side.
+    """Compare several models.
 
     Args:
-        models: (name, attempts made, attempts planned) of each.
-        promised: The least and the greatest score possible of each model; unknown if there are none.
+        models: (name, attempts made, number of planned attempts) of each model.
+        promised: Lowest and highest possible score of each model; empty if unknown.
     """
     ranges = list(promised) or [UNKNOWN] * len(models)
     return Standings(tuple(_standing(*model, known) for model, known in zip(models, ranges, strict=True)))
@@ -295,7 +295,7 @@ def _difference(first: Standing, second: Standing, alpha: float) -> ModelDiffere
 
 
 def _by_task(scores: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    """Each task's scores, tasks in the order in which they come."""
+    """Scores by task, in order of appearance."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for task, score in scores:
         found[task].append(score)

@@ -1,5 +1,5 @@
-"""The numbers of a run: what `summary.json`, `--json` and the final table show. Owns their names and definitions; how a
-single estimate is made is in `intervals` and `passk`."""
+"""The numbers of a run in `summary.json`, `--json` and the final table. Single estimates come from `intervals` and
+`passk`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["METHODS", "THRESHOLD_SLACK", "Distribution", "ScoreTable", "Spread",
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The reward or one metric, over the scored rollouts of a run."""
+    """The reward or a metric over the scored rollouts of a run."""
 
     estimate: Estimate
     std: float | None = None
-    """Sample standard deviation over rollouts (ddof = 1): between and within examples together."""
+    """Sample standard deviation over rollouts (ddof = 1), both between and within examples."""
     min: float | None = None
     max: float | None = None
     count: int = 0
-    """Rollouts that have a value."""
+    """Number of rollouts with a value."""
 
     def to_json(self) -> JsonDict:
-        """As in `summary.json`."""
+        """Convert to the format of `summary.json`."""
         e = self.estimate
         return {
             "mean": number(e.mean),
@@ -49,7 +49,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Seconds that rollouts took."""
+    """Distribution of the rollouts' durations, in seconds."""
 
     mean: float
     p50: float
@@ -57,69 +57,70 @@ class Distribution:
     max: float
 
     def to_json(self) -> JsonDict:
-        """As in `summary.json`."""
+        """Convert to the format of `summary.json`."""
         return {"mean": self.mean, "p50": self.p50, "p95": self.p95, "max": self.max}
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The numbers of one run. What is undefined is None."""
+    """The numbers of one run. Undefined values are None."""
 
     num_examples: int
-    """Examples with at least one outcome."""
+    """Number of examples with at least one outcome."""
     num_rollouts: int
-    """Rollouts with an outcome: scored + unscored."""
+    """Number of rollouts with an outcome: scored + unscored."""
     planned: int
-    """Rollouts that were asked for."""
+    """Number of planned rollouts."""
     scored: int
     unscored: dict[str, int]
-    """Reason → rollouts, the commonest first."""
+    """Number of rollouts by reason, most frequent first."""
     reward: Spread
     metrics: dict[str, Spread]
     pass_threshold: float
     pass_at_k: dict[int, PassRate]
     pass_hat_k: dict[int, PassRate]
     bounds: tuple[float, float] | None
-    """The mean reward if the unscored were all worst, or all best; None if rewards have no finite range."""
+    """Mean reward if all unscored rollouts had the lowest, or the highest, reward; None if the range is not finite."""
     truncated: int
-    """Scored rollouts that were cut short by a limit."""
+    """Number of scored rollouts that were truncated by a limit."""
     empty: int
-    """Scored rollouts whose last answer said nothing."""
+    """Number of scored rollouts with an empty last answer."""
     refused: int
-    """Scored rollouts whose last answer was a refusal."""
+    """Number of scored rollouts with a refusal as the last answer."""
     usage: Usage = field(default_factory=Usage)
     wall_s: float | None = None
     """Wall time in seconds; None if unknown."""
     resumed: int = 0
-    """Outcomes that were there before `wall_s` began."""
+    """Number of outcomes from before the time of `wall_s`."""
     rollout_seconds: Distribution | None = None
-    """Generation time of a rollout."""
+    """Generation times of rollouts."""
     judge_usage: Usage | None = None
-    """What judges used, which is in no other number; None if none was asked."""
+    """Usage of judges, which no other number includes; None if no judge was asked."""
     target: StoppingRule | None = None
-    """Of a run that was to end once its mean was known, and did; the interval of `reward` is then its."""
+    """Set for a run that was stopped early because its mean was known precisely enough; `reward` then has its
+    interval."""
     judge_unpriced: int = 0
-    """Replies of judges whose cost is unknown, so that the cost of `judge_usage`, if there is any, is a lower bound."""
+    """Number of judge replies with unknown cost. If there are any, the cost in `judge_usage` is a lower bound."""
 
     @property
     def not_run(self) -> int:
-        """Planned rollouts without an outcome."""
+        """Number of planned rollouts without an outcome."""
         return max(0, self.planned - self.num_rollouts)
 
     @property
     def coverage(self) -> float | None:
-        """Scored rollouts as a part of the planned; None if nothing was planned."""
+        """Scored rollouts as a share of the planned ones; None if nothing was planned."""
         return self.scored / self.planned if self.planned else None
 
     @property
     def rollouts_per_s(self) -> float | None:
-        """Throughput over the wall time, what a resume found left out; None if nothing was done in it, or it is
-        unknown."""
+        """Rollouts per second of wall time, without those of earlier attempts; None if there were no rollouts or the
+        time is unknown."""
         made = self.num_rollouts - self.resumed
         return made / self.wall_s if self.wall_s and made > 0 else None
 
     def to_json(self) -> JsonDict:
-        """As in `summary.json`: no NaN, no infinity, string keys."""
+        """Convert to the format of `summary.json`: no NaN, no infinity, string keys."""
         return {
             "num_examples": self.num_examples,
             "num_rollouts": self.num_rollouts,
@@ -155,12 +156,12 @@ class Summary:
 
 
 def tokens_known(usage: Usage) -> bool:
-    """Whether any reply reported its tokens (or none was received): without, a count of 0 is not a zero."""
+    """Whether any reply reported its tokens, or no reply was received. Otherwise a count of 0 means unknown."""
     return usage.requests == 0 or usage.unreported < usage.requests
 
 
 def usage_json(usage: Usage) -> JsonDict:
-    """As in `summary.json`: what is unknown is null."""
+    """Convert to the format of `summary.json`; unknown values are null."""
     known = tokens_known(usage)
     return {
         "input_tokens": usage.input_tokens if known else None,
@@ -173,7 +174,7 @@ def usage_json(usage: Usage) -> JsonDict:
     }
 
 
-def summarize(  # noqa: PLR0913 - what a summary is of
+def summarize(  # noqa: PLR0913 - the data of a summary
     table: ScoreTable,
     *,
     pass_threshold: float,
@@ -184,17 +185,18 @@ def summarize(  # noqa: PLR0913 - what a summary is of
     resumed: int = 0,
     aim: Aim | None = None,
 ) -> Summary:
-    """All numbers of a run.
+    """Compute all numbers of a run.
 
     Args:
-        table: Its outcomes.
-        pass_threshold: A rollout passes if its reward reaches this.
-        rollouts_per_example: As asked for; pass@k is given for k = 1, 2, 4, … up to it.
-        planned: Rollouts asked for.
-        reward_range: Worst and best reward that the rubric can give; infinite where unknown. Rewards outside widen it.
+        table: The outcomes.
+        pass_threshold: A rollout passes if its reward is at least this.
+        rollouts_per_example: Planned rollouts per example; pass@k is computed for k = 1, 2, 4, … up to it.
+        planned: Number of planned rollouts.
+        reward_range: Lowest and highest possible reward of the rubric; infinite if unknown. Extended to rewards outside
+            it.
         wall_s: Wall time in seconds; None if unknown.
-        resumed: Outcomes that were there before that time began (0 if it is that of all attempts at the run).
-        aim: When the run was to end, if not with its plan.
+        resumed: Number of outcomes from before that time (0 if it covers all attempts at the run).
+        aim: Condition for stopping early, if any.
     """
     reward, target = _reward(table, aim, finite_limits(reward_range))
     unscored = table.unscored()
@@ -228,14 +230,15 @@ def summarize(  # noqa: PLR0913 - what a summary is of
 def _reward(
     table: ScoreTable, aim: Aim | None, limits: tuple[float, float] | None
 ) -> tuple[Spread, StoppingRule | None]:
-    """The reward, and what made the run end early."""
+    """The reward, and the rule that stopped the run early, if any."""
     reward = spread(table.rewards(), limits)
     target = None if aim is None else _ended_early(table, aim)
     return (reward if target is None else replace(reward, estimate=target.estimate)), target
 
 
 def _ended_early(table: ScoreTable, aim: Aim) -> StoppingRule | None:
-    """What made the run end before its plan did; None if nothing did: then the interval is the ordinary one."""
+    """The rule that stopped the run before its plan was complete; None if the run was not stopped early, so that the
+    ordinary interval applies."""
     target = StoppingRule(aim)
     for index, rewards, total in zip(table.examples(), table.rewards(), table.outcomes(), strict=True):
         for value in [*rewards, *[None] * (total - len(rewards))]:
@@ -251,9 +254,9 @@ def spread(
     """Reduce each example to its mean, estimate the mean over examples, and describe the single values.
 
     Args:
-        groups: The values of each example; examples without any are left out.
-        limits: The least and the greatest value possible; None if unknown. Values outside widen them.
-        clusters: Label of each group's cluster, if examples of one cluster resemble each other.
+        groups: The values of each example; examples without values are ignored.
+        limits: Lowest and highest possible value; None if unknown. Extended to values outside.
+        clusters: Label of each group's cluster, if examples of one cluster are correlated.
     """
     means, values, owners = array("d"), array("d"), list[Hashable]()
     single = True
@@ -288,7 +291,7 @@ def spread(
 
 
 def metric_spread(groups: Iterable[list[float]], clusters: Sequence[Hashable] | None = None) -> Spread:
-    """As `spread`; but a metric that is always 0, or always 1, may be a count: Wilson's interval says nothing of it."""
+    """As `spread`, but without Wilson's interval for a metric that is always 0 or always 1, since it may be a count."""
     metric = spread(groups, clusters=clusters)
     if metric.estimate.method == "wilson" and metric.min == metric.max:
         return replace(metric, estimate=Estimate(mean=metric.estimate.mean, examples=metric.estimate.examples))
@@ -302,7 +305,7 @@ def _metric(table: ScoreTable, name: str, reward: Spread, target: StoppingRule |
 
 
 def _unwatched(metric: Spread, target: StoppingRule | None) -> Spread:
-    """The same without an interval if the run ended early: the ordinary one is of runs that nobody watched."""
+    """Remove the interval if the run was stopped early, since the ordinary interval is not valid then."""
     return metric if target is None else replace(metric, estimate=_without_interval(metric.estimate))
 
 
@@ -320,7 +323,7 @@ def number(value: float | None) -> float | None:
 
 
 def _no_bounds(reward: Spread) -> tuple[float, float] | None:
-    """With nothing missing, worst and best are what was measured."""
+    """Bounds if no score is missing: both are the measured mean."""
     mean = reward.estimate.mean
     return None if mean is None else (mean, mean)
 

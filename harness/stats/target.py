@@ -1,9 +1,8 @@
-"""When a run has seen enough: examples come in random order, and once the mean of all of them is known closely enough,
-no further one begins. Owns that decision and the interval that goes with it; the sequence behind both is `sequences`,
-and who starts nothing more is the engine.
+"""Early stopping: examples run in random order, and once the mean over all of them is known precisely enough, no
+further example starts. Uses the confidence sequences of `sequences`; the engine acts on the decision.
 
-The mean in question is that of the whole run: what it would have come to if every example had been made. The interval
-holds at all times, so that stopping for what it says is honest; the ordinary one does not."""
+The estimated mean is that of the whole run, as if all examples had been run. Its interval remains valid although the
+run stops because of it; an ordinary interval would not."""
 
 from __future__ import annotations
 
@@ -16,23 +15,24 @@ from harness.stats.quantiles import normal_quantile
 from harness.stats.sequences import ConfidenceSequence
 
 SLACK = 1e-9
-"""Part of the range by which rounding may move a sum past it."""
+"""Tolerance for rounding errors, as a share of the range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What is asked for."""
+    """Condition for stopping early."""
 
     half_width: float
-    """Of the interval, in units of the reward."""
+    """Half-width of the interval, in units of the reward."""
     examples: int
-    """Of the whole run."""
+    """Number of examples in the whole run."""
     rollouts: int
-    """Of each example: its value is their mean."""
+    """Number of rollouts per example; their mean is the example's value."""
     limits: tuple[float, float] | None
-    """The least and the greatest reward; None if there are none, and then the sequence is asymptotic."""
+    """Lowest and highest possible reward; None if unknown, so that the sequence is asymptotic."""
     has_stopped: bool = False
-    """Whether it is made of another run that this ended early: then so did it, whatever it comes to, and whole."""
+    """Whether this run was derived from one that was stopped early. Then it counts as stopped early, too, and is not
+    stopped again."""
 
     def __post_init__(self) -> None:
         if not self.half_width > 0:
@@ -40,46 +40,46 @@ class Aim:
 
     @property
     def planned(self) -> int:
-        """Examples at which the interval is made to be narrowest: as many as a fixed sample of the worst variance needs
-        for this width, drawn from so many without replacement. Not decided by what is seen."""
+        """Number of examples at which the interval is narrowest: those that a fixed sample with the largest possible
+        variance needs for this width, drawn without replacement. It does not depend on the results."""
         low, high = self.limits or (0.0, 1.0)
         endless = (normal_quantile((1 + LEVEL) / 2) * (high - low) / 2 / self.half_width) ** 2
         return max(1, math.ceil(endless / (1 + endless / self.examples)))
 
 
 def finite_limits(reward_range: tuple[float, float]) -> tuple[float, float] | None:
-    """The range, if a sequence can be made in it."""
+    """The range, if it is finite and not empty."""
     low, high = reward_range
     return reward_range if math.isfinite(low) and math.isfinite(high) and low < high else None
 
 
 class StoppingRule:
-    """Takes the outcomes of a run's rollouts, in any order, and says when they suffice.
+    """Collects the outcomes of a run's rollouts, in any order, and decides when they are sufficient.
 
     Args:
-        aim: What is asked for.
+        aim: Condition for stopping.
     """
 
     def __init__(self, aim: Aim) -> None:
         self.aim = aim
         self.is_reached = False
-        """Whether the interval has been narrow enough; it stays so."""
+        """Whether the interval was narrow enough at any time."""
         self.outside: float | None = None
-        """A value outside the limits: then the sequence holds nothing, and the run goes to its end."""
+        """A value outside the limits, if there was one. Then the sequence is invalid, and the run is not stopped
+        early."""
         self._sequence = ConfidenceSequence(
             aim.limits, planned=aim.planned, population=aim.examples if aim.limits else None
         )
         self._next = 0
         self._open: dict[int, list[float | None]] = {}
-        """Outcomes of examples that are not counted yet: one before them is still under way."""
+        """Outcomes of examples that are not counted yet because an earlier example is still running."""
         self.used = 0
-        """Examples that the interval is of."""
+        """Number of examples in the interval."""
 
     def count(self, index: int, reward: float | None) -> None:
-        """A rollout of the plan's example `index` has come to this; None is no score.
+        """Add the outcome of a rollout of the plan's example `index`; None if it has no score.
 
-        Examples count in the plan's order, whichever is done first: quick ones may be easier.
-        """
+        Examples count in the order of the plan and not of completion, since fast ones may be easier."""
         self._open.setdefault(index, []).append(reward)
         while len(self._open.get(self._next, ())) >= self.aim.rollouts:
             rewards = [self._inside(reward) for reward in self._open.pop(self._next) if reward is not None]
@@ -89,29 +89,29 @@ class StoppingRule:
 
     @property
     def estimate(self) -> Estimate:
-        """Mean and interval so far; without an interval where there is none yet."""
+        """The current mean and interval; without an interval if there is none yet."""
         estimate = self._sequence.estimate
         return estimate if self.outside is None else Estimate(estimate.mean, examples=estimate.examples)
 
     @property
     def is_enough(self) -> bool:
-        """Whether no further example is to begin."""
+        """Whether no further example should start."""
         return self.is_reached and not self.aim.has_stopped
 
     @property
     def ended_early(self) -> bool:
-        """Of a run that has ended: whether the aim ended it. If not, the ordinary interval is right."""
+        """For a finished run: whether it was stopped early. If not, the ordinary interval applies."""
         return (self.is_reached or self.aim.has_stopped) and self._next + len(self._open) < self.aim.examples
 
     @property
     def lacking(self) -> int:
-        """Rollouts that were begun and have no outcome: of the examples up to the last one that has any."""
+        """Number of started rollouts without an outcome, among the examples up to the last one with an outcome."""
         if not self._open:
             return 0
         return (max(self._open) + 1 - self._next) * self.aim.rollouts - sum(map(len, self._open.values()))
 
     def words(self) -> str:
-        """What is known, for people."""
+        """Description of the state, for display."""
         estimate, aim = self.estimate, self.aim
         if estimate.low is None or estimate.high is None:
             return f"nothing known after {self.used:,} of {aim.examples:,} examples"
@@ -122,7 +122,7 @@ class StoppingRule:
         )
 
     def to_json(self) -> JsonDict:
-        """As in `summary.json`."""
+        """Convert to the format of `summary.json`."""
         estimate = self.estimate
         return {
             "half_width": self.aim.half_width,
@@ -134,7 +134,7 @@ class StoppingRule:
         }
 
     def _inside(self, reward: float) -> float:
-        """The reward; one that only rounding has moved past a limit is at the limit (0.7 + 0.2 + 0.1 is below 1)."""
+        """The reward, moved to the limit if it exceeds it only by a rounding error (0.7 + 0.2 + 0.1 is below 1)."""
         if self.aim.limits is None:
             return reward
         low, high = self.aim.limits

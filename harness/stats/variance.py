@@ -1,7 +1,8 @@
-"""Two sources of noise told apart: which questions were asked, and how each answer happened to turn out. Owns their
-estimates and what they say about asking more questions or asking again; needs at least two rollouts of some examples.
+"""Decomposition of variance: between questions, and between re-runs of one question. Needs at least two rollouts of
+some examples.
 
-Only the model's temperature makes re-run noise; lowering it to get narrower intervals measures another model."""
+Only the sampling temperature of the model causes re-run variance. Lowering it to get narrower intervals would measure a
+different model."""
 
 from __future__ import annotations
 
@@ -16,31 +17,33 @@ from harness.stats.summary import number
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Where the uncertainty of a mean comes from. What is undefined is None."""
+    """Sources of a mean's uncertainty. Undefined values are None."""
 
     examples: int
     rollouts: int
-    """Values of all examples together."""
+    """Number of values of all examples together."""
     repeated: int
-    """Examples with at least two: re-run noise is estimated from them."""
+    """Number of examples with at least two values, from which the re-run variance is estimated."""
     question_std: float | None
-    """Spread of what the examples would score on average over endless rollouts: how different the questions are."""
+    """Standard deviation between the true means of examples (over infinitely many rollouts): how different the
+    questions are."""
     rerun_std: float | None
-    """Spread of single answers about their example's average (root of the mean variance)."""
+    """Standard deviation of single answers around their example's mean (root of the mean variance)."""
     stderr: float | None
-    """Of the mean, for new questions from the same source: both sources together. What the headline uses."""
+    """Standard error of the mean for new questions from the same source, with both components. Used in the main
+    results."""
     rerun_stderr: float | None
-    """Of the mean, if these very questions were asked again; None unless every example has two values."""
+    """Standard error of the mean if the same questions were asked again; None unless every example has two values."""
 
     @property
     def rerun_share(self) -> float | None:
-        """Part of the squared standard error that more rollouts could remove; at most 1."""
+        """Share of the squared standard error that more rollouts could remove; at most 1."""
         if self.stderr is None or self.rerun_stderr is None:
             return None
         return min(1.0, (self.rerun_stderr / self.stderr) ** 2)
 
     def to_json(self) -> JsonDict:
-        """No NaN, no infinity; what is undefined is null."""
+        """Convert to JSON; undefined, NaN and infinite values become null."""
         return {
             "examples": self.examples,
             "rollouts": self.rollouts,
@@ -54,10 +57,10 @@ class Noise:
 
 
 def noise(groups: Iterable[Sequence[float]]) -> Noise:
-    """Tell the two sources apart.
+    """Estimate both components.
 
     Args:
-        groups: The scores of each example; examples without any are left out.
+        groups: The scores of each example; examples without scores are ignored.
 
     Source: Miller 2024, arXiv 2411.00640, § 3.
     """
@@ -65,11 +68,10 @@ def noise(groups: Iterable[Sequence[float]]) -> Noise:
 
 
 def noise_of(reduced: Reduced) -> Noise:
-    """The same, of what `arrays.reduce_rollouts` gives.
+    """As `noise`, from the result of `arrays.reduce_rollouts`.
 
-    With s²ᵢ the variance of the Kᵢ scores of example i: re-run variance σ² = mean of s²ᵢ; question variance
-    = max(0, variance of s̄ᵢ − mean of σ²ᵢ/Kᵢ), where σ² stands in for the examples that have one score only.
-    """
+    With s²ᵢ the variance of the Kᵢ scores of example i: re-run variance σ² = mean of s²ᵢ; question variance = max(0,
+    variance of s̄ᵢ − mean of σ²ᵢ/Kᵢ), where σ² is used for examples with a single score."""
     n = len(reduced.means)
     has_many = reduced.counts > 1
     repeated = int(has_many.sum())
@@ -95,10 +97,9 @@ def noise_of(reduced: Reduced) -> Noise:
 
 
 def stderr_with(parts: Noise, examples: int, rollouts: int) -> float | None:
-    """The standard error that `examples` examples with `rollouts` rollouts each would give; None where unknown.
+    """Standard error of `examples` examples with `rollouts` rollouts each; None if unknown.
 
-    Source: Miller 2024, arXiv 2411.00640, § 3: Var(μ̂) = (question variance + re-run variance / K) / n.
-    """
+    Source: Miller 2024, arXiv 2411.00640, § 3: Var(μ̂) = (question variance + re-run variance / K) / n."""
     if parts.question_std is None or parts.rerun_std is None or examples < 1 or rollouts < 1:
         return None
     return math.sqrt((parts.question_std**2 + parts.rerun_std**2 / rollouts) / examples)
