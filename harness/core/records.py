@@ -198,7 +198,7 @@ class Failed:
     usage: Usage = field(default_factory=Usage)
     timing: Timing = field(default_factory=Timing)
     replies: list[JsonDict] | None = None
-    """As in `Generated`."""
+    """The model's replies where they cannot be derived from the completion; see `core.replies`."""
 
 
 Record: TypeAlias = Example | Generated | Scored | Failed

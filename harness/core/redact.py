@@ -316,13 +316,13 @@ def _parsed(text: str) -> object:
 
 
 def hidden_words(words: Sequence[str]) -> list[str]:
-    """The arguments of a command line, without values whose names say that they are secrets."""
+    """The words of a command line, with the values of secret options hidden (options such as `--api-key`)."""
     options = ["", *words]
     return [_hidden_word(word, before) for before, word in zip(options, words, strict=False)]
 
 
 def hidden_command(command: str) -> str:
-    """A command line without values whose names say that they are secrets; the same text if there are none."""
+    """A command line with the values of secret options hidden; the same text if it has none."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -30,7 +30,7 @@ def too_large(what: str, cap: int) -> OSError:
     """Make the error for something larger than `cap` bytes.
 
     Args:
-        what: Name of the thing that is too large.
+        what: Subject of the message.
         cap: Allowed bytes.
     """
     return OSError(errno.EFBIG, f"{what} is larger than {size_words(cap)}, and no more is read")

@@ -177,8 +177,8 @@ class Environment(ABC):
         """Call the rollout's model. The transcript is not changed, so authors may also use it for additional questions.
 
         Args:
-            state: The rollout.
-            prompt: The prompt.
+            state: The rollout's state.
+            prompt: The messages, or the text for a completion model.
             tools: Tool definitions; default to the state's `tools`.
             sampling_args: Override the state's `sampling_args`.
 

@@ -83,7 +83,7 @@ class MCPEnv(ToolEnv):
             self._count_calls(name)
 
     async def rollout(self, state: State, chat: Chat) -> None:
-        """As in `Environment`; also provides the rollout's servers to its tasks."""
+        """Run one rollout, and provide its MCP session to the tasks that it starts."""
         token = _rollout.set(state["trajectory_id"])
         try:
             await super().rollout(state, chat)

@@ -37,7 +37,7 @@ class SingleTurnEnv(MultiTurnEnv):
         super().set_max_turns(max_turns)
 
     def settable(self) -> set[str]:
-        """As in `Environment`, without the number of turns."""
+        """Names that `set_kwargs` accepts, without the number of turns."""
         return super().settable() - {"max_turns"}
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:

@@ -53,7 +53,7 @@ class StatefulToolEnv(ToolEnv):
         """
 
     def _read_call(self, name: str, written: str | JsonDict | None, state: State) -> JsonDict:
-        """As in `ToolEnv`, but validates the arguments at once, so that `update_tool_args` gets only valid ones."""
+        """Parse the arguments of a call and validate them at once, so that `update_tool_args` gets only valid ones."""
         arguments = super()._read_call(name, written, state)
         if name in self._tool_map:
             self._tool_map[name].read(arguments)

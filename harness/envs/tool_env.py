@@ -210,7 +210,7 @@ class ToolEnv(MultiTurnEnv):
         return arguments
 
     def _told(self, name: str, error: Exception, call_id: str) -> Message:
-        """Make the tool message for an error, or raise it if `stop_errors` names it."""
+        """Make the tool message that reports an error to the model; raise the error if `stop_errors` names its type."""
         cause = error.__cause__ if isinstance(error, ToolError) else None
         if isinstance(error, self.stop_errors) or isinstance(cause, self.stop_errors):
             if isinstance(error, ToolParseError | ToolCallError):

@@ -1,4 +1,4 @@
-"""The server's view of an environment, and finding the example that a request is about."""
+"""Players: an environment as the reference server uses it. They find the example of a request and answer it."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class Playable(Protocol):
         ...
 
     def reference_reply(self, example: Example, messages: Messages, /) -> Message | str:
-        """As in `Player`."""
+        """The next message of a perfect player."""
         ...
 
     def null_reply(self, example: Example, messages: Messages, /) -> Message | str:
-        """As in `Player`."""
+        """The next message of a player without any knowledge."""
         ...
 
     def reference_verdict(self, example: Example, messages: Messages, /) -> str:
-        """As in `Player`."""
+        """The answer of a perfect judge to `messages`."""
         ...
 
 
@@ -93,7 +93,7 @@ class EnvironmentPlayer:
         self._lengths = tuple(sorted(lengths, reverse=True))
 
     def find(self, example_key: str | None, messages: Prompt) -> Example | None:
-        """As in `Player`. Later turns of a conversation are found by the prompt at their start."""
+        """Find the example of a request, by key or else by the prompt. Later turns start with the prompt, too."""
         example = self._by_key.get(example_key) if example_key else None
         if example is not None or not self._by_prompt:
             return example
@@ -107,13 +107,13 @@ class EnvironmentPlayer:
         return None
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """As in `Player`."""
+        """The next message of a perfect player."""
         return self._environment.reference_reply(example, messages)
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """As in `Player`."""
+        """The next message of a player without any knowledge."""
         return self._environment.null_reply(example, messages)
 
     def reference_verdict(self, example: Example, messages: Messages) -> str:
-        """As in `Player`."""
+        """The answer of a perfect judge to `messages`."""
         return self._environment.reference_verdict(example, messages)

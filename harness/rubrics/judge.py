@@ -86,14 +86,15 @@ class Judge:
         """Ask the judge for one of the rubric's verdicts; its reply is parsed strictly.
 
         Args:
-            prompt: As in `__call__`.
-            completion: As in `__call__`.
-            answer: As in `__call__`.
-            state: As in `__call__`.
+            prompt: The rollout's prompt; the last user message is the question.
+            completion: The model's messages; the rubric's parser extracts the answer from them.
+            answer: The expected answer.
+            state: The rollout's state. Without it nothing is recorded, and equal questions are sent again.
 
         Raises:
-            JudgeError: as in `__call__`, or the last line of the reply is not a verdict.
-            SystemicError: as in `__call__`.
+            JudgeError: the judge refused, its reply was empty or truncated or does not end with a verdict, or the call
+                failed.
+            SystemicError: the judge's endpoint is unusable; the run stops.
         """
         text, entry = await self._asked(self.question(prompt, completion, answer), state)
         verdict = read_verdict(text, self.verdicts)
@@ -104,8 +105,8 @@ class Judge:
         """Ask the judge a question of your own, a text or messages, and return its reply.
 
         Raises:
-            JudgeError: as in `__call__`.
-            SystemicError: as in `__call__`.
+            JudgeError: the judge refused, its reply was empty or truncated, or the call failed.
+            SystemicError: the judge's endpoint is unusable; the run stops.
         """
         text, _ = await self._asked(question, state)
         return text
@@ -259,7 +260,8 @@ class JudgeRubric(Rubric):
         return (self.judge.spec,) if self._asks else ()
 
     def only(self, name: str) -> Rubric:
-        """As in `Rubric`. The result needs no judge if the function has no parameter `judge`."""
+        """Make a copy of this rubric that runs only one function. It needs no judge if the function has no parameter
+        `judge`."""
         part = cast(JudgeRubric, super().only(name))
         [planned] = part._functions
         part._asks = planned.takes is None or "judge" in planned.takes
@@ -269,7 +271,7 @@ class JudgeRubric(Rubric):
         """Add a function to the reward.
 
         Raises:
-            EnvironmentFault: see `Rubric`; or the function has the parameter `judge` but is not async.
+            EnvironmentFault: an unknown parameter, a name in use, or a function with `judge` that is not async.
         """
         planned = plan(func, weight, tuple(self._objects))
         if not planned.is_async and planned.takes is not None and "judge" in planned.takes:

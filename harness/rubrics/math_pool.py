@@ -271,7 +271,7 @@ class MathPool:
             del check  # an idle thread must not keep an answer alive
 
     def _answer(self, check: _MathCheck, process: _Process | None) -> _Process | None:
-        """Run `check`; return the process for the next one."""
+        """Compute the verdict of a check, with a retry if the process dies; return the process for the next check."""
         causes: list[str] = []
         try:
             while len(causes) < ATTEMPTS:

@@ -127,8 +127,8 @@ def plain(text: str) -> str:
 
 
 def squeezed(text: str) -> str:
-    """Remove whitespace without meaning. It has one between letters and digits (`1 1/2` is not `11/2`) and next to a
-    comma or point between digits (`1, 234` is not `1,234`)."""
+    """Remove insignificant whitespace. Whitespace is kept between letters and digits (`1 1/2` is not `11/2`) and next
+    to a comma or point between digits (`1, 234` is not `1,234`)."""
     return _SPACE.sub(lambda m: " " if _tells(m[1], m[2]) else "", text.strip())
 
 

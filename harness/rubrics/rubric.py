@@ -117,7 +117,7 @@ class Rubric:
         """Add a function to the reward.
 
         Raises:
-            EnvironmentFault: see the class.
+            EnvironmentFault: an unknown parameter, or a name that is not unique or that of a fixed column.
         """
         planned = plan(func, weight, tuple(self._objects))
         if planned.name in self.metric_names:

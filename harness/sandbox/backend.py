@@ -41,7 +41,7 @@ class SandboxBackend(ABC):
     async def run(
         self, files: Files, argv: Sequence[str], stdin: str | bytes = b"", limits: Limits = DEFAULT_LIMITS
     ) -> Result:
-        """See `Sandbox`."""
+        """Run a program to completion; see `Sandbox.run`."""
         async with _gate(), self._contained(files, argv, limits) as process:
             process.wire.write(stdin.encode() if isinstance(stdin, str) else stdin)
             process.wire.close_stdin()
@@ -51,7 +51,7 @@ class SandboxBackend(ABC):
     async def session(
         self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS
     ) -> AsyncGenerator[Session, None]:
-        """See `Sandbox`."""
+        """Start a long-running program; see `Sandbox.session`."""
         session = await self.open_session(files, argv, limits)
         try:
             yield session
@@ -59,7 +59,7 @@ class SandboxBackend(ABC):
             await session.close()
 
     async def open_session(self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Session:
-        """See `Sandbox`."""
+        """Start a long-running program that the caller must close; see `Sandbox.open_session`."""
         context = self._contained(files, argv, limits, holds_back=True)
         process = await context.__aenter__()
         return LiveSession(process, context)
@@ -82,7 +82,7 @@ class SandboxBackend(ABC):
 
 
 class LiveSession:
-    """A long-running sandboxed program. See `Session`."""
+    """A running program in a sandbox; implements `Session`."""
 
     def __init__(self, process: Contained, context: AbstractAsyncContextManager[Contained]) -> None:
         self._process = process
@@ -91,18 +91,18 @@ class LiveSession:
 
     @property
     def is_running(self) -> bool:
-        """See `Session`."""
+        """Whether the program is running."""
         return self._result is None and self._process.is_running
 
     async def send(self, data: bytes) -> None:
-        """See `Session`."""
+        """Write to the program's stdin; see `Session.send`."""
         wire = self._process.wire
         wire.write(data)
         while not wire.can_write and not wire.is_over:
             await self._process.changed()
 
     async def read_line(self, timeout: float) -> bytes:
-        """See `Session`."""
+        """Read the next line of the program's stdout; see `Session.read_line`."""
         wire = self._process.wire
         async with asyncio.timeout(timeout):
             while (line := wire.take_line()) is None:
@@ -110,7 +110,7 @@ class LiveSession:
         return line
 
     async def close(self) -> Result:
-        """See `Session`."""
+        """Kill the program if it is running, and return its result; see `Session.close`."""
         if self._result is None:
             self._process.wire.drop_unread()
             await self._process.last_words()

@@ -50,12 +50,12 @@ class Bubblewrap(SandboxBackend):
 
     @property
     def name(self) -> str:
-        """See `Sandbox`."""
+        """Name of the sandbox, as in `find_sandbox`."""
         return "bubblewrap"
 
     @contextmanager
     def launch(self, limits: Limits) -> Generator[Launch, None, None]:
-        """See `SandboxBackend`."""
+        """Prepare the start of one process; see `SandboxBackend.launch`."""
         python = base_interpreter()
         read_end, write_end = os.pipe()
         lifeline = Lifeline()

@@ -54,12 +54,12 @@ class Container(SandboxBackend):
 
     @property
     def name(self) -> str:
-        """See `Sandbox`."""
+        """Name of the sandbox, as in `find_sandbox`."""
         return self._engine
 
     @contextmanager
     def launch(self, limits: Limits) -> Generator[Launch, None, None]:
-        """See `SandboxBackend`."""
+        """Prepare the start of one process; see `SandboxBackend.launch`."""
         name = f"bench-{os.getpid()}-{secrets.token_hex(6)}"
         yield Launch(
             command=tuple(self._command(name, limits)),

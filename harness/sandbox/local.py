@@ -24,12 +24,12 @@ class UnsafeLocal(SandboxBackend):
 
     @property
     def name(self) -> str:
-        """See `Sandbox`."""
+        """Name of the sandbox, as in `find_sandbox`."""
         return "unsafe-local"
 
     @contextmanager
     def launch(self, limits: Limits) -> Generator[Launch, None, None]:
-        """See `SandboxBackend`."""
+        """Prepare the start of one process; see `SandboxBackend.launch`."""
         base = os.path.realpath(tempfile.mkdtemp(prefix="bench-sandbox-"))
         lifeline = Lifeline()
         try:

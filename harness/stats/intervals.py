@@ -76,7 +76,7 @@ class Estimate:
 
     @property
     def ends(self) -> list[float | None] | None:
-        """The interval for JSON; None if there is none, and for an end that is not finite."""
+        """The interval as a list for JSON; None without an interval. An infinite end becomes None."""
         if self.low is None or self.high is None:
             return None
         return [end if math.isfinite(end) else None for end in (self.low, self.high)]

@@ -279,13 +279,13 @@ def settling_examples(
 
     Args:
         paired: The comparison.
-        delta: The true difference to be found (a gate's margin); None: one as large as was seen.
+        delta: The true difference to find (a gate's margin); None for the observed difference.
         alpha: Level of the two-sided test.
-        power: Chance to find it.
+        power: Probability of finding the difference.
 
     Returns:
-        The number in all, those that were compared included; None if the difference seen is 0 or its spread unknown.
-        Several differences that are all the same have no spread: then as few as the test can do with.
+        The total number, including the examples compared so far; None if the observed difference is 0 or its spread
+        unknown. If several differences are all equal, the minimum number of the test.
     """
     estimate = paired.estimate
     if delta is None and estimate.mean and estimate.stderr is None and estimate.clusters is None and paired.pairs > 1:

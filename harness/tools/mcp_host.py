@@ -315,7 +315,7 @@ class _Loop:
         raise fault
 
     def close(self, timeout: float) -> bool:
-        """See `MCPHost.close`. Does not wait for a blocked thread."""
+        """Close all sessions and end the thread, but do not wait for a blocked one; see `MCPHost.close`."""
         self.post(self._end.set)
         self._thread.join(0 if self._is_blocked else timeout)
         return not self._thread.is_alive()
@@ -359,7 +359,7 @@ class _Loop:
 
 
 def _starts_at_once() -> int:
-    """Number of CPU cores that this process may use, at least two."""
+    """Default number of sessions that open concurrently: the usable CPU cores, at least two."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(2, cores)
 
@@ -384,7 +384,7 @@ def _set(future: Future[None], error: Exception | None = None) -> bool:
 
 
 def _last_words(log: TextIO) -> str:
-    """The last part of a server's stderr, as the end of a sentence."""
+    """The last part of a server's stderr, for the end of an error message."""
     log.seek(0)
     text = log.read().strip()
     return f"; its last words: …{text[-_LAST_WORDS:]}" if text else ""

@@ -278,7 +278,7 @@ def _is_generator(function: object) -> bool:
 
 
 def _called(function: object) -> tuple[object, object]:
-    """The object that is called and its `__call__`. Decorators are not unwrapped."""
+    """The function inside partials, and its `__call__` method. Decorators are not unwrapped."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     return function, getattr(function, "__call__", None)  # noqa: B004

@@ -131,7 +131,8 @@ class Relay(Deadline):
 
 @contextmanager
 def relayed(tell: Callable[[bool], None]) -> Generator[None]:
-    """Forward pauses inside the block to `tell`, which pauses the right rollout's clock; see `Relay`."""
+    """Report waits of requests inside the block to `tell`, which pauses the clock of a rollout in another process; see
+    `Relay`."""
     token = _current.set(Relay(tell))
     try:
         yield

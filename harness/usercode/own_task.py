@@ -89,7 +89,7 @@ class OwnTask(Generic[T]):
 
 
 class StoppedError(Exception):
-    """`OwnTask.stop` was called."""
+    """Raised by `OwnTask.run` after `OwnTask.stop` was called."""
 
 
 async def _outcome(work: Coroutine[Any, Any, T]) -> _Outcome[T]:
