@@ -1,4 +1,4 @@
-"""Resume, rescore and replay runs of an earlier revision, made as tests/data/runs-354fb0a/README.md says."""
+"""Resume, rescore and replay runs of an earlier revision, made as tests/data/runs-354fb0a/README.txt says."""
 
 from __future__ import annotations
 
