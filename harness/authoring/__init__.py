@@ -1,7 +1,5 @@
-"""Tools for environment authors: create, install, list, describe and check environments (`bench env`).
-
-Prints nothing. Exported names are imported on first use, so that listing environments does not load the engine.
-"""
+"""Tools for environment authors: create, install, list, describe and check environments (`bench env`). Prints nothing.
+Exported names are imported on first use, so that listing environments does not load the engine."""
 
 from __future__ import annotations
 

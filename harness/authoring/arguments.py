@@ -1,8 +1,5 @@
-"""Arguments of an environment's `load_environment`, read from its source code.
-
-Nothing of the environment is imported: arguments can be shown before its dataset is downloaded, and if it fails to
-load.
-"""
+"""Arguments of an environment's `load_environment`, read from its source code. Nothing of the environment is imported:
+arguments can be shown before its dataset is downloaded, and if it fails to load."""
 
 from __future__ import annotations
 

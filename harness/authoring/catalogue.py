@@ -1,8 +1,6 @@
-"""List of available environments: installed ones and projects in a folder that are not installed.
-
-Installed environments are found by entry point, or as packages for the classic `verifiers` API. Only metadata is read;
-no environment is imported.
-"""
+"""List of available environments: installed ones and projects in a folder that are not installed. Installed
+environments are found by entry point, or as packages for the classic `verifiers` API. Only metadata is read; no
+environment is imported."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Check an environment: its package, its rows, and the scores of reference policies.
-
-This module decides which checks run and in what order. The checks themselves are in modules of their own.
-"""
+"""Check an environment: its package, its rows, and the scores of reference policies. This module decides which checks
+run and in what order. The checks themselves are in modules of their own."""
 
 from __future__ import annotations
 
@@ -34,10 +32,8 @@ EXAMPLES = 50
 HASH_SEEDS = (1, 2)
 
 SLOW_SCORING = 0.2
-"""Mean scoring time in seconds per rollout above which the second pass plays at most `FEW` examples.
-
-That pass scores one rollout at a time.
-"""
+"""Mean scoring time in seconds per rollout above which the second pass plays at most `FEW` examples. That pass scores
+one rollout at a time."""
 
 FEW = 10
 

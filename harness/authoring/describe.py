@@ -1,7 +1,5 @@
-"""Description of an environment: settings with origins, arguments, dataset, rewards, one sample row.
-
-If the environment cannot be loaded, the description has the parts that need no loading, and the reason.
-"""
+"""Description of an environment: settings with origins, arguments, dataset, rewards, one sample row. If the environment
+cannot be loaded, the description has the parts that need no loading, and the reason."""
 
 from __future__ import annotations
 

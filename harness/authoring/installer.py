@@ -1,8 +1,5 @@
-"""Installation of environments with pip or uv into the running interpreter's environment.
-
-Parses an install target (a folder, a distribution file or a name) and runs the installer. The module `installed` then
-verifies the result.
-"""
+"""Installation of environments with pip or uv into the running interpreter's environment. Parses an install target (a
+folder, a distribution file or a name) and runs the installer. The module `installed` then verifies the result."""
 
 from __future__ import annotations
 
@@ -102,11 +99,9 @@ def read_target(text: str, options: InstallOptions) -> InstallTarget:
 
 
 def _doubt(text: str, name: str, *, is_exact: bool, options: InstallOptions) -> str:
-    """Why a name should not be installed from the index without asking: anybody can register a name there.
-
-    There is no doubt about a distribution that was installed from an index before, or about an exact version. A name
-    with an organisation stays in doubt, since package indexes do not know organisations.
-    """
+    """Why a name should not be installed from the index without asking: anybody can register a name there. There is no
+    doubt about a distribution that was installed from an index before, or about an exact version. A name with an
+    organisation stays in doubt, since package indexes do not know organisations."""
     organisation, slash, _ = text.strip().partition("/")
     known = _origin(name)
     if known == "index" or (is_exact and not slash):
@@ -141,11 +136,8 @@ def _origin(name: str) -> str:
 
 
 def _refuse_lost_path(text: str, options: InstallOptions) -> None:
-    """Reject a mistyped path such as `environments/nothere`.
-
-    It has the form of `org/NAME`, but the part before the slash is a local folder, so the package of the same name is
-    not meant.
-    """
+    """Reject a mistyped path such as `environments/nothere`. It has the form of `org/NAME`, but the part before the
+    slash is a local folder, so the package of the same name is not meant."""
     before, slash, name = text.partition("/")
     if slash and (Path(before).is_dir() or Path(before).absolute() == options.folder.absolute()):
         raise ConfigError(f"{text}: there is no such folder; if the package {name} is meant: bench env install {name}")

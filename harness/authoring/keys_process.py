@@ -1,8 +1,5 @@
-"""Keys of an environment's examples, computed in new processes.
-
-Run as a module, this file reads a request from stdin and writes the keys, one per line, to the file named in the
-request. The comparison of keys is in `rows_check`.
-"""
+"""Keys of an environment's examples, computed in new processes. Run as a module, this file reads a request from stdin
+and writes the keys, one per line, to the file named in the request. The comparison of keys is in `rows_check`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Package metadata of an environment: name, version, summary, entry points, README.
-
-An environment is in a distribution, a project's folder or a single file. Metadata is read without importing anything.
-"""
+"""Package metadata of an environment: name, version, summary, entry points, README. An environment is in a
+distribution, a project's folder or a single file. Metadata is read without importing anything."""
 
 from __future__ import annotations
 
@@ -46,10 +44,8 @@ class Package:
 
 
 def toml_fault(folder: Path) -> str:
-    """Why the `pyproject.toml` of a folder cannot be parsed (`…/pyproject.toml: line 38: not TOML`).
-
-    "" if it is valid or missing.
-    """
+    """Why the `pyproject.toml` of a folder cannot be parsed (`…/pyproject.toml: line 38: not TOML`). "" if it is valid
+    or missing."""
     file = folder / "pyproject.toml"
     try:
         tomllib.loads(file.read_text(encoding="utf-8"))

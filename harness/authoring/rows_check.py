@@ -1,7 +1,5 @@
-"""Checks of an environment's rows: readable, unique, not empty, and the same keys in every load and process.
-
-The format of a row is defined in `envs.dataset`.
-"""
+"""Checks of an environment's rows: readable, unique, not empty, and the same keys in every load and process. The format
+of a row is defined in `envs.dataset`."""
 
 from __future__ import annotations
 

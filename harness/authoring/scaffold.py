@@ -1,7 +1,5 @@
-"""Create the project of a new environment from templates.
-
-The templates are in the folder `templates`; their placeholders look like `@name@`.
-"""
+"""Create the project of a new environment from templates. The templates are in the folder `templates`; their
+placeholders look like `@name@`."""
 
 from __future__ import annotations
 

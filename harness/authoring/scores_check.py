@@ -1,8 +1,5 @@
-"""Checks of the scores of reference policies.
-
-They cover: all scored, best and worst reward reached, within bounds, reproducible, complete in the journal, fast
-enough. The rollouts come from `trial`.
-"""
+"""Checks of the scores of reference policies. They cover: all scored, best and worst reward reached, within bounds,
+reproducible, complete in the journal, fast enough. The rollouts come from `trial`."""
 
 from __future__ import annotations
 

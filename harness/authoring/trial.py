@@ -1,7 +1,5 @@
-"""Reference policies played for a check, with the same settings, plan, engine, server and journal as `bench run`.
-
-The results are read from run folders in a temporary folder.
-"""
+"""Reference policies played for a check, with the same settings, plan, engine, server and journal as `bench run`. The
+results are read from run folders in a temporary folder."""
 
 from __future__ import annotations
 
@@ -136,10 +134,8 @@ def play_policies(asked: TrialRequest, policies: Sequence[str], folder: Path, *,
 
 
 def _blocked(records: Sequence[logging.LogRecord]) -> dict[str, int]:
-    """Number of blockings by function, from the watchdog's log.
-
-    The watchdog logs each function of a run at once, and repeats it at the end with the total if there were more.
-    """
+    """Number of blockings by function, from the watchdog's log. The watchdog logs each function of a run at once, and
+    repeats it at the end with the total if there were more."""
     times: dict[tuple[object, str], int] = {}
     for record in records:
         run, where, *more = cast("tuple[object, ...]", record.args or ("", record.getMessage()))

@@ -1,15 +1,15 @@
-"""What talks to a model: limits, retries, health and the OpenAI wire format. Never imports `envs`.
+"""Clients for model endpoints: limits, retries, health and the OpenAI wire format. Never imports `envs`.
 
-pool      clients by endpoint, replicas, one model as an environment sees it (`BoundChat`)
-chat      one endpoint: the life of a request from slot to reply
+pool      clients by endpoint, replicas, `BoundChat` (a model as an environment calls it)
+chat      client of one endpoint: runs a request from queueing to reply
 target    address, key and headers of an endpoint
-limits    slots, pace and adaptive concurrency of one (url, key)
-health    whether the endpoint as a whole is usable; the circuit
-retry     which failure is tried again, and when
-failures  what went wrong with one attempt, in words
+limits    slots, rate limits and adaptive concurrency of one (url, key)
+health    whether the endpoint as a whole is usable; circuit breaker
+retry     which failures are retried, and when
+failures  description of a failed attempt
 wire      request bodies and replies
 transport aiohttp (imported at the first request)
-litellm   the same exchange, made by litellm (imported when a URL names one of its providers)
-preflight one request before a run: can this endpoint be used at all?
-clock     time, injectable
+litellm   requests through litellm (imported when a URL names one of its providers)
+preflight a test request before a run
+clock     time, replaceable in tests
 """

@@ -1,5 +1,5 @@
-"""One endpoint: the life of a request from slot to reply. Owns the order of things (health, slot, send, verdict,
-back-off); the parts are next door. Holds a limiter's slot from send to reply and never while it waits."""
+"""Client of one endpoint, which runs a request from queueing to reply. Order of steps: check health, wait for a slot,
+send, evaluate the reply, back off. A slot of the limiter is held from send to reply and never during back-off."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ logger = logging.getLogger(__name__)
 USER_AGENT = "bench-harness"
 
 MAX_OUTAGES = 8
-"""Times that one call may see its endpoint go away and come back before it fails: a flapping host must not hold it for
-ever, and an attempt that never left is no retry."""
+"""Maximum number of outages of the endpoint that one call survives, so that a flapping host cannot hold it for ever.
+Attempts that were never sent do not count as retries."""
 
 _MOST_HEARD = 100
-"""Names under which models answered that are remembered: some servers make up a new one each time."""
+"""Maximum number of (asked, answered) model names stored: some servers return a new name each time."""
 
 _OURS = 0.25
-"""Share of a connection's time that this process may have lost itself; beyond it, no connection says nothing about the
-endpoint."""
+"""Maximum share of a connection attempt's time that this process may have been blocked itself. Above it, a failed
+connection is no evidence about the endpoint."""
 
 _SURELY_DEAD = 3
-"""Attempts of one call, all broken before any HTTP reply ever came, after which the endpoint is taken for no API."""
+"""Attempts of a call without any HTTP reply after which an endpoint that never answered is considered no API."""
 
 
 class Exchange(Protocol):
-    """What carries one request to the endpoint and its reply back."""
+    """Transport that sends one request to the endpoint and returns its reply."""
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None) -> Reply:
         """Send `body` to `path` and read the whole reply.
 
         Raises:
-            WireFault: there is no whole reply.
+            WireFault: no complete reply was received.
         """
         ...
 
     async def probe(self) -> bool:
-        """Whether the host answers anything, however late."""
+        """Whether the host answers a request at all, with any status."""
         ...
 
     async def close(self) -> None:
@@ -71,17 +71,17 @@ class Exchange(Protocol):
 
 
 class ChatClient:
-    """Talks to one endpoint; implements `harness.core.types.Client`.
+    """Client of one endpoint; implements `harness.core.types.Client`.
 
     Args:
         target: The endpoint.
-        limiter: Its gate, shared with whoever else has the same URL and key.
-        request_timeout: Seconds for one attempt, from send to last byte.
-        request_retries: Further attempts after the first.
-        health: What is known of the endpoint; shared like the limiter.
-        policy: Back-off; its `retries` are `request_retries`.
-        clock: Time of back-off and probes; for tests. The request timeout always runs on the event loop's, without what
-            the clock has lost.
+        limiter: Limits of the endpoint; shared by all clients with the same URL and key.
+        request_timeout: Timeout of one attempt in seconds, from send to last byte.
+        request_retries: Number of retries after the first attempt.
+        health: State of the endpoint; shared like the limiter.
+        policy: Back-off; its `retries` are replaced by `request_retries`.
+        clock: Time of back-off and probes; for tests. The request timeout always uses the event loop's time, minus the
+            time in which this process was blocked.
     """
 
     def __init__(
@@ -108,19 +108,19 @@ class ChatClient:
 
     @property
     def load(self) -> float:
-        """Requests in flight and queued, as a share of the bound: how busy this replica is."""
+        """Requests in flight and queued, as a share of the bound. Used to choose the least busy replica."""
         return (self.limiter.in_flight + self.limiter.queued) / self.limiter.bound
 
     def waiting_note(self) -> str:
-        """What holds requests up beyond the bound that was asked for, or ""."""
+        """Why requests wait longer than the requested concurrency explains; "" without a reason."""
         return ", ".join(part for part in (self.health.note(), self.limiter.waiting_note()) if part)
 
     async def request(self, call: ModelCall) -> ModelResponse:
-        """Answer `call`, retrying what may heal.
+        """Send `call` and return the reply; retry temporary failures.
 
         Raises:
-            ModelError: the call failed for good.
-            SystemicError: so would every other.
+            ModelError: the call failed, and retries did not help.
+            SystemicError: every call to this endpoint would fail.
         """
         limiter, health, clock = self.limiter, self.health, self._clock
         renames = call.model in health.completion_tokens or takes_completion_tokens(self.target.url, call.model)
@@ -157,17 +157,17 @@ class ChatClient:
                     await clock.sleep(delay)
 
     async def _take_slot(self, call: ModelCall, tokens: int, progress: _Progress) -> bool:
-        """Wait for a slot; False if the endpoint was found unusable meanwhile, and the slot was given back.
+        """Wait for a slot; return False if the endpoint became unusable, with the slot given back.
 
         Raises:
-            BudgetSpent: the call may not be sent any more.
+            BudgetSpent: the budget does not allow the call.
         """
         limiter, health = self.limiter, self.health
         with waiting():
             if health.blocked:
                 await health.admit(call.model, self._probe)
             await limiter.acquire(call.lane, call.urgent, tokens)
-        # The verdict may have fallen while this call was waiting for its slot.
+        # The endpoint may have become unusable while this call was waiting for its slot.
         if health.blocked and not health.admits(call.model):
             limiter.withdraw(tokens)
             return False
@@ -190,7 +190,7 @@ class ChatClient:
     async def _attempt(
         self, transport: Exchange, request: Request, headers: Mapping[str, str] | None
     ) -> ModelResponse | Failure:
-        """Send once. Never raises for what a network or a provider can do."""
+        """Send the request once. Network and provider errors are returned as a `Failure`, not raised."""
         try:
             async with within(self._clock, self._timeout):
                 reply = await transport.post(request.path, request.body, headers)
@@ -207,7 +207,7 @@ class ChatClient:
         return from_status(reply.status, reply.body, retry_after, reply.headers.get("Location"))
 
     def _note_reply(self, call: ModelCall, reply: ModelResponse, tokens: int) -> None:
-        """Tell limiter and health of a reply."""
+        """Report a reply to limiter and health."""
         if reply.model and reply.model != call.model:
             self._hear(call.model, reply.model)
         self.health.answered(call.model)
@@ -223,8 +223,8 @@ class ChatClient:
             return False
 
     async def _is_gone(self, call: ModelCall, why: str, sent_at: float, progress: _Progress) -> bool:
-        """Whether a request timed out because nobody is there. Then it is no attempt: `admit` waits, or raises."""
-        if call.quick or self.target.provider:  # a provider cannot be probed: only litellm knows its address
+        """Whether a request timed out because the host is gone. It then counts as an outage, not as an attempt."""
+        if call.quick or self.target.provider:  # a provider's address is known only to litellm
             return False
         with waiting():
             gone = await self.health.is_gone(why, sent_at, self._probe)
@@ -232,10 +232,10 @@ class ChatClient:
         return gone and progress.outages <= MAX_OUTAGES
 
     def _settle(self, call: ModelCall, failure: Failure, progress: _Progress, sent_at: float, tokens: int) -> float:
-        """Tell limiter and health what happened; say how long to wait before the next attempt.
+        """Report a failure to limiter and health, and return the seconds to wait before the next attempt.
 
         Raises:
-            ModelError: there is none.
+            ModelError: the call is not retried.
         """
         if failure.kind == "unreachable":
             return self._settle_unreachable(call.model, failure, progress, sent_at)
@@ -263,7 +263,7 @@ class ChatClient:
         raise failure.error(self.target.label, progress.attempts, progress.wasted)
 
     def _settle_unreachable(self, model: str, failure: Failure, progress: _Progress, sent_at: float) -> float:
-        """Nothing was sent, so this is no attempt: health decides, in `admit`, whether to wait or to give up."""
+        """Handle a connection failure. Nothing was sent, so it is no attempt; `admit` decides whether to wait."""
         progress.outages += 1
         lost = self._clock.lost() - progress.lost
         if not failure.slow or lost < _OURS * (self._clock.now() - sent_at):
@@ -276,7 +276,7 @@ class ChatClient:
         return failure.retry and progress.attempts <= self._policy.retries and progress.bad_replies <= BAD_REPLY_RETRIES
 
     def _denial(self, call: ModelCall, failure: Failure) -> str:
-        """What to do about a refused key or an unknown model."""
+        """Error message with advice for a rejected key or an unknown model."""
         if failure.kind == "unsent":
             return redactor.text(f"{self.target.label}: {failure.detail}")
         if failure.reason == "auth":
@@ -288,7 +288,7 @@ class ChatClient:
         return redactor.text(f"{self.target.label}: {failure.detail}; {advice}")
 
     def _hear(self, asked: str, answered: str) -> None:
-        """Say once that replies come from another model than the one that was asked for."""
+        """Warn once if replies come from a model other than the requested one."""
         pair = (asked, answered)
         if pair in self._heard or len(self._heard) >= _MOST_HEARD:
             return
@@ -305,16 +305,15 @@ class ChatClient:
         return headers
 
     def open(self) -> Exchange:
-        """Make ready for the first request, unless that was done: aiohttp is imported late, and a session is a loop's.
-        Nothing is sent.
+        """Create the transport, if needed. Nothing is sent. Late, because importing aiohttp is slow.
 
         Raises:
-            ConfigError: litellm is to be asked and is not installed, or does not know the provider.
+            ConfigError: the endpoint needs litellm, and it is not installed or does not know the provider.
         """
         if self._closed:
             raise RuntimeError(f"the client of {self.target.label} is closed")
         if self._transport is None:
-            # Below the request's own bound, so that a host that swallows connections is told from a slow model.
+            # Shorter than the request timeout, to distinguish a host that drops connections from a slow model.
             connect_timeout = min(self.health.policy.connect_deadline, 0.8 * self._timeout)
             self._transport = self._exchange(connect_timeout)
             self.health.begin()
@@ -340,22 +339,22 @@ class ChatClient:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far one call has come."""
+    """Progress of one call."""
 
     lost: float = 0.0
-    """What the clock had lost when the last attempt began."""
+    """Value of `Clock.lost` when the last attempt began."""
     attempts: int = 0
     """Failed requests that were sent."""
     bad_replies: int = 0
     wasted: Usage | None = None
-    """What those that said it took."""
+    """Usage reported by failed replies."""
     outages: int = 0
     earlier: float = 0.0
-    """When the last attempt but one was sent."""
+    """Time at which the attempt before the last was sent."""
     last: float = 0.0
 
     def count(self, failure: Failure, sent_at: float) -> None:
-        """A request that was sent came to this."""
+        """Record the failure of a request that was sent."""
         self.attempts += 1
         self.earlier, self.last = self.last, sent_at
         self.bad_replies += failure.reason == "bad_response"

@@ -1,5 +1,5 @@
-"""The time that clients live by: now, sleep and timers behind one protocol, so that a test can turn the clock by hand,
-and how much of it this process has lost. Owns no waiting logic but `within`."""
+"""Time for clients: now, sleep and timers behind one protocol, with a manual clock for tests. Clocks also measure the
+time in which this process was blocked. `within` is a timeout that does not count it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from types import TracebackType
 from typing import Protocol
 
 BEAT = 0.25
-"""Seconds between two looks at how late the event loop is, while somebody waits for a reply."""
+"""Interval in seconds of the event loop lag measurement, which runs while a reply is awaited."""
 
 HICCUP = 0.05
-"""Seconds by which a look may come late unnoticed: a loop with much to do always is."""
+"""Lag in seconds that is ignored: a busy event loop is always a little late."""
 
 MOST_EXTENDED = 3.0
-"""How many times its seconds `within` lasts at most: a machine that never catches up must not wait for ever."""
+"""Maximum duration of `within`, as a multiple of its timeout: a blocked machine must not wait for ever."""
 
 
 class Timer(Protocol):
-    """A call that is due later."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Do not call after all."""
+        """Cancel the call."""
         ...
 
 
 class Clock(Protocol):
-    """Seconds on a scale that only goes forward, and waiting on it."""
+    """A monotonic clock with sleep and timers."""
 
     def now(self) -> float:
         """Monotonic seconds."""
@@ -40,36 +40,36 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return `seconds` later."""
+        """Sleep for `seconds`."""
         ...
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        """Call `call` in `seconds`."""
+        """Call `call` after `seconds`."""
         ...
 
     def lost(self) -> float:
-        """Seconds so far in which this process could not look at the network: code held up its event loop, or it got no
-        core. Noticed while somebody is `within`, and later than that only as differences."""
+        """Total seconds in which this process could not read from the network: its event loop was blocked, or no CPU.
+        Measured only between `watch` and `unwatch`; use differences, not absolute values."""
         ...
 
     def watch(self) -> None:
-        """Somebody waits: notice what is lost from now on."""
+        """Start measuring `lost`; calls may nest."""
         ...
 
     def unwatch(self) -> None:
-        """They do not wait any more."""
+        """Stop measuring, unless other callers still watch."""
         ...
 
 
 class LoopClock:
-    """The running event loop's clock. Of one loop at a time."""
+    """Clock of the running event loop. For one event loop at a time."""
 
     def __init__(self) -> None:
         self._lost = 0.0
         self._waiting = 0
-        """How many watch."""
+        """Number of `watch` calls without `unwatch`."""
         self._look_at: asyncio.TimerHandle | None = None
-        """The next look, due at `_due`."""
+        """Timer of the next measurement, due at `_due`."""
         self._due = 0.0
 
     def now(self) -> float:
@@ -89,20 +89,20 @@ class LoopClock:
         return asyncio.get_running_loop().call_later(seconds, call)
 
     def lost(self) -> float:
-        """Seconds in which the loop was late, up to now."""
+        """Total seconds in which the event loop was late."""
         if self._look_at is None:
             return self._lost
         late = time.monotonic() - self._due
         return self._lost + (late if late > HICCUP else 0.0)
 
     def watch(self) -> None:
-        """Look at the loop from now on."""
+        """Start measuring the event loop's lag."""
         self._waiting += 1
         if self._waiting == 1:
             self._look_later()
 
     def unwatch(self) -> None:
-        """Look no more, if this was the last who waited."""
+        """Stop measuring, if this was the last caller."""
         self._waiting -= 1
         if not self._waiting and self._look_at is not None:
             self._lost = self.lost()
@@ -119,17 +119,17 @@ class LoopClock:
 
 
 class within:
-    """A timeout whose seconds are those in which this process could look at the network.
+    """A timeout that does not count time in which this process could not read from the network.
 
-    What comes while an environment's code holds up the event loop is still unread when that ends: a reply in time must
-    not be taken for none, and a healthy endpoint for a dead one.
+    While an environment's code blocks the event loop, replies that arrived stay unread. They must not count as late,
+    nor a healthy endpoint as dead.
 
     Args:
-        clock: Whose `lost` is not counted.
-        seconds: How long the `async with` block may take; `MOST_EXTENDED` times that at most, however much is lost.
+        clock: Clock whose `lost` time is not counted.
+        seconds: Timeout of the `async with` block; the total is at most `MOST_EXTENDED` times that.
 
     Raises:
-        TimeoutError: on leaving the block, the seconds are over.
+        TimeoutError: at the end of the block, if the timeout has expired.
     """
 
     __slots__ = ("_began", "_bound", "_clock", "_granted", "_seconds", "_timer")
@@ -164,7 +164,7 @@ class within:
 
 
 class ManualClock:
-    """A clock that stands still until it is turned, for tests of whatever waits."""
+    """A clock for tests, which moves only when `advance` is called."""
 
     def __init__(self, wall: float = 1_700_000_000.0) -> None:
         self.seconds_lost = 0.0
@@ -174,15 +174,15 @@ class ManualClock:
         self._count = 0
 
     def now(self) -> float:
-        """Seconds turned so far."""
+        """Seconds advanced so far."""
         return self._now
 
     def wall(self) -> float:
-        """Unix time at the start plus seconds turned so far."""
+        """Unix time at the start plus the seconds advanced."""
         return self._wall + self._now
 
     async def sleep(self, seconds: float) -> None:
-        """Return when the clock has been turned that far."""
+        """Return when the clock has advanced by `seconds`."""
         woken = asyncio.get_running_loop().create_future()
         timer = self.call_later(seconds, lambda: None if woken.done() else woken.set_result(None))
         try:
@@ -191,24 +191,24 @@ class ManualClock:
             timer.cancel()
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        """Call when the clock has been turned that far."""
+        """Call `call` when the clock has advanced by `seconds`."""
         timer = _Timer(call)
         self._count += 1
         heapq.heappush(self._due, (self._now + seconds, self._count, timer))
         return timer
 
     def lost(self) -> float:
-        """`seconds_lost`."""
+        """The value of `seconds_lost`, which a test sets."""
         return self.seconds_lost
 
     def watch(self) -> None:
-        """Nothing: nothing is lost but what a test says."""
+        """Do nothing: a test sets `seconds_lost`."""
 
     def unwatch(self) -> None:
-        """As `watch`."""
+        """Do nothing, as `watch`."""
 
     async def advance(self, seconds: float) -> None:
-        """Turn the clock, making the calls on the way in order and letting woken tasks run after each."""
+        """Advance the clock: run due timers in order, and after each the tasks that it wakes."""
         end = self._now + seconds
         await self._let_run()
         while self._due and self._due[0][0] <= end:
@@ -218,7 +218,7 @@ class ManualClock:
         self._now = end
 
     async def _let_run(self) -> None:
-        # A woken task may wake others: a few rounds of the loop reach them all in the small worlds of tests.
+        # Run the event loop a few times, since a woken task may wake others.
         for _ in range(20):
             await asyncio.sleep(0)
 
@@ -228,7 +228,7 @@ class _Timer:
         self._call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Do not call after all."""
+        """Cancel the call."""
         self._call = None
 
     def fire(self) -> None:

@@ -1,7 +1,6 @@
-"""What went wrong with one attempt at a request, in words and in kind. Owns the meaning of statuses and error bodies
-and the messages that people read; decides neither when to retry (`retry`) nor whether the endpoint is dead (`health`).
-
-Nothing here ever holds a key or a request header; provider text is redacted and cut."""
+"""Description of a failed attempt at a request: kind, reason and message. Interprets HTTP statuses and error bodies.
+Retries are decided in `retry`, the state of the endpoint in `health`. Messages never hold a key or a request header;
+provider text is redacted and cut."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from harness.core.types import Usage
 from harness.models.retry import retryable_status
 
 DETAIL_LENGTH = 300
-"""Characters of a provider's own words that a message keeps: enough for its sentence, not for its HTML."""
+"""Maximum characters of provider text in a message: enough for a sentence, not for an HTML page."""
 
 Kind: TypeAlias = Literal["status", "reply", "page", "timeout", "unreachable", "broken", "unsent"]
-"""`status` an HTTP error; `reply` a 2xx that is no reply; `page` one that no such API would send; `timeout` nothing
-within `request_timeout`; `unreachable` no connection (nothing was sent); `broken` a connection that died, or that does
-not speak HTTP; `unsent` a request that this side cannot send."""
+"""Kind of a failure. `status` an HTTP error; `reply` a 2xx reply that cannot be used; `page` a 2xx reply that no such
+API would send; `timeout` no reply within `request_timeout`; `unreachable` no connection (nothing was sent); `broken` a
+connection that broke, or a reply that is not HTTP; `unsent` a request that cannot be sent."""
 
 _REASONS = {
     401: "auth", 402: "auth", 403: "auth", 404: "not_found", 405: "not_found", 408: "timeout",
@@ -53,9 +52,9 @@ _CONTEXT_WORDS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-"""How OpenAI, Azure, vLLM, SGLang, TGI, llama.cpp, Anthropic, Google, Bedrock, Mistral, Cohere, xAI, GLM and the
-routers in front of them say that a prompt does not fit. Read for 400, 413 and 422 only, so that a throttled request
-("too many tokens, please wait") is never taken for one."""
+"""Error messages for a prompt that exceeds the context window. From OpenAI, Azure, vLLM, SGLang, TGI, llama.cpp,
+Anthropic, Google, Bedrock, Mistral, Cohere, xAI, GLM and routers. Used for 400, 413 and 422 only, so that a rate limit
+("too many tokens, please wait") does not match."""
 
 _CONTEXT_STATUS = frozenset({400, 413, 422})
 
@@ -65,7 +64,7 @@ _UNKNOWN_MODEL_WORDS = re.compile(
 )
 
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
-"""A 429 that time does not heal."""
+"""Error codes of a 429 that retries cannot help."""
 
 _STATUS_OF_CODE = {
     "invalid_request_error": 400, "bad_request": 400, "badrequesterror": 400, "bad_request_error": 400,
@@ -85,11 +84,11 @@ _STATUS_OF_CODE = {
     "unavailable": 503, "unavailable_error": 503, "service_unavailable": 503, "overloaded": 503,
     "overloaded_error": 503, "engine_overloaded": 503,
 }  # fmt: skip
-"""The HTTP status that providers send together with an error's `code`, `type` or (Google) `status`, in lower case:
-an error inside a 200 has no status of its own."""
+"""HTTP status for an error's `code`, `type` or (Google) `status`, in lower case, as sent by providers. Needed for an
+error inside a 200, which has no error status of its own."""
 
 _ERROR_FINISHES = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
-"""Finish reasons documented as a failure of the server: OpenRouter and vLLM, vLLM and SGLang, Zhipu, DeepSeek."""
+"""Finish reasons documented as server failures: OpenRouter and vLLM, vLLM and SGLang, Zhipu, DeepSeek."""
 
 _UNSUPPORTED_CODES = frozenset({"unsupported_parameter", "unsupported_value"})
 _DROP_IT = "remove it from the sampling arguments"
@@ -98,45 +97,45 @@ _COMPLETION_TOKENS = re.compile(
     r"\bmax_tokens\b.{0,160}?\b(?:use|try|with)\b\W{0,3}(?:the\W+)?(?:parameter\W+)?max_completion_tokens",
     re.DOTALL | re.IGNORECASE,
 )
-"""How OpenAI's reasoning models refuse `max_tokens`, as it is or inside the message of a proxy."""
+"""Error message of OpenAI's reasoning models that reject `max_tokens`, also inside a proxy's message."""
 
 _MODERATION_WORDS = re.compile(r"moderation|flagged", re.IGNORECASE)
-"""A 403 about this prompt, not about the key (OpenRouter)."""
+"""Words of a 403 that concerns this prompt, not the key (OpenRouter)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One attempt that brought no reply."""
+    """A failed attempt."""
 
     kind: Kind
     reason: str
     """As in `ModelError.reason`."""
     detail: str
-    """What happened, as part of a sentence; redacted and cut."""
+    """Description as part of a sentence; redacted and cut."""
     retry: bool
     """Whether the same request may succeed later."""
     status: int | None = None
     retry_after: float | None = None
-    """Seconds that the endpoint asked to wait."""
+    """Seconds to wait, as requested by the endpoint."""
     denied: bool = False
-    """Bad key, no quota or unknown model: a sign that every request will fail."""
+    """Bad key, no quota or unknown model: probably every request will fail."""
     too_long: bool = False
     slow: bool = False
-    """Whether it is our own patience that ran out."""
+    """Whether our own connect timeout expired."""
     usage: Usage | None = None
-    """Of a reply that says what it took, and cannot be used all the same."""
+    """Usage reported by a reply that cannot be used."""
     advice: str = ""
-    """What to do about it, where the reason alone does not say."""
+    """Advice that is more specific than the general advice for `reason`."""
     wants_completion_tokens: bool = False
-    """Whether the model takes `max_completion_tokens` instead of `max_tokens`."""
+    """Whether the model requires `max_completion_tokens` instead of `max_tokens`."""
 
     def error(self, label: str, attempts: int, wasted: Usage | None = None) -> ModelError:
-        """The exception for a call that ends with this failure.
+        """Create the exception for a call that ends with this failure.
 
         Args:
-            label: The endpoint, as people know it.
+            label: Name of the endpoint for messages.
             attempts: Requests made for the call.
-            wasted: What the replies among them took.
+            wasted: Usage of failed replies of the call.
         """
         error = self._error(label, attempts)
         error.wasted = wasted
@@ -154,13 +153,13 @@ class Failure:
 
 
 def without_advice(error: ModelError) -> str:
-    """The message of `Failure.error` without what runs can do about it, for whoever says that in other words."""
+    """The message of `Failure.error` without its advice, for callers with advice of their own."""
     advice = _ADVICE.get(error.reason, _DROP_IT)
     return str(error).removesuffix(f"; {advice}")
 
 
 class WireFault(Exception):
-    """An attempt failed below HTTP, or its body is beyond reading."""
+    """An attempt failed below HTTP, or its body cannot be decoded."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -168,13 +167,13 @@ class WireFault(Exception):
 
 
 def from_status(status: int, body: bytes, retry_after: float | None = None, location: str | None = None) -> Failure:
-    """Read an HTTP error.
+    """Create the failure for an HTTP status of 300 or more.
 
     Args:
         status: 300 to 599.
-        body: Of the reply, whole or its beginning.
+        body: Body of the reply, whole or only the beginning.
         retry_after: Seconds from the reply's headers.
-        location: Where a redirect points.
+        location: Target of a redirect.
     """
     if status < 400:
         detail = f"HTTP {status} redirects to {clean(location or '')}, which is not followed"
@@ -202,7 +201,7 @@ def from_status(status: int, body: bytes, retry_after: float | None = None, loca
         denied=reason in ("auth", "not_found") and not too_long,
         too_long=too_long,
         advice=_DROP_IT if reason == "bad_request" and code in _UNSUPPORTED_CODES else "",
-        # Searched in the whole body: routers keep the provider's own words beside theirs.
+        # Searched in the whole body, since routers include the provider's message beside their own.
         wants_completion_tokens=status in (400, 422)
         and b"max_completion_tokens" in body
         and bool(_COMPLETION_TOKENS.search(body.decode("utf-8", "replace"))),
@@ -210,11 +209,11 @@ def from_status(status: int, body: bytes, retry_after: float | None = None, loca
 
 
 def error_inside(reply: Mapping[str, object], choice: Mapping[str, object] | None) -> Failure | None:
-    """Read the error that a 2xx reply holds, whatever stands beside it; None if it holds none.
+    """Parse an error inside a 2xx reply; None if it has none. Other fields of the reply are ignored.
 
     Args:
-        reply: The body.
-        choice: The choice that would be used, if there is one.
+        reply: The decoded body.
+        choice: The choice that would be used, if the reply has one.
     """
     if choice is not None:
         finish = choice.get("finish_reason")
@@ -232,14 +231,14 @@ def error_inside(reply: Mapping[str, object], choice: Mapping[str, object] | Non
 
 
 def _named_error(fields: Mapping[str, object]) -> Failure | None:
-    """The error under the key `error`, if it says anything: some servers send null, {} or empty fields each time."""
+    """Parse the field `error`; None if it is empty. Some servers always send null, {} or empty fields."""
     error = fields.get("error")
     if _is_empty(error):
         return None
     said = dict(cast("Mapping[str, object]", error)) if isinstance(error, dict) else {"message": error}
     if isinstance(error, int) and not isinstance(error, bool):
         said = {"code": error}
-    # FastAPI and others put the number beside an error that is only text.
+    # FastAPI and others send the status beside an error that is only text.
     beside = {name: fields[name] for name in ("code", "status", "status_code") if name in fields}
     return _from_fields({**beside, **said})
 
@@ -254,7 +253,7 @@ def _minimax_error(base: object) -> Failure | None:
 
 
 def _bare_error(reply: Mapping[str, object]) -> Failure | None:
-    """An error that is the whole body (vLLM, FastAPI, Cloudflare), where there is no choice."""
+    """Parse an error that is the whole body (vLLM, FastAPI, Cloudflare), for a reply without choices."""
     for name in ("detail", "errors"):
         if not _is_empty(found := reply.get(name)):
             first: object = cast("list[object]", found)[0] if isinstance(found, list) else found
@@ -276,7 +275,7 @@ def _from_fields(error: Mapping[str, object]) -> Failure:
 
 
 def _status_in(error: Mapping[str, object], name: str) -> int:
-    """The HTTP status that a field of an error means; 0 if it means none."""
+    """The HTTP status that a field of an error stands for; 0 if none."""
     value = error.get(name)
     if isinstance(value, str):
         value = int(value) if value.isdecimal() and len(value) == 3 else _STATUS_OF_CODE.get(value.lower(), 0)
@@ -286,7 +285,7 @@ def _status_in(error: Mapping[str, object], name: str) -> int:
 
 
 def _is_empty(value: object) -> bool:
-    """Whether a field says that nothing is wrong: null, false, 0, "", or a table or list of such values."""
+    """Whether a field is empty: null, false, 0, "", or a table or list of such values."""
     if isinstance(value, dict):
         return all(_is_empty(each) for each in cast("dict[str, object]", value).values())
     if isinstance(value, list):
@@ -298,17 +297,17 @@ BROKE_OFF = Failure("broken", "connection", "the reply broke off in the middle",
 
 
 def bad_reply(detail: str, status: int = 200, *, kind: Kind = "reply") -> Failure:
-    """A 2xx whose body is no model reply."""
+    """Failure for a 2xx reply that is no model reply."""
     return Failure(kind, "bad_response", f"HTTP {status}, but {detail}", True, status)
 
 
 def timed_out(seconds: float) -> Failure:
-    """No whole reply within `request_timeout`."""
+    """Failure for a request without a complete reply within `request_timeout`."""
     return Failure("timeout", "timeout", f"no reply within {seconds:g} s (request_timeout)", True)
 
 
 def read_error(body: bytes) -> tuple[str, str]:
-    """Code and message of an error body in any of the shapes in use; unknown shapes are their own message."""
+    """Parse code and message of an error body in any known format; for an unknown format, the body is the message."""
     try:
         value: object = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -326,14 +325,14 @@ def read_error(body: bytes) -> tuple[str, str]:
 
 
 def unlisted(value: object) -> object:
-    """The only entry of a list, or `value` itself: Google's errors are lists of one."""
+    """The only entry of a list, otherwise `value` itself. Google sends errors as lists with one entry."""
     entries = cast("list[object]", value) if isinstance(value, list) else ()
     return entries[0] if len(entries) == 1 else cast("object", value)
 
 
 def clean(text: str) -> str:
-    """Foreign text made fit for a message: one line, no secrets, no control characters, cut to `DETAIL_LENGTH`."""
-    # Redact before cutting: half a key would no longer be recognised.
+    """Clean provider text for a message: one line, redacted, no control characters, cut to `DETAIL_LENGTH`."""
+    # Redact before cutting: the redactor does not recognise a part of a key.
     line = redactor.text(" ".join(text[: DETAIL_LENGTH * 20].split()))
     line = "".join(c if c.isprintable() else "?" for c in line)
     return line if len(line) <= DETAIL_LENGTH else line[: DETAIL_LENGTH - 1] + "…"

@@ -1,13 +1,13 @@
-"""Whether an endpoint as a whole can be used: refused keys, unknown models, dead hosts, and the circuit that waits for
-a host that went away. Owns the verdicts; sends nothing itself (the probe is handed in) and retries nothing.
+"""Health of an endpoint: rejected keys, unknown models, dead hosts, and a circuit breaker for hosts that go away.
 
-    never answered   3 refused connections, or 10 s without a connection           → SystemicError for everybody
-                     takes connections, and answers neither a request in its time
-                     nor a probe after it                                          → the same
+Nothing is sent from here (the probe is passed in), and nothing is retried.
+
+    never answered   3 refused connections, or 10 s without a connection           → SystemicError for all requests
+                     accepts connections, but a request times out and a probe too  → the same
     answered, gone   circuit opens: one probe at a time for `grace` s, others wait → resumes, or SystemicError
     401, 403, 404    before this model ever answered: at once; after: 3 in a row   → SystemicError
     a web page       at every attempt of a call, before this model ever answered, and with
-                     no earlier request under way that still may be                → SystemicError
+                     no earlier request still in flight                            → SystemicError
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from harness.core.errors import SystemicError
 from harness.models.clock import Clock, LoopClock
 
 Probe: TypeAlias = Callable[[float], Awaitable[bool]]
-"""Asks the host for any HTTP answer within so many seconds; True if one came."""
+"""Function that requests any HTTP answer from the host, with a timeout in seconds; True if one came."""
 
 
 SILENCE = 20.0
-"""Seconds without any word after which people are told. A model may think for longer; a dead port looks the same."""
+"""Seconds without any answer after which the status display says so: the model may be slow, or the port dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthPolicy:
-    """How much patience an endpoint gets."""
+    """Thresholds and timeouts for endpoints that fail."""
 
     refusals: int = 3
     """Refused connections before an endpoint that never answered is given up."""
     connect_deadline: float = 10.0
-    """Seconds after the first request in which an endpoint that never answered must have accepted a connection; also
-    the bound on each connection attempt and on each probe."""
+    """Seconds after the first request in which an endpoint that never answered must accept a connection. Also the
+    timeout of each connection attempt and of each probe."""
     grace: float = 60.0
-    """Seconds that an endpoint which has answered may be away."""
+    """Seconds that an endpoint which has answered before may be away."""
     probe_gap: float = 0.1
-    """Seconds before the first probe; doubled after each, up to `probe_gap_cap`."""
+    """Seconds before the first probe; doubled after each probe, up to `probe_gap_cap`."""
     probe_gap_cap: float = 5.0
     strikes: int = 3
-    """Refusals in a row of a key or model that has worked before."""
+    """Consecutive rejections of a key or model that has worked before, after which it is given up."""
 
 
 @dataclass(slots=True)
@@ -57,46 +57,46 @@ class _ModelHealth:
 
 @dataclass(slots=True)
 class Health:
-    """What is known of one endpoint. One event loop only."""
+    """State of one endpoint. For one event loop only."""
 
     label: str
-    """The endpoint, as people know it."""
+    """Name of the endpoint for messages."""
     policy: HealthPolicy = field(default_factory=HealthPolicy)
     clock: Clock = field(default_factory=LoopClock)
     blocked: bool = False
-    """Whether anything at all is wrong: False on the hot path, where `admit` need not be asked."""
+    """Whether anything is wrong; if False, `admit` need not be called."""
     reachable: bool = False
-    """Whether any HTTP reply ever came, whatever its status."""
+    """Whether any HTTP reply was ever received, with any status."""
     completion_tokens: set[str] = field(default_factory=set[str])
-    """Models that have refused `max_tokens` and want `max_completion_tokens`."""
+    """Models that rejected `max_tokens` and need `max_completion_tokens`."""
     _out: dict[object, tuple[str, float]] = field(default_factory=dict[object, tuple[str, float]])
-    """Model and time of each request that is under way."""
+    """Model and send time of each request in flight."""
     _models: dict[str, _ModelHealth] = field(default_factory=dict[str, _ModelHealth])
     _dead: str | None = None
     _first_try: float | None = None
     _refusals: int = 0
     _away_since: float | None = None
-    """On the scale of `_awake`, as `_first_try`."""
+    """Time from `_awake`, as is `_first_try`."""
     _away_why: str = ""
     _probing: bool = False
     _heard: float = -math.inf
-    """When the last HTTP reply came."""
+    """Time of the last HTTP reply."""
     _gone: float = -math.inf
-    """When the endpoint was last found to be away."""
+    """Time at which the endpoint was last found to be away."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def begin(self) -> None:
-        """A first request is about to be sent: the connect deadline runs from here."""
+        """Start the connect deadline, at the first request."""
         if self._first_try is None:
             self._first_try = self._awake()
 
     async def admit(self, model: str, probe: Probe) -> None:
         """Return when a request may be sent; while the endpoint is away, wait without a slot.
 
-        One of those who wait probes for all; if it is cancelled, another takes over.
+        One of the waiting calls probes for all; if it is cancelled, another takes over.
 
         Raises:
-            SystemicError: it never may.
+            SystemicError: the endpoint is given up.
         """
         while True:
             self._raise_verdict(model)
@@ -113,13 +113,13 @@ class Health:
                 self._wake()
 
     def admits(self, model: str) -> bool:
-        """Whether `admit` would return at once. `blocked` may be about another model."""
+        """Whether `admit` would return at once for this model. `blocked` may concern another model."""
         state = self._models.get(model)
         is_open = self._dead is None and self._away_since is None and not self._probing
         return is_open and (state is None or state.verdict is None)
 
     def answered(self, model: str) -> None:
-        """A model reply came."""
+        """Record a reply of a model."""
         self.spoke()
         state = self._models.get(model)
         if state is None:
@@ -129,15 +129,15 @@ class Health:
             state.strikes = 0
 
     def spoke(self) -> None:
-        """An HTTP answer came, if only an error: somebody is there."""
+        """Record an HTTP answer of any status."""
         self.reachable = True
         self._heard = self.clock.now()
 
     def denied(self, model: str, message: str, status: int | None, reason: str) -> None:
-        """The key or the model was refused.
+        """Record that the key or the model was rejected.
 
         Raises:
-            SystemicError: it was refused before it ever worked, or for the last time.
+            SystemicError: it never worked before, or was rejected too often in a row.
         """
         state = self._models.setdefault(model, _ModelHealth())
         if state.answered:
@@ -151,7 +151,7 @@ class Health:
 
     @contextmanager
     def sending(self, model: str, moment: float) -> Generator[None]:
-        """Keep a request that is sent at `moment` in mind until it has come back."""
+        """Register a request as in flight, sent at `moment`, until the block ends."""
         request = object()
         self._out[request] = (model, moment)
         try:
@@ -160,13 +160,13 @@ class Health:
             del self._out[request]
 
     def never_spoke(self, model: str, message: str, since: float) -> None:
-        """A call got only what no such API would send (a web page, nothing), at every attempt.
+        """Record a call that received only invalid replies (a web page, an empty body), at every attempt.
 
-        A page comes at once. A request that was sent before `since` and has not come back is met by something else:
-        one broken host of several must not stop a run whose answers take their time.
+        The model is not given up while a request that was sent before `since` is in flight: a web page comes at once,
+        so that request has reached a working host. One broken host of several must not stop a run.
 
         Raises:
-            SystemicError: this model has never answered here and is not about to, so the address is wrong.
+            SystemicError: this model never answered and has no such request, so the address is wrong.
         """
         state = self._models.setdefault(model, _ModelHealth())
         is_awaited = any(other == model and moment <= since for other, moment in self._out.values())
@@ -176,7 +176,7 @@ class Health:
         self._raise_verdict(model)
 
     def unreachable(self, why: str) -> None:
-        """No connection could be made; `admit` then waits or raises, if that settles the matter."""
+        """Record a failed connection. Afterwards `admit` waits or raises, if this decides the endpoint's state."""
         if self.reachable:
             if self._away_since is None:
                 self._away_since, self._gone = self._awake(), self.clock.now()
@@ -190,16 +190,16 @@ class Health:
             self.give_up(f"{why}, and it has never answered; is the server running, and is the base URL right?")
 
     async def is_gone(self, why: str, since: float, probe: Probe) -> bool:
-        """Whether a request that was sent at `since`, and got nothing in all its time, met nobody.
+        """Whether the host was gone when a request, sent at `since`, timed out.
 
-        A model may think for that long, but whoever serves it answers others meanwhile; sockets that nobody reads
-        answer nobody. Where nothing has come since then, one probe asks for all who wait, and meanwhile nothing is
-        sent. `admit` then waits for the endpoint, or raises.
+        A slow model may also time out, but then the host answers other requests. If nothing was received since `since`,
+        one probe is sent for all waiting calls, and requests wait for its result. `admit` then waits for the endpoint,
+        or raises.
 
         Args:
-            why: What happened to the request.
-            since: On the clock of `clock`.
-            probe: How to ask.
+            why: Description of the request's failure.
+            since: Send time of the request, on `clock`.
+            probe: Function that probes the host.
         """
         while self._probing and self._away_since is None:
             await self._changed.wait()
@@ -225,14 +225,14 @@ class Health:
         return True
 
     def give_up(self, why: str) -> None:
-        """The endpoint is dead: every request fails from now on, with this reason."""
+        """Give the endpoint up: every request fails from now on, with this reason."""
         if self._dead is None:
             self._dead = f"{self.label}: {why}"
             self.blocked = True
             self._wake()
 
     def note(self) -> str:
-        """What the endpoint's state holds up, or ""."""
+        """Why the endpoint's state makes requests wait; "" without a reason."""
         if self._dead is not None:
             return "endpoint given up"
         if self._away_since is None:
@@ -242,11 +242,11 @@ class Health:
         return f"endpoint away, probing for {left:.0f} s more"
 
     def _awake(self) -> float:
-        """Seconds in which this process could look at the network: what it lost itself is no patience with others."""
+        """Monotonic seconds, without the time in which this process was blocked."""
         return self.clock.now() - self.clock.lost()
 
     def _silent(self) -> float:
-        """Seconds for which requests have been under way and nothing at all has come back."""
+        """Seconds in which requests were in flight and no answer was received."""
         if not self._out:
             return 0.0
         _, oldest = next(iter(self._out.values()))

@@ -1,6 +1,5 @@
-"""How many requests, and how fast, go to one (url, key): slots in flight, requests and tokens a minute, and adaptive
-concurrency. Owns who is served next; knows no HTTP and never retries. A slot is held from send to reply, by the caller.
-"""
+"""Limits of one (url, key): slots in flight, requests and tokens per minute, adaptive concurrency. Decides which
+request is next. Nothing is sent or retried here. The caller holds a slot from send to reply."""
 
 from __future__ import annotations
 
@@ -13,24 +12,24 @@ from contextlib import contextmanager
 from harness.models.clock import Clock, LoopClock, Timer
 
 CUT = 0.5
-"""What a 429 leaves of the window. Half is TCP's choice: two cuts in a row already mean a quarter of the load."""
+"""Factor that a 429 applies to the window. Half is TCP's choice: after two cuts, a quarter of the load remains."""
 
 GROWTH = 0.05
-"""Share of the bound that a window's worth of successes gives back, at least one slot: from half to full in ten rounds
-of replies, where +1 a round would take hundreds of requests."""
+"""Share of the bound by which one window of successes grows the window, at least one slot. From half to full takes ten
+rounds of replies; +1 per round would take hundreds of requests."""
 
 COOLDOWN = 1.0
-"""Seconds after a cut in which no further one is made; `Retry-After` lengthens it."""
+"""Seconds after a cut without a further cut; a longer `Retry-After` extends it."""
 
 BURST_SECONDS = 1.0
-"""Idle allowance that may be spent at once, in seconds of the rate: a minute holds at most 61 seconds' worth."""
+"""Unused allowance that may be spent at once, in seconds of the rate: a minute has at most 61 seconds' worth."""
 
 TYPICAL_OUTPUT = 256
-"""Output tokens assumed of a request without `max_tokens` before the first reply has reported any."""
+"""Estimated output tokens of a request without `max_tokens`, until the first reply has reported usage."""
 
 
 class Bucket:
-    """A rate per minute that may run into debt, so that one large request neither blocks for ever nor goes for free."""
+    """Token bucket for a rate per minute. It may go negative, so that a large request is delayed but never blocked."""
 
     __slots__ = ("_burst", "_level", "_stamp", "per_minute")
 
@@ -41,7 +40,7 @@ class Bucket:
         self._stamp = now
 
     def wait(self, cost: float, now: float) -> float:
-        """Seconds until a request of `cost` may go; 0 when it may go now."""
+        """Seconds until a request of `cost` may be sent; 0 if it may be sent now."""
         rate = self.per_minute / 60.0
         self._level = min(self._burst, self._level + (now - self._stamp) * rate)
         self._stamp = now
@@ -49,12 +48,12 @@ class Bucket:
         return 0.0 if missing <= 1e-9 else missing / rate
 
     def take(self, cost: float) -> None:
-        """Charge `cost`; a negative one is given back."""
+        """Charge `cost`; a negative cost is a refund."""
         self._level -= cost
 
 
 class Waiter:
-    """A request in the queue: its lane, its estimated tokens and the future that grants its slot."""
+    """A queued request: its lane, its estimated tokens and the future that grants its slot."""
 
     __slots__ = ("future", "lane", "tokens")
 
@@ -65,7 +64,7 @@ class Waiter:
 
 
 class LaneQueue:
-    """First come, first served within a lane; one of each lane in turn between lanes."""
+    """Queue of requests: first in, first out within a lane, round robin between lanes."""
 
     __slots__ = ("_lanes", "_turns")
 
@@ -74,7 +73,7 @@ class LaneQueue:
         self._turns: deque[str] = deque()
 
     def put(self, waiter: Waiter) -> None:
-        """Queue `waiter` at the end of its lane."""
+        """Append `waiter` to its lane."""
         lane = self._lanes.get(waiter.lane)
         if lane is None:
             self._lanes[waiter.lane] = lane = deque[Waiter]()
@@ -82,7 +81,8 @@ class LaneQueue:
         lane.append(waiter)
 
     def head(self) -> Waiter | None:
-        """Who is next. Cancelled waiters are dropped on the way: removing them at once would cost a scan each."""
+        """The next waiter; None if the queue is empty. Cancelled waiters are dropped here: removing each at once would
+        need a scan."""
         while self._turns:
             lane = self._lanes[self._turns[0]]
             while lane:
@@ -93,7 +93,7 @@ class LaneQueue:
         return None
 
     def pop(self) -> None:
-        """Take the waiter that `head` showed; its lane goes to the end of the turn."""
+        """Remove the waiter returned by `head`; its lane moves to the end of the round."""
         name = self._turns.popleft()
         lane = self._lanes[name]
         lane.popleft()
@@ -103,23 +103,23 @@ class LaneQueue:
             del self._lanes[name]
 
     def clear(self) -> None:
-        """Forget everybody."""
+        """Remove all waiters."""
         self._lanes.clear()
         self._turns.clear()
 
 
 class Limiter:
-    """The gate in front of one (url, key). One event loop only.
+    """Limiter of one (url, key). For one event loop only.
 
-    The window starts at the bound. A 429 halves it, at most once a back-off window and only if the request was sent
-    after the last cut; every success widens it again, up to the bound. It never falls below one slot.
+    The window starts at the bound. A 429 halves it, at most once per back-off window and only if the request was sent
+    after the last cut; every success widens it again, up to the bound. It is never smaller than one slot.
 
     Args:
-        bound: Most requests in flight; `math.inf` for no bound.
-        rpm: Requests a minute, or None.
-        tpm: Tokens a minute, or None. A request is charged its estimated prompt plus `max_tokens` (or the running mean
-            of replies) when it is sent, and corrected when the reply reports its usage.
-        clock: Time; for tests.
+        bound: Maximum number of requests in flight; `math.inf` for no bound.
+        rpm: Requests per minute, or None.
+        tpm: Tokens per minute, or None. A request is charged its estimated prompt plus `max_tokens` (or the running
+            mean of replies) when it is sent, and corrected when the reply reports its usage.
+        clock: Clock; for tests.
     """
 
     def __init__(
@@ -147,10 +147,10 @@ class Limiter:
         self._sleeping: dict[str, list[float]] = {}
         self.slow_down(rpm, tpm)
 
-    # --- settings that grow with the runs that share the limiter ---
+    # --- settings merged from all runs that share the limiter ---
 
     def widen(self, bound: float) -> None:
-        """Raise the bound to `bound`, if it is larger: the bound is the largest that any sharer asks for."""
+        """Raise the bound to `bound`, if that is larger: runs that share the limiter get the largest bound."""
         bound = min(bound, self.cap)
         if bound > self.bound:
             untouched = self.window == self.bound
@@ -159,14 +159,14 @@ class Limiter:
                 self._resize(bound)
 
     def fit(self, cap: float) -> None:
-        """Never let more than `cap` requests be in flight, whatever sharers ask for."""
+        """Never allow more than `cap` requests in flight, for any requested bound."""
         self.cap = max(1.0, cap)
         if self.bound > self.cap:
             self.bound = self.cap
             self._resize(min(self.window, self.cap))
 
     def slow_down(self, rpm: float | None, tpm: float | None) -> None:
-        """Lower the rates to these, where they are lower: a provider's limit holds for all sharers."""
+        """Lower the rates to these, if they are lower: a provider's limit applies to all runs together."""
         now = self._clock.now()
         if rpm is not None and (self._rpm is None or rpm < self._rpm.per_minute):
             self._rpm = Bucket(rpm, now)
@@ -175,26 +175,26 @@ class Limiter:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether estimates are of any use here."""
+        """Whether a token rate is set, so that token estimates are needed."""
         return self._tpm is not None
 
     @property
     def queued(self) -> int:
-        """Requests waiting for a slot."""
+        """Number of requests waiting for a slot."""
         return self._queued
 
     def estimate(self, prompt_tokens: int, max_tokens: int | None) -> int:
-        """Tokens to charge for a request before its reply is in."""
+        """Tokens to charge for a request before its reply is received."""
         return prompt_tokens + int(self._typical_output if max_tokens is None else max_tokens)
 
     # --- slots ---
 
     async def acquire(self, lane: str = "", urgent: bool = False, tokens: int = 0) -> None:
-        """Wait for a slot and hold it until `release`.
+        """Wait for a slot, and hold it until `release`.
 
         Args:
-            lane: Who asks; lanes take turns.
-            urgent: Served before everything that is not.
+            lane: Name of the requesting run; lanes take turns.
+            urgent: Serve before all requests that are not urgent.
             tokens: Estimated tokens of the request.
         """
         if not self._queued and self.in_flight < self._slots and not self._pace(tokens):
@@ -203,7 +203,7 @@ class Limiter:
         waiter = Waiter(lane, tokens, asyncio.get_running_loop().create_future())
         (self._urgent if urgent else self._normal).put(waiter)
         self._queued += 1
-        # Not needed by an ordinary waiter, whom a release wakes; it arms the timer of one that waits for its pace.
+        # Starts the timer for a request that waits for a rate; other waiters are woken by `release`.
         self._pump()
         try:
             await waiter.future
@@ -212,19 +212,19 @@ class Limiter:
                 self._queued -= 1
                 self._forget_if_empty()
             else:
-                # Granted and cancelled in the same turn of the loop: the slot would leak, and the charge with it.
+                # Granted and cancelled in the same iteration of the event loop: otherwise slot and charge would leak.
                 self._refund(tokens)
                 self.release()
             raise
 
     def release(self) -> None:
-        """Give a slot back."""
+        """Return a slot."""
         self.in_flight -= 1
         if self._queued:
             self._pump()
 
     def withdraw(self, tokens: int) -> None:
-        """Give a slot back that was not used: nothing was sent."""
+        """Return a slot and refund the charge of a request that was not sent."""
         self._refund(tokens)
         self.release()
 
@@ -244,7 +244,7 @@ class Limiter:
             self._tpm.take(-tokens)
 
     def _pace(self, tokens: int) -> float:
-        """Seconds that a request of `tokens` has to wait for the rates."""
+        """Seconds that a request of `tokens` has to wait for the rate limits."""
         if self._rpm is None and self._tpm is None:
             return 0.0
         now = self._clock.now()
@@ -252,7 +252,7 @@ class Limiter:
         return wait if self._tpm is None else max(wait, self._tpm.wait(tokens, now))
 
     def _pump(self) -> None:
-        """Grant slots for as long as there are slots, waiters and pace."""
+        """Grant slots to waiting requests, as far as slots and rate limits allow."""
         while self._queued and self.in_flight < self._slots:
             queue = self._urgent
             waiter = queue.head()
@@ -272,7 +272,7 @@ class Limiter:
 
     def _arm(self, wait: float) -> None:
         due = self._clock.now() + wait
-        if due < self._due:  # an urgent small request may be due before the large one that set the timer
+        if due < self._due:  # a small urgent request may be due earlier
             if self._timer is not None:
                 self._timer.cancel()
             self._due = due
@@ -292,31 +292,31 @@ class Limiter:
             self._urgent.clear()
             self._normal.clear()
 
-    # --- what replies teach ---
+    # --- adaptation to replies ---
 
     def succeeded(self) -> None:
-        """A reply came: widen the window by its share."""
+        """Record a successful reply: widen the window."""
         if self.window < self.bound:
             bound = self.bound if math.isfinite(self.bound) else self.window
-            # At most doubling a round: a window of one must not jump to the step of a large bound.
+            # At most doubling per round, so that a window of one does not grow by the step of a large bound.
             step = min(max(1.0, bound * GROWTH), self.window)
             self._resize(min(self.bound, self.window + step / self.window))
 
     def used(self, estimated: int, usage_input: int, usage_output: int) -> None:
-        """Replace the estimate of a request by what its reply reported."""
+        """Replace the estimated tokens of a request by the reported usage."""
         if self._tpm is not None:
             self._typical_output += (usage_output - self._typical_output) * 0.05
             self._tpm.take(usage_input + usage_output - estimated)
             self._pump()
 
     def refused(self, sent_at: float, retry_after: float | None, estimated: int = 0) -> None:
-        """A 429 came: halve the window, unless this back-off window has had its cut.
+        """Record a 429: halve the window, at most once per back-off window.
 
         Args:
-            sent_at: When the refused request was sent, on the limiter's clock. One sent before the last cut says
-                nothing about the window that the cut made.
-            retry_after: Seconds that the endpoint asked for, if it did.
-            estimated: Tokens charged for the request; they were not spent.
+            sent_at: Send time of the request, on the limiter's clock. A request sent before the last cut does not
+                count.
+            retry_after: Seconds to wait, as requested by the endpoint; None if it sent no value.
+            estimated: Tokens charged for the request; refunded.
         """
         now = self._clock.now()
         if self._tpm is not None:
@@ -328,7 +328,7 @@ class Limiter:
         self._last_cut = now
         self._next_cut = now + max(COOLDOWN, retry_after or 0.0)
 
-    # --- what people see ---
+    # --- status display ---
 
     @contextmanager
     def sleeping(self, why: str, seconds: float) -> Generator[None]:
@@ -342,7 +342,7 @@ class Limiter:
             ends.remove(until)
 
     def waiting_note(self) -> str:
-        """What holds requests up beyond the bound that was asked for, and for how long, or ""."""
+        """Why requests wait longer than the requested concurrency explains, and for how long; "" without a reason."""
         now = self._clock.now()
         parts = [
             f"{len(ends)} backing off ({why}), the next for {max(0.0, min(ends) - now):.0f} s more"

@@ -1,6 +1,5 @@
-"""The one HTTP exchange of a request, made by litellm: for providers whose wire format is not OpenAI's. Owns the import
-of litellm and the reading of its replies and errors; limits, retries, health and time limits stay in `chat`, which
-calls this in `transport`'s place."""
+"""Requests through litellm, for providers whose wire format is not OpenAI's. Replaces `transport` in `chat`, which
+still applies limits, retries, health and timeouts. Imports litellm and converts its replies and errors."""
 
 from __future__ import annotations
 
@@ -32,18 +31,18 @@ from harness.models.wire import CHAT_PATH
 from harness.settings.providers import missing_litellm, require_address, unknown_provider
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or its import asks GitHub for prices, for seconds without a network
-    "LITELLM_MODE": "PRODUCTION",  # or its import reads the .env of the working directory
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise its import downloads prices from GitHub
+    "LITELLM_MODE": "PRODUCTION",  # otherwise its import loads the working directory's .env
 }
 
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 
 _SECRET_NAME = re.compile(r"(?:^|_)(?:\w*APIKEY|KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?|PAT|JWT)(?:_|$)")
-"""Of variables that litellm may take a credential from."""
+"""Names of environment variables that may hold a credential for litellm."""
 
 _SHORTEST_SECRET = 12
-"""Characters. A shorter value of such a variable (`MAX_TOKEN=100000`, `X_API_KEY=ollama`) is no credential, and would
-be cut out of every answer as well."""
+"""Minimum length of a credential, in characters. Shorter values (`MAX_TOKEN=100000`, `X_API_KEY=ollama`) are not
+redacted: they would also be removed from replies."""
 
 _OWN_OPTIONS = frozenset({
     "api_base", "api_key", "base_url", "cache", "caching", "client", "context_window_fallback_dict",
@@ -51,55 +50,55 @@ _OWN_OPTIONS = frozenset({
     "mock_delay", "mock_response", "mock_timeout", "mock_tool_calls", "model_list", "num_retries", "request_timeout",
     "retry_policy", "retry_strategy", "shared_session", "timeout", "use_litellm_proxy",
 })  # fmt: skip
-"""Arguments of litellm's that are no part of a request: they choose who answers, whose key is sent, how often it is
-tried, or have nobody asked at all."""
+"""Arguments of litellm that are not part of a request, and are rejected as sampling arguments. They change the
+provider, the key or the number of retries, or return a mock reply."""
 
 _TAKE_NO_RETRIES = frozenset({"gradient_ai", "oci"})
-"""Providers whose code refuses `max_retries`, and retries nothing."""
+"""Providers whose code rejects `max_retries`, and does not retry."""
 
 _NOISE = re.compile(
     r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout):?[\s-]+)+|\s*Traceback \(most recent.*|\s*Handle with `.*",
     re.DOTALL,
 )
-"""Names of its own exceptions that litellm puts in front of the words; stack and advice that it puts behind them."""
+"""Exception names before litellm's error text, and the stack trace or advice after it; removed from messages."""
 
 _NO_CONNECTION = frozenset({"ConnectError", "ConnectTimeout", "ClientConnectorError", "ConnectionRefusedError"})
-"""What lies below an error of litellm's when nothing was sent. By name, since it depends on the provider and on
-litellm's version which HTTP library it uses."""
+"""Names of exceptions, below litellm's, that mean nothing was sent. By name, since the HTTP library depends on the
+provider and on litellm's version."""
 
 _BROKEN = frozenset(
     {"NetworkError", "RemoteProtocolError", "ClientOSError", "ServerDisconnectedError", "ClientPayloadError"}
 )
-"""The same for a connection that died on the way."""
+"""Names of exceptions that mean the connection broke."""
 
 _NO_CREDENTIALS = frozenset({"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError"})
-"""The same for the clouds' own ways to log in."""
+"""Names of exceptions that mean missing cloud credentials."""
 
 _SETUP_WORDS = re.compile(
     r"api[ _]?key|credential|api[ _]base|base_url|account_id|tenant|pip install|must be installed|access token",
     re.IGNORECASE,
 )
-"""In the words of litellm about what it lacks for this provider, whatever is asked."""
+"""Words of litellm's errors for a missing setting of the provider, which every request would hit."""
 
 _NETWORK_PACKAGES = frozenset({"httpx", "httpcore", "aiohttp", "requests", "urllib3", "botocore", "google", "grpc"})
-"""Where exceptions come from that a network can cause, for providers whose code brings its own HTTP library."""
+"""Top-level packages whose exceptions may have a network cause: HTTP libraries used by provider code."""
 
 _CHAIN = 12
-"""Causes of an exception that are looked at."""
+"""Maximum depth of the exception chain that is searched."""
 
 _CHAT_ONLY = "a text prompt cannot be asked through litellm; give the address of a completions endpoint as base URL"
 
 _CLOSING = 2.0
-"""Seconds that litellm's own work after the last reply may take."""
+"""Timeout in seconds of litellm's background work after the last reply."""
 
 
 class LiteLLM(Protocol):
-    """What is used of the package."""
+    """The parts of the package litellm that are used."""
 
     provider_list: list[object]
 
     async def acompletion(self, **arguments: object) -> object:
-        """One chat completion."""
+        """Request one chat completion."""
         ...
 
     async def close_litellm_async_clients(self) -> None:
@@ -108,21 +107,21 @@ class LiteLLM(Protocol):
 
 
 class LiteLLMTransport:
-    """Connections to one provider; answers as `transport.Transport` does.
+    """Connections to one provider through litellm, with the interface of `transport.Transport`.
 
     Args:
-        provider: As litellm calls it.
-        key: None lets litellm look for the provider's credentials itself, in variables and files of its own.
+        provider: Name of the provider in litellm.
+        key: API key; with None, litellm searches its own variables and files for credentials.
         headers: Sent with every request.
-        timeout: Seconds for one request.
-        connect_timeout: Seconds for the connection alone, where the provider's code can tell.
+        timeout: Timeout of one request in seconds.
+        connect_timeout: Timeout of the connection in seconds, if the provider's code supports one.
 
     Raises:
-        ConfigError: litellm is not installed, or knows no such provider.
+        ConfigError: litellm is not installed, or does not know the provider.
     """
 
     _open = 0
-    """Of all in this process: litellm's connections are shared, and closed with the last one."""
+    """Open transports of this process: litellm shares connections, which are closed with the last transport."""
 
     def __init__(
         self, provider: str, key: str | None, headers: Mapping[str, str], *, timeout: float, connect_timeout: float
@@ -136,7 +135,7 @@ class LiteLLMTransport:
         self._options: JsonDict = {"stream": False}
         if provider not in _TAKE_NO_RETRIES:
             self._options |= {"num_retries": 0, "max_retries": 0}
-        self._timeouts = (float(timeout), float(connect_timeout))  # litellm refuses integers for most providers
+        self._timeouts = (float(timeout), float(connect_timeout))  # most need floats
         if key is not None:
             self._options["api_key"] = key
         _hide_credentials()
@@ -144,10 +143,10 @@ class LiteLLMTransport:
         LiteLLMTransport._open += 1
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None) -> Reply:
-        """Ask for what `body` says, in the OpenAI format, and give the reply in that format.
+        """Send a request body in the OpenAI format, and return the reply in that format.
 
         Raises:
-            WireFault: there is no reply.
+            WireFault: no usable reply was received.
         """
         if path != CHAT_PATH:
             raise WireFault(Failure("unsent", "bad_request", _CHAT_ONLY, False))
@@ -165,7 +164,7 @@ class LiteLLMTransport:
             reply = _as_wire(await self._litellm.acompletion(**arguments), passage.position)
             body = json.dumps(reply, default=str).encode()
         except Exception as error:
-            # Whatever a provider's code raises is one failed request; what it means is `_translate`'s to say.
+            # A provider's code may raise any exception; `_translate` converts it.
             raise WireFault(passage.failure or _translate(error, self._timeouts[0], passage)) from error
         finally:
             PASSAGE.reset(known)
@@ -174,11 +173,11 @@ class LiteLLMTransport:
         return Reply(200, CIMultiDict[str](), body)
 
     async def probe(self) -> bool:
-        """Let the next request find out whether the provider is back: only litellm knows its address."""
+        """Return True: the next request tests the connection, since only litellm knows the provider's address."""
         return True
 
     async def close(self) -> None:
-        """Close litellm's connections if nobody else here uses them; idempotent."""
+        """Close litellm's connections, if no other transport of this process is open; idempotent."""
         if not self._is_open:
             return
         self._is_open = False
@@ -186,14 +185,14 @@ class LiteLLMTransport:
         if LiteLLMTransport._open:
             return
         await _end_callbacks()
-        # Its cache would hand a closed client to a later event loop that happens to get the same id, and its own
-        # closing passes over the clients of the OpenAI SDK.
+        # Closed explicitly: litellm's cache could reuse a client on a later event loop with the same id, and its own
+        # close function skips clients of the OpenAI SDK.
         cache: Any = getattr(self._litellm, "in_memory_llm_clients_cache", None)
         cached = list(cast("dict[str, object]", getattr(cache, "cache_dict", {})).values())
         await self._litellm.close_litellm_async_clients()
         for client in cached:
             if (close := getattr(client, "close", None)) is not None and inspect.iscoroutinefunction(close):
-                with contextlib.suppress(Exception):  # closing twice, or on another loop: gone it is
+                with contextlib.suppress(Exception):  # may be closed already, or belong to another loop
                     await close()
         if cache is not None:
             cache.flush_cache()
@@ -204,13 +203,13 @@ class LiteLLMTransport:
 
 
 def load(provider: str) -> LiteLLM:
-    """The package, imported without network, without the working directory's .env and without a word on stdout.
+    """Import litellm without network access, without the working directory's .env and without output on stdout.
 
     Args:
-        provider: Whose sake it is for, in the message.
+        provider: Provider to name in the error message.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: litellm is not installed.
     """
     if "litellm" not in sys.modules:
         for name, value in _ENVIRONMENT.items():
@@ -223,23 +222,23 @@ def load(provider: str) -> LiteLLM:
     package.telemetry = False
     guard(package)
     spare_loopback()
-    for name in _LOGGERS:  # its own handlers would write over the live display, and past the redactor
+    for name in _LOGGERS:  # its own handlers would bypass live display and redactor
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-        logger.setLevel(logging.WARNING)  # below that it says of every request that it was made
+        logger.setLevel(logging.WARNING)  # at INFO it logs every request
     return cast("LiteLLM", package)
 
 
 def _hide_credentials() -> None:
-    """Make unsayable what litellm may find: a provider's error message can repeat a key."""
+    """Register credentials of litellm with the redactor: a provider's error message may repeat a key."""
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name.upper()) and not os.path.exists(value):
             redactor.add(value)
 
 
 async def _end_callbacks() -> None:
-    """Let litellm finish what it does after replies: whatever is still queued would be dropped with a warning."""
+    """Wait for litellm's background work, which would otherwise be dropped with a warning."""
     try:
         worker: Any = import_module("litellm.litellm_core_utils.logging_worker").GLOBAL_LOGGING_WORKER
     except (ImportError, AttributeError):
@@ -257,7 +256,7 @@ async def _end_callbacks() -> None:
 
 
 def _as_wire(response: object, position: int = 0) -> JsonDict:
-    """A reply of litellm's as the body that an OpenAI endpoint would have sent, with the choice at `position` alone."""
+    """Convert a litellm reply to the body of an OpenAI endpoint, with only the choice at `position`."""
     fields: JsonDict = cast("Any", response).model_dump(exclude_none=True, warnings=False)
     if 0 < position < len(choices := cast("list[JsonDict]", fields.get("choices") or [])):
         fields["choices"] = [{**choices[position], "index": 0}]
@@ -269,17 +268,15 @@ def _as_wire(response: object, position: int = 0) -> JsonDict:
             message["provider_specific_fields"] = kept or None
     usage: object = fields.get("usage")
     if isinstance(usage, dict) and not cast("JsonDict", usage).get("prompt_tokens"):
-        # Where the provider reports nothing litellm says 0, and no prompt has 0 tokens.
+        # litellm reports 0 for a provider that sends no usage; no prompt has 0 tokens.
         del fields["usage"]
     return fields
 
 
 def _translate(error: Exception, timeout: float, passage: Passage) -> Failure:
-    """What an exception of litellm's means for a request.
-
-    The HTTP error below it comes first: its status and words are the provider's, while litellm gives some of them
-    another status, and calls whatever its own code does not expect a connection error.
-    """
+    """Convert an exception of litellm to a failure. An HTTP error in the exception chain has priority: it has the
+    provider's status and message. litellm changes some statuses, and reports any unexpected error as a connection
+    error."""
     causes = list(_causes(error))
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     kinds = {kind.__name__ for kind in type(error).__mro__}
@@ -299,7 +296,7 @@ def _translate(error: Exception, timeout: float, passage: Passage) -> Failure:
 
 
 def _unanswered(error: Exception, causes: Sequence[BaseException], words: str, passage: Passage) -> Failure:
-    """The same for an exception that neither an HTTP error nor a connection has caused."""
+    """Convert an exception of litellm without an HTTP or connection error in its chain."""
     if passage.stray:
         words = f"litellm has no address for this provider, and was about to ask {passage.stray}"
         return Failure("unsent", "not_found", words, False, denied=True)
@@ -316,7 +313,7 @@ def _unanswered(error: Exception, causes: Sequence[BaseException], words: str, p
         return Failure("status", "bad_request", words, False, status)
     if not passage.sent and not any(type(cause).__module__.partition(".")[0] in _NETWORK_PACKAGES for cause in causes):
         return Failure("unsent", "bad_request", words, False, denied=bool(_SETUP_WORDS.search(words)))
-    if kinds & {"BadRequestError", "UnprocessableEntityError"}:  # an argument that litellm refuses for this provider
+    if kinds & {"BadRequestError", "UnprocessableEntityError"}:  # litellm rejects an argument for this provider
         too_long = "ContextWindowExceededError" in kinds
         return Failure("status", "bad_request", words, False, status, too_long=too_long)
     return Failure("reply", "bad_response", f"litellm cannot read the reply: {words}", True)
@@ -328,7 +325,7 @@ def _why_no_connection(causes: Sequence[BaseException], words: str) -> str:
 
 
 def _from_http(error: BaseException, words: str) -> Failure | None:
-    """Read the provider's own reply, as `httpx.HTTPStatusError` keeps it."""
+    """Parse the provider's reply in an `httpx.HTTPStatusError`; None without one."""
     response: Any = getattr(error, "response", None)
     status = getattr(response, "status_code", None)
     if not isinstance(status, int) or not 300 <= status <= 599:
@@ -336,7 +333,7 @@ def _from_http(error: BaseException, words: str) -> Failure | None:
     headers = CIMultiDict[str](cast("Mapping[str, str]", response.headers))
     try:
         body = cast("bytes", response.content)
-    except RuntimeError:  # httpx: it was being streamed, and nobody has read it
+    except RuntimeError:  # httpx: a streamed body that was not read
         body = words.encode()
     return from_status(status, body, read_retry_after(headers, status, time.time()), headers.get("Location"))
 

@@ -1,5 +1,5 @@
-"""What the connections of litellm may do: follow no redirect, ask nobody but the provider, and leave loopback to no
-proxy. Also keeps whether a request left at all. Owns litellm's store of HTTP clients; reads no reply and no error."""
+"""Restrictions of litellm's connections: no redirects, no host but the provider's, no proxy for loopback. Replaces
+litellm's cache of HTTP clients. Also records per request whether it was sent."""
 
 from __future__ import annotations
 
@@ -24,47 +24,46 @@ _LOOPBACK = "localhost,127.0.0.1,::1"
 
 @dataclass(slots=True)
 class Passage:
-    """What became of one request on its way out."""
+    """Record of one outgoing request."""
 
     provider: str
     sent: bool = False
-    """Whether it was handed to a connection."""
+    """Whether it was passed to a connection."""
     stray: str = ""
-    """The host that it was kept from, which is not the provider's."""
+    """Host, other than the provider's, that the request was blocked from."""
     failure: Failure | None = None
-    """The error inside a 200: litellm passes over one in a choice, and forgets the code of any other. Also a reply that
-    is not whole, which it takes."""
+    """An incomplete reply, or an error inside a 200; litellm misses both, or drops the error's code."""
     position: int = 0
-    """Where in the list the choice of index 0 is: litellm numbers choices by their places."""
+    """List position of the choice with index 0: litellm renumbers choices by position."""
 
 
 PASSAGE: ContextVar[Passage | None] = ContextVar("PASSAGE", default=None)
-"""Of the request that is being made."""
+"""Record of the current request."""
 
 
 class StrayHost(Exception):
-    """A request was on its way to somebody else."""
+    """A request was addressed to a host other than the provider's."""
 
 
 class TooLarge(Exception):
-    """A reply is larger than is read."""
+    """A reply exceeds the size limit."""
 
 
 def guard(package: Any) -> None:
-    """Make litellm take its HTTP clients from a store that tames each before its first request; idempotent.
+    """Replace litellm's cache of HTTP clients by one that restricts each client; idempotent.
 
     Args:
-        package: litellm.
+        package: The module litellm.
     """
     base: Any = import_module("litellm.caching.llm_caching_handler").LLMClientCache
     if type(package.in_memory_llm_clients_cache) is not base:
-        return  # tamed already
+        return  # already replaced
 
     class TamedClients(base):
-        """litellm puts every client here as soon as it has made it."""
+        """Cache in which litellm puts every new client."""
 
         def set_cache(self, key: object, value: object, **options: object) -> None:
-            """Keep a client."""
+            """Restrict a client and store it."""
             _tame(value)
             store: Any = super()
             store.set_cache(key, value, **options)
@@ -74,7 +73,7 @@ def guard(package: Any) -> None:
 
 
 def spare_loopback() -> None:
-    """Have proxies of the environment left out for this machine, as everywhere else here."""
+    """Exclude loopback addresses from proxies set in the environment."""
     if not urllib.request.getproxies_environment() or urllib.request.proxy_bypass("127.0.0.1"):
         return
     name = "no_proxy" if "no_proxy" in os.environ else "NO_PROXY"
@@ -83,11 +82,11 @@ def spare_loopback() -> None:
 
 def _tame(client: object) -> None:
     httpx: Any = import_module("httpx")
-    # litellm's own handlers and the clients of the OpenAI SDK each hold one of httpx.
+    # litellm's handlers and the OpenAI SDK's clients wrap an httpx client.
     for one in (client, getattr(client, "client", None), getattr(client, "_client", None)):
         if isinstance(one, httpx.Client | httpx.AsyncClient):
             tamed: Any = one
-            # A redirect takes the prompt with it, and every key that is in no Authorization header.
+            # A redirect would forward the prompt, and keys in headers other than Authorization.
             tamed.follow_redirects = False
             if isinstance(one, httpx.AsyncClient):
                 hooks = tamed.event_hooks
@@ -102,14 +101,14 @@ async def _leave(request: Any) -> None:
     if passage is None:
         return
     if request.url.host == _OPENAI_HOST and passage.provider not in _OPENAI_PROVIDERS:
-        # Where litellm sends what it has no address for, with the key of whoever was meant.
+        # litellm's default for a provider without an address; the request would carry that provider's key.
         passage.stray = _OPENAI_HOST
         raise StrayHost
     passage.sent = True
 
 
 async def _look_inside(response: Any) -> None:
-    """Keep what litellm overlooks in a 2xx: that it is not whole, an error in it, and which choice has index 0."""
+    """Record problems of a 2xx reply that litellm ignores: incomplete, an error inside, the place of choice 0."""
     passage = PASSAGE.get()
     if passage is None or not response.is_success:
         return
@@ -125,7 +124,7 @@ async def _look_inside(response: Any) -> None:
         if size > BODY_CAP:
             passage.failure = bad_reply(f"its body is larger than {BODY_CAP / 2**20:g} MB")
             raise TooLarge
-    response._content = body = b"".join(parts)  # where `aread` puts it
+    response._content = body = b"".join(parts)  # as `aread` does
     if _is_cut(response):
         passage.failure = BROKE_OFF
         return
@@ -134,7 +133,7 @@ async def _look_inside(response: Any) -> None:
     except orjson.JSONDecodeError:
         return
     fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    if "choices" in fields or "error" in fields:  # other providers' formats call other things so
+    if "choices" in fields or "error" in fields:  # other formats use other names
         choices = fields.get("choices")
         choice = first_choice(choices)
         passage.failure = error_inside(fields, choice)
@@ -144,7 +143,7 @@ async def _look_inside(response: Any) -> None:
 
 
 def _is_cut(response: Any) -> bool:
-    """Whether a packed body has no end: httpx unpacks it all the same."""
+    """Whether a compressed body is truncated, which httpx does not detect."""
     decoder = getattr(response, "_decoder", None)
     packed = [getattr(each, "decompressor", None) for each in (decoder, *getattr(decoder, "children", ()))]
     return any(getattr(each, "eof", True) is False for each in packed)

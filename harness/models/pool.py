@@ -1,5 +1,5 @@
-"""Clients by endpoint: one limiter and one health for each (url, key), however many runs share it; replicas of a model;
-and `BoundChat`, one model as an environment sees it. Owns sharing and choosing; the request's life is in `chat`."""
+"""Clients of a process: one limiter and one health state per (url, key), shared by all runs; replicas of a model.
+`BoundChat` is one model as an environment calls it. The steps of a request are in `chat`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from harness.settings.providers import require_litellm
 logger = logging.getLogger(__name__)
 
 FILES_BESIDE = 128
-"""Open files that a run has beside its connections: journals, datasets, libraries, an environment's own."""
+"""Open files reserved for other uses than connections: journals, datasets, libraries, environments."""
 
 
 class EndpointLike(Protocol):
-    """What a client needs of `harness.settings.endpoints.Endpoint`."""
+    """The part of `harness.settings.endpoints.Endpoint` that a client needs."""
 
     @property
     def url(self) -> str:
@@ -38,68 +38,68 @@ class EndpointLike(Protocol):
 
     @property
     def key_var(self) -> str | None:
-        """Environment variable that holds the key; None or "" for none."""
+        """Environment variable with the API key; None or "" without one."""
         ...
 
     @property
     def model(self) -> str:
-        """The model's name there."""
+        """Name of the model at this endpoint."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Further headers."""
+        """Additional headers."""
         ...
 
     @property
     def rpm(self) -> float | None:
-        """Requests a minute."""
+        """Requests per minute."""
         ...
 
     @property
     def tpm(self) -> float | None:
-        """Tokens a minute."""
+        """Tokens per minute."""
         ...
 
     @property
     def max_concurrent(self) -> int | None:
-        """Most requests in flight there."""
+        """Maximum number of requests in flight."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """What one run asks of its endpoint."""
+    """Limits and request settings of one run."""
 
     max_in_flight: int = 32
-    """The run's generation bound; −1 for no bound."""
+    """Maximum number of requests in flight for the run; −1 for no bound."""
     rpm: float | None = None
-    """Requests a minute; the endpoint's own number when None."""
+    """Requests per minute; None for the endpoint's own limit."""
     tpm: float | None = None
-    """Tokens a minute; the endpoint's own number when None."""
+    """Tokens per minute; None for the endpoint's own limit."""
     request_timeout: float = 600.0
     request_retries: int = 6
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Laid over the endpoint's, names compared without case."""
+    """Override the endpoint's headers; names are case-insensitive."""
 
 
 class PooledClient(Client, Protocol):
-    """A client that also says what it waits for."""
+    """A client that can report why requests wait."""
 
     def waiting_note(self) -> str:
-        """What holds requests up beyond the bound that was asked for, or ""."""
+        """Why requests wait longer than the requested concurrency explains; "" without a reason."""
         ...
 
 
 class Clients(Protocol):
-    """Where runs get their clients."""
+    """Source of clients for runs."""
 
     def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings | None = None) -> PooledClient:
-        """A client for these endpoints."""
+        """Return a client for these endpoints."""
         ...
 
     def open(self) -> None:
-        """Make every client ready; sends nothing."""
+        """Create the transport of every client; nothing is sent."""
         ...
 
     async def close(self) -> None:
@@ -111,10 +111,10 @@ class ClientPool:
     """All clients of a process.
 
     Args:
-        environ: Where keys are looked up; `os.environ` by default.
+        environ: Environment variables with API keys; default `os.environ`.
         policy: Back-off of all clients.
-        health: Patience with all endpoints.
-        clock: Time of limits, back-off and probes; for tests.
+        health: Health thresholds of all endpoints.
+        clock: Clock of limits, back-off and probes; for tests.
     """
 
     def __init__(
@@ -135,10 +135,10 @@ class ClientPool:
         self._has_said_files = False
 
     def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings | None = None) -> PooledClient:
-        """A client for `endpoints`: one of them, or replicas between which each request takes the least busy.
+        """A client for `endpoints`; with several, each request goes to the least busy one.
 
-        The limiter of a (url, key) is shared: its bound is the largest that any caller asked for (and the endpoint's
-        own `max_concurrent` allows), its rates the lowest.
+        The limiter of a (url, key) is shared: its bound is the largest requested (within the endpoint's own
+        `max_concurrent`), its rates are the lowest.
 
         Raises:
             ConfigError: a URL is malformed, a key's variable is not set (loopback needs none), or litellm is needed and
@@ -151,7 +151,7 @@ class ClientPool:
         return members[0][0] if len(members) == 1 else Replicas(members)
 
     def open(self) -> None:
-        """Make every client ready, so that what is imported late is no part of the first rollouts. Sends nothing."""
+        """Create the transport of every client before the first rollout: importing aiohttp is slow. Nothing is sent."""
         for client in self._clients.values():
             client.open()
 
@@ -191,8 +191,8 @@ class ClientPool:
         return client
 
     def _fit_open_files(self, asked: float, target: RequestTarget) -> None:
-        """Let no more requests be in flight than this process may have connections: beyond that it could not even write
-        its journal. A second half is for what answers in this process, or judges."""
+        """Limit requests in flight to the open files that this process may use: it also has to write its journal. At
+        most half goes to one endpoint, since judges or an embedded server may need the other half."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if files == resource.RLIM_INFINITY:
             return
@@ -210,29 +210,29 @@ class ClientPool:
 
 
 _MANY_FILES = 65_536
-"""Open files from which on a bound that they set is not worth a word: nobody meant that many requests."""
+"""Open-file limit from which on no warning is logged if it reduces the bound."""
 
 
 def target_of(
     endpoint: EndpointLike, environ: Mapping[str, str], headers: Mapping[str, str] | None = None
 ) -> RequestTarget:
-    """Where requests to `endpoint` go, and as whom.
+    """Address, key and headers of `endpoint`, validated.
 
     Args:
         endpoint: The endpoint.
-        environ: Where its key is looked up.
-        headers: Laid over the endpoint's, names compared without case.
+        environ: Environment variables with its key.
+        headers: Override the endpoint's headers; names are case-insensitive.
 
     Raises:
-        ConfigError: the URL is malformed, the key's variable is not set (loopback needs none) or the key cannot be
-            sent, or litellm is needed and not installed.
+        ConfigError: the URL is malformed, the key's variable is not set (loopback needs none) or the key has invalid
+            characters, or litellm is needed and not installed.
     """
     require_litellm(endpoint.url)
     headers = headers or {}
     over = {name.lower() for name in headers}
     merged = {name: value for name, value in endpoint.headers.items() if name.lower() not in over}
     key_name = endpoint.key_var or ""
-    # A line break at the end is what `export KEY="$(cat file)"` and .env files like to leave.
+    # `export KEY="$(cat file)"` and .env files often leave a line break at the end.
     key = environ.get(key_name, "").strip() if key_name else ""
     target = RequestTarget(endpoint.url, key or None, {**merged, **headers}, key_name=key_name)
     if key_name and not key and not target.is_loopback:
@@ -241,10 +241,10 @@ def target_of(
 
 
 class Replicas:
-    """Several endpoints that serve one model; each request goes to the one with the smallest share of its bound in use.
+    """Several endpoints of one model. Each request goes to the one with the smallest share of its bound in use.
 
     Args:
-        members: Clients with the model's name at each.
+        members: Clients, each with the model's name at its endpoint.
     """
 
     def __init__(self, members: Sequence[tuple[ChatClient, str]]) -> None:
@@ -254,11 +254,11 @@ class Replicas:
         self._turn = 0
 
     async def request(self, call: ModelCall) -> ModelResponse:
-        """Answer `call` at one of the replicas; one that proves unusable is left out from then on.
+        """Send `call` to one of the replicas. A replica with a `SystemicError` is not used again.
 
         Raises:
-            SystemicError: the last usable replica is gone.
-            ModelError: the call failed for good.
+            SystemicError: the last usable replica failed.
+            ModelError: the call failed, and retries did not help.
         """
         while True:
             member = self._pick()
@@ -279,38 +279,38 @@ class Replicas:
             await client.close()
 
     def waiting_note(self) -> str:
-        """The replicas' notes, and how many of them are left."""
+        """Notes of the replicas on why requests wait, and the number of replicas left."""
         notes = [note for client, _ in self._alive if (note := client.waiting_note())]
         if len(self._alive) < len(self._members):
             notes.insert(0, f"{len(self._alive)} of {len(self._members)} replicas left")
         return ", ".join(notes)
 
     def _pick(self) -> tuple[ChatClient, str]:
-        # Rotated, so that equally idle replicas share the work instead of the first one taking it.
+        # Choose the least busy replica; the start is rotated, so that idle replicas share the work.
         self._turn = (self._turn + 1) % len(self._alive)
         return min(self._alive[self._turn :] + self._alive[: self._turn], key=lambda member: member[0].load)
 
 
 @dataclass(frozen=True, slots=True)
 class BoundChat:
-    """One model, bound to its client, sampling arguments and rollout; implements `harness.core.types.Chat`.
+    """A model bound to its client, sampling arguments and rollout; implements `harness.core.types.Chat`.
 
     Raises:
-        ConfigError: the sampling arguments ask for what is not read (`stream`, `n` > 1).
+        ConfigError: the sampling arguments have an unsupported value (`stream`, `n` > 1).
     """
 
     client: Client
     model: str
     sampling_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Of the run; a call's own are laid over them."""
+    """Sampling arguments of the run; those of a call override them."""
     lane: str = ""
-    """Who asks: runs take turns at a shared limiter."""
+    """Name of the run in the limiter's queue: runs take turns at a shared limiter."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Sent with each of these requests: for loopback the rollout header."""
+    """Headers of each request; for loopback they include the rollout header."""
     urgent: bool = False
-    """Judges: served before everything else."""
+    """For judges: served before all other requests."""
     tools: Sequence[JsonDict] | None = None
-    """Offered when a call names none itself."""
+    """Tools for calls that do not pass their own."""
     check: Callable[[], None] | None = None
     """See `ModelCall.check`."""
 
@@ -324,10 +324,10 @@ class BoundChat:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Ask the model; `sampling_args` are laid over the run's own, `extra_body` key by key.
+        """Send a prompt to the model; `sampling_args` override the run's own, `extra_body` key by key.
 
         Raises:
-            ModelError: the call failed for good.
+            ModelError: the call failed, and retries did not help.
         """
         merged = merge_sampling_args(self.sampling_args, sampling_args) if sampling_args else self.sampling_args
         offered = self.tools if tools is None else tools

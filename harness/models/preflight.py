@@ -1,5 +1,5 @@
-"""One real request before a run: does the endpoint answer for this model and key? Owns what counts as an answer, and
-what to check when there is none; the request itself is the client's, as every other."""
+"""Test request before a run: does the endpoint answer for this model and key? The request is sent by the endpoint's
+client. This module decides which results count as working, and gives advice."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from harness.settings.serving import is_reference
 logger = logging.getLogger(__name__)
 
 PATIENCE = 30.0
-"""Seconds. An endpoint that takes the request and is silent for longer may be loading its model: it is reachable, and
-the run's own time limits take over. One that takes no connection is given up by the client before that."""
+"""Timeout in seconds. A reachable endpoint that is silent for longer may be loading its model: the run starts. If no
+connection is possible, the client gives up earlier."""
 
 _MESSAGES = [{"role": "user", "content": "hi"}]
 
@@ -36,21 +36,21 @@ async def preflight(
     baseline: bool = False,
     patience: float = PATIENCE,
 ) -> None:
-    """Ask `model` for one token, within seconds whatever happens.
+    """Request one token from `model`, and raise if the endpoint cannot work.
 
-    Any answer but a refused key, an unknown model or path, and what is none of an API's shows that the endpoint works:
-    a rate limit, a server error, a refusal of this very request (many models refuse `max_tokens`). Reference policies
-    are not asked: they answer only for examples that they know.
+    A rate limit, a server error or a rejection of this very request (many models reject `max_tokens`) shows that the
+    endpoint works. A rejected key, an unknown model or path, or a reply that is no API's does not. Reference models are
+    not tested: they answer only for known examples.
 
     Args:
-        client: Of the endpoint, or of the model's replicas.
-        model: The name that is sent.
+        client: Client of the endpoint, or of the model's replicas.
+        model: Model name in the request.
         headers: Sent with the request.
-        baseline: The message is to name the baseline's options.
-        patience: Seconds to wait for an answer.
+        baseline: Whether the message names the options of the baseline.
+        patience: Timeout in seconds.
 
     Raises:
-        SystemicError: no request can succeed; says what to check.
+        SystemicError: no request can succeed; the message has advice.
     """
     if is_reference(model):
         return
@@ -69,20 +69,20 @@ async def preflight(
 async def ask_once(
     client: Client, model: str, headers: Mapping[str, str] | None = None, *, patience: float = PATIENCE
 ) -> ModelError | None:
-    """The request itself: one short message, one token asked for.
+    """Send one short message, and ask for one token.
 
     Args:
-        client: Of the endpoint, or of the model's replicas.
-        model: The name that is sent.
+        client: Client of the endpoint, or of the model's replicas.
+        model: Model name in the request.
         headers: Sent with the request.
-        patience: Seconds to wait for an answer.
+        patience: Timeout in seconds.
 
     Returns:
-        None when the model replied; else what the endpoint answered instead.
+        None if the model replied; otherwise the error that the endpoint answered with.
 
     Raises:
         SystemicError: no request can succeed.
-        TimeoutError: no answer came, though the endpoint may be there.
+        TimeoutError: no answer came; the endpoint may still be reachable.
     """
     call = ModelCall(model, _MESSAGES, None, {"max_tokens": 1}, headers or {}, "preflight", urgent=True, quick=True)
     try:
@@ -96,13 +96,13 @@ async def ask_once(
 
 
 async def preflight_all(models: Sequence[tuple[Client, str, bool]]) -> list[SystemicError | None]:
-    """`preflight` for all at once.
+    """Run `preflight` for several models concurrently.
 
     Args:
-        models: Each with its client, the name that is sent, and whether it is the baseline.
+        models: Client, model name in the request, and whether it is the baseline.
 
     Returns:
-        What is wrong with each, in their order.
+        The error of each model or None, in the same order.
     """
 
     async def verdict(client: Client, model: str, baseline: bool) -> SystemicError | None:

@@ -1,5 +1,4 @@
-"""When a failed request is tried again. Owns the retryable statuses, the back-off and the reading of `Retry-After`;
-does not wait itself and does not know which request it is."""
+"""Retry rules: retryable statuses, back-off, and parsing of `Retry-After`. The waiting itself is in `chat`."""
 
 from __future__ import annotations
 
@@ -11,20 +10,20 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 RETRY_AFTER_CAP = 120.0
-"""Most seconds a `Retry-After` can ask for. Providers' own windows are a minute; a header that says a day (seen in the
-field) would look like a hang. The request is then tried again, and fails as `rate_limit` when its retries are spent."""
+"""Maximum seconds of a `Retry-After`. Providers' rate windows last a minute, but some servers send a day. After the
+capped wait the request is retried, and it fails as `rate_limit` after its last retry."""
 
 BACKOFF_BASE = 0.5
-"""Seconds: upper end of the first back-off."""
+"""Upper end of the first back-off, in seconds."""
 
 BACKOFF_CAP = 30.0
-"""Seconds: upper end of any back-off."""
+"""Upper end of any back-off, in seconds."""
 
 SPREAD = 0.25
-"""Share of a `Retry-After` that is added at random, so that the refused do not come back as one."""
+"""Random share added to a `Retry-After`, so that rejected requests do not all return at the same time."""
 
 BAD_REPLY_RETRIES = 2
-"""Further attempts after a 200 that cannot be read: a proxy's hiccup heals at once, a wrong address never does."""
+"""Retries after a 200 that cannot be parsed: enough for a proxy error, while a wrong address fails soon."""
 
 _RETRY_STATUS = frozenset({408, 409, 429})
 
@@ -32,7 +31,7 @@ _UNIT_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
 
 _EPOCH_FLOOR = 1e9
-"""A reset larger than this (2001 in Unix seconds) is a moment, not a duration."""
+"""A larger reset value (2001 in Unix seconds) is a point in time, not a duration."""
 
 _MILLI_EPOCH_FLOOR = 1e12
 
@@ -44,22 +43,20 @@ def retryable_status(status: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how soon."""
+    """Number of retries, and back-off."""
 
     retries: int = 6
-    """Further attempts after the first."""
+    """Number of retries after the first attempt."""
     base: float = BACKOFF_BASE
     cap: float = BACKOFF_CAP
     retry_after_cap: float = RETRY_AFTER_CAP
     rng: random.Random = field(default_factory=random.Random)
 
     def delay(self, attempt: int, retry_after: float | None = None) -> float:
-        """Seconds to wait after failed attempt number `attempt` (1-based).
-
-        Without `retry_after`: full jitter, uniform over [0, min(cap, base · 2^(attempt-1))] (Brooker, "Exponential
-        Backoff And Jitter", 2015). With it: that long, plus up to a quarter, never less; below `base` (some say 0)
-        the jittered back-off if that is longer, lest all retries be spent in no time.
-        """
+        """Seconds to wait after failed attempt number `attempt` (1-based). Without `retry_after`: full jitter, uniform
+        over [0, min(cap, base · 2^(attempt-1))] (Brooker, "Exponential Backoff And Jitter", 2015). With it: that long,
+        plus up to a quarter, never less. If `retry_after` is below `base` (some servers send 0), the jittered back-off
+        if that is longer, so that the retries are not used up at once."""
         own = self.rng.uniform(0.0, min(self.cap, self.base * 2.0 ** min(attempt - 1, 30)))
         asked = self.believed(retry_after)
         if asked is None:
@@ -68,21 +65,21 @@ class RetryPolicy:
         return asked if asked >= self.base else max(asked, own)
 
     def believed(self, retry_after: float | None) -> float | None:
-        """What a reply asks to wait for, as far as it is obeyed: by this call, and by whatever else it slows down."""
+        """The `retry_after` to use: capped at `retry_after_cap`; None stays None."""
         return None if retry_after is None else min(retry_after, self.retry_after_cap)
 
 
 def read_retry_after(headers: Mapping[str, str], status: int, wall: float) -> float | None:
-    """Seconds that a reply asks to wait for, uncapped; None when it does not say.
+    """Parse the wait that a reply asks for, in seconds and uncapped; None if it has none.
 
-    In this order: `retry-after-ms`; `Retry-After` as seconds or as an HTTP-date (read against the reply's own `Date`,
-    so that a clock that is off here does no harm); for 429 also `x-ratelimit-reset-*` of the limits whose
-    `x-ratelimit-remaining-*` is 0, or of all when none is.
+    In this order: `retry-after-ms`; `Retry-After` as seconds or as an HTTP-date (relative to the reply's own `Date`, in
+    case the local clock is wrong); for 429 also `x-ratelimit-reset-*` of the limits whose `x-ratelimit-remaining-*` is
+    0, or of all if none is 0.
 
     Args:
-        headers: Of the reply; names compare case-insensitively if the mapping does.
-        status: Of the reply.
-        wall: Unix time here.
+        headers: Headers of the reply; names are case-insensitive if the mapping's are.
+        status: HTTP status of the reply.
+        wall: Local Unix time.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -119,7 +116,7 @@ def _http_date(text: str) -> float | None:
     try:
         moment = parsedate_to_datetime(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):  # the latter for a time zone of a thousand digits
+    except (ValueError, OverflowError):  # OverflowError for an absurdly long time zone
         return None
 
 
@@ -134,12 +131,13 @@ def _read_reset(headers: Mapping[str, str], wall: float) -> float | None:
         if seconds is not None:
             remaining = headers.get(lowered.replace("reset", "remaining"))
             (exhausted if _number(remaining) == 0.0 else others).append(seconds)
-    # An exhausted limit has to come back; when nobody says which one is, the soonest is worth a try.
+    # Exhausted limits must all reset; if none is marked as exhausted, the earliest reset is tried.
     return max(exhausted) if exhausted else min(others, default=None)
 
 
 def _reset_seconds(text: str, wall: float) -> float | None:
-    """`1s`, `6m0s`, `120ms`, `7.66`, a Unix time in seconds or milliseconds, or an RFC 3339 time."""
+    """Parse `1s`, `6m0s`, `120ms`, `7.66`, a Unix time in seconds or milliseconds, or an RFC 3339 time. Returns the
+    seconds from now, or None."""
     value = _number(text)
     if value is not None:
         if value >= _MILLI_EPOCH_FLOOR:

@@ -1,4 +1,4 @@
-"""The address of an endpoint, its key and headers, validated. Sends nothing."""
+"""Validated address, key and headers of an endpoint."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from harness.core.redact import redactor
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """Where requests go and as whom."""
+    """Address, key and headers of an endpoint."""
 
     url: str
-    """Base URL, as in `http://localhost:8000/v1`; `litellm://<provider>` where litellm makes the exchange."""
+    """Base URL, such as `http://localhost:8000/v1`; `litellm://<provider>` for a provider reached through litellm."""
     key: str | None = field(default=None, repr=False)
     """Bearer token; None sends no Authorization header."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Sent with every request, over our own."""
+    """Sent with every request; override the default headers."""
     label: str = ""
-    """How messages name the endpoint; its host by default."""
+    """Name of the endpoint in messages; default: its host."""
     key_name: str = ""
-    """Where the key came from (a variable's name), for messages."""
+    """Environment variable of the key, for messages."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -59,5 +59,5 @@ class RequestTarget:
 
     @property
     def provider(self) -> str:
-        """The provider that litellm asks; empty for an endpoint that is asked directly."""
+        """Name of the litellm provider; empty for an endpoint that is called directly."""
         return litellm_provider(self.url) or ""

@@ -1,5 +1,5 @@
-"""One aiohttp session to one endpoint: connections, proxies, the size of a reply. Translates every aiohttp error, once.
-Owns no retry and no meaning of a body. Imported at the first request, because aiohttp takes a third of a second."""
+"""HTTP transport: one aiohttp session for one endpoint, with connections, proxies and size limits. Converts every
+aiohttp error to a `Failure`. Imported at the first request, because importing aiohttp takes about 0.3 s."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from harness.core.loopback import is_loopback
 from harness.models.failures import BROKE_OFF, Failure, WireFault, bad_reply, clean
 
 BODY_CAP = 64 * 1024 * 1024
-"""Bytes of a reply, unpacked. The longest answers with log-probabilities are a few MB; more is a mistake."""
+"""Maximum bytes of a reply after decompression. The longest replies with log-probabilities have a few MB."""
 
 LARGE_REPLY = 4 * 1024 * 1024
-"""Bytes from which on a reply waits for its turn to be read; a text of a million tokens is smaller."""
+"""Size in bytes above which a reply waits for its turn to be read; a text of a million tokens is smaller."""
 
 LARGE_AT_ONCE = 4
-"""Large replies of one endpoint that are read at the same time: together at most 256 MB, however many are in flight."""
+"""Large replies of one endpoint read at the same time; this limits their memory to 256 MB."""
 
 ERROR_CAP = 64 * 1024
-"""Bytes of an error's body that are read: its status says what to do, and a message keeps 300 characters of it."""
+"""Maximum bytes read from an error's body; a message holds only 300 characters of it."""
 
 ERROR_PATIENCE = 5.0
-"""Seconds that the body of an error may take. Its status is known by then, and a proxy in trouble may never finish."""
+"""Timeout in seconds for reading an error's body. Its status is known by then, and a broken proxy may never finish."""
 
 LARGE_BODY = 2**20
-"""Bytes of a request above which aiohttp wants a file, which it writes in pieces: a prompt with images."""
+"""Size in bytes above which a request body is passed to aiohttp as a file, which it sends in chunks."""
 
 KEEPALIVE = 4.0
-"""Seconds that an idle connection is kept. uvicorn (vLLM, SGLang) and Node close theirs after 5: a request sent into a
-closing connection costs a retry, a new connection only a handshake."""
+"""Seconds that an idle connection is kept. uvicorn (vLLM, SGLang) and Node close theirs after 5 s. A request on a
+closing connection costs a retry; a new connection costs only a handshake."""
 
 DNS_TTL = 300
-"""Seconds. Endpoints move rarely, and a lookup for every new connection at 256 in flight drowns small resolvers."""
+"""Seconds that a DNS lookup is cached: a lookup per connection, with 256 in flight, overloads small resolvers."""
 
 PIECE = 1024 * 1024
-"""Bytes that are unpacked at a time: a packed megabyte may hold a thousand."""
+"""Maximum bytes decompressed at a time, since a compressed megabyte may expand a thousandfold."""
 
 
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
@@ -65,23 +65,23 @@ class Reply:
 
 
 class Transport:
-    """Connections to one endpoint. aiohttp's own bounds (100 connections, 300 s) are off: ours are elsewhere.
+    """Connections to one endpoint. aiohttp's default limits (100 connections, 300 s) are disabled.
 
     Args:
         url: Base URL.
         headers: Sent with every request.
-        connect_timeout: Seconds for name lookup, connection and TLS.
-        body_cap: Most bytes of a reply.
+        connect_timeout: Timeout in seconds for name lookup, connection and TLS.
+        body_cap: Maximum bytes of a reply.
 
     Raises:
-        ConfigError: the environment names a proxy that cannot be used.
+        ConfigError: the environment sets a proxy that cannot be used.
     """
 
     def __init__(
         self, url: str, headers: Mapping[str, str], *, connect_timeout: float, body_cap: int = BODY_CAP
     ) -> None:
         self._base, _, query = url.partition("?")
-        self._query = f"?{query}" if query else ""  # some hosts carry their API version there
+        self._query = f"?{query}" if query else ""  # some hosts put the API version there
         self._urls: dict[str, URL] = {}
         self._proxy = find_proxy(URL(self._base))
         self._body_cap = body_cap
@@ -90,11 +90,11 @@ class Transport:
             connector=aiohttp.TCPConnector(
                 limit=0, ttl_dns_cache=DNS_TTL, keepalive_timeout=KEEPALIVE, socket_factory=_make_socket
             ),
-            # `connect` covers name lookup and TLS as well, which `sock_connect` alone does not. The whole request is
-            # bounded by the caller.
+            # `connect` includes name lookup and TLS, unlike `sock_connect`. The caller sets the timeout of the whole
+            # request.
             timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout),
             headers=CIMultiDict({"Accept-Encoding": "gzip, deflate", **headers}),
-            auto_decompress=False,  # aiohttp does not notice a packed body without its end
+            auto_decompress=False,  # aiohttp accepts truncated compressed bodies
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
@@ -102,13 +102,13 @@ class Transport:
         """Send `body` to `path` and read the whole reply.
 
         Raises:
-            WireFault: there is no whole reply.
+            WireFault: no complete reply was received.
         """
         url = self._urls.get(path)
         if url is None:
             self._urls[path] = url = self._url(path)
         try:
-            # No redirects: a POST that is silently moved elsewhere takes the prompt, and perhaps the key, with it.
+            # No redirects: they would forward the prompt, and perhaps the key, to another host.
             async with self._session.post(
                 url,
                 data=body if len(body) <= LARGE_BODY else io.BytesIO(body),
@@ -126,7 +126,7 @@ class Transport:
             raise WireFault(_translate(error)) from error
 
     async def probe(self) -> bool:
-        """Whether the host gives any HTTP answer (to `GET /models`)."""
+        """Whether the host returns any HTTP answer to `GET /models`."""
         try:
             async with self._session.get(self._url("/models"), proxy=self._proxy, allow_redirects=False):
                 return True
@@ -141,7 +141,7 @@ class Transport:
         return URL(self._base.rstrip("/") + path + self._query)
 
     async def _read_capped(self, response: aiohttp.ClientResponse) -> bytes:
-        """Read and unpack a body; one that proves large waits, and with it the server, until there is room for it."""
+        """Read and decompress a body. A large one waits until fewer than `LARGE_AT_ONCE` are being read."""
         if (response.content_length or 0) > self._body_cap:
             raise self._too_large(response)
         body, unpacker = bytearray(), Unpacker(response.headers.get("Content-Encoding", ""))
@@ -162,10 +162,10 @@ class Transport:
 
 
 class Unpacker:
-    """Undo a Content-Encoding piece by piece.
+    """Decompress a body in chunks, by its Content-Encoding.
 
     Raises:
-        WireFault: the encoding is neither gzip nor deflate, nor none.
+        WireFault: the encoding is not gzip, deflate or identity.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -177,19 +177,19 @@ class Unpacker:
         self._begun = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The unpacked `data`, at most `PIECE` bytes at a time.
+        """Decompress `data`, at most `PIECE` bytes at a time.
 
         Raises:
-            WireFault: it is not packed, or damaged.
+            WireFault: the data is not compressed, or is damaged.
         """
         if not self._packed:
             yield data
             return
         while data:
             if self._stream is None:
-                if self._begun and not data.strip(b"\0"):  # padding behind the end
+                if self._begun and not data.strip(b"\0"):  # padding after the end
                     return
-                # 47: gzip or zlib by its header; some servers send deflate without one.
+                # 47: gzip or zlib, detected by the header; −15: raw deflate, which some servers send.
                 bare = data[0] & 0xF != 8 and data[0] != 0x1F
                 self._stream, self._begun = zlib.decompressobj(-15 if bare else 47), True
             try:
@@ -202,10 +202,10 @@ class Unpacker:
                 data, self._stream = self._stream.unused_data, None
 
     def end(self) -> None:
-        """Check that nothing is missing.
+        """Check that the body is complete.
 
         Raises:
-            WireFault: the packed body has no end.
+            WireFault: the compressed body is truncated.
         """
         if self._stream is None:
             return
@@ -213,7 +213,7 @@ class Unpacker:
 
 
 async def _read_error(response: aiohttp.ClientResponse) -> bytes:
-    """The beginning of an error's body, as much as comes: what the status says does not wait for the rest of it."""
+    """Read the beginning of an error's body, with a timeout and a size limit."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -232,8 +232,7 @@ async def _read_error(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _make_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-    """A socket that notices a peer which has silently gone: a reasoning model may not send a byte for ten minutes, and
-    a NAT or a sleeping laptop forgets the connection meanwhile."""
+    """Create a socket with TCP keepalive, to detect a lost connection while a model reasons without sending data."""
     family, kind, protocol, _, _ = address
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -245,12 +244,12 @@ def _make_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> sock
 
 
 def find_proxy(url: URL) -> URL | None:
-    """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for `url`; None for loopback.
+    """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY set for `url`; None for loopback.
 
-    Looked up once an endpoint: aiohttp's own `trust_env` reads the environment and ~/.netrc for every request.
+    Determined once per endpoint: aiohttp's own `trust_env` reads the environment and ~/.netrc for every request.
 
     Raises:
-        ConfigError: the proxy is not an HTTP proxy, or no URL.
+        ConfigError: the proxy is not an HTTP proxy, or is not a URL.
     """
     host = url.host or ""
     proxies = urllib.request.getproxies()
@@ -259,7 +258,7 @@ def find_proxy(url: URL) -> URL | None:
         return None
     try:
         proxy = URL(found if "://" in found else f"http://{found}")
-    except ValueError as error:  # not repeated: it may hold a password
+    except ValueError as error:  # not shown: may contain a password
         raise ConfigError(
             f"the environment sets a proxy for {url.scheme}://{host} that is no URL ({error}): "
             f"correct {url.scheme.upper()}_PROXY, or add {host} to NO_PROXY"
@@ -293,8 +292,8 @@ def _translate(error: Exception) -> Failure:
 
 
 def connect_words(error: aiohttp.ClientConnectorError) -> str:
-    """Why there is no connection."""
-    # Messages begin with the endpoint's own address; only another one has to be named.
+    """Describe why no connection was made."""
+    # Messages begin with the endpoint's address; only other addresses are named here.
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return f"cannot reach the proxy at {error.host}:{error.port}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):

@@ -1,5 +1,5 @@
-"""The OpenAI wire format: request bodies from calls, replies from bodies. Owns which fields are read and what a valid
-reply is; sends nothing. An empty or null answer, a truncated one and a refusal are replies, whatever they are worth."""
+"""OpenAI wire format: build request bodies, parse replies. An empty or null answer, a truncated one and a refusal are
+valid replies."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ CHAT_PATH = "/chat/completions"
 COMPLETIONS_PATH = "/completions"
 
 CHARS_PER_TOKEN = 4
-"""For pacing only: close enough for English, and the reply's usage corrects it."""
+"""Estimate for rate limits only; close enough for English, and corrected by the reply's usage."""
 
 _MOST_DOLLARS = 1e9
-"""Cost of one reply from which on a provider's figure is taken for nonsense."""
+"""Cost of one reply, in dollars, from which on a provider's figure is ignored as invalid."""
 
 MOST_TOKENS = 10**9
-"""Tokens of one reply above which a provider's count is taken for nonsense."""
+"""Tokens of one reply above which a provider's count is ignored as invalid."""
 
 IMAGE_TOKENS = 1000
-"""For pacing only: what a content part that is not text is taken for."""
+"""Estimated tokens of a content part that is not text, for rate limits only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call, ready to send."""
+    """A request, ready to send."""
 
     path: str
     body: bytes
     is_chat: bool
     has_max_tokens: bool = False
-    """Whether the body holds `max_tokens`, which some models refuse."""
+    """Whether the body has `max_tokens`, which some models reject."""
 
 
 def check_sampling_args(args: Mapping[str, Any]) -> None:
-    """Refuse what would make a reply that is not read, answers that are paid for and dropped, or a key on record.
+    """Validate sampling arguments: no streaming, no second answer that would be paid for and dropped, no recorded key.
 
     Raises:
         ConfigError: `stream` is on, `n` is more than 1, or a key is among them.
@@ -61,11 +61,12 @@ def check_sampling_args(args: Mapping[str, Any]) -> None:
 
 
 def check_settings_of_sampling(args: Mapping[str, Any]) -> None:
-    """As `check_sampling_args`, for those that are settings: they do not say who is asked what. The calls of an agent
-    may, whose code is its own.
+    """Validate sampling arguments given as settings, which must not change model or prompt.
+
+    The code of an agent may set these in its calls.
 
     Raises:
-        ConfigError: as above, or a model or a prompt is among them.
+        ConfigError: as in `check_sampling_args`, or a model or a prompt is among them.
     """
     check_sampling_args(args)
     for source in _bodies(args):
@@ -75,13 +76,13 @@ def check_settings_of_sampling(args: Mapping[str, Any]) -> None:
 
 
 def _bodies(args: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Where a request's body gets its keys from."""
+    """The tables that supply the keys of a request's body."""
     extra = args.get("extra_body")
     return [args, cast("Mapping[str, Any]", extra)] if isinstance(extra, Mapping) else [args]
 
 
 def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None) -> dict[str, Any]:
-    """`over` laid over `base`; `extra_body` key by key. None stays: it drops a key when the body is built."""
+    """Merge `over` into `base`; `extra_body` key by key. A None is kept: it removes the key when the body is built."""
     merged = {**base, **(over or {})}
     below, above = base.get("extra_body"), (over or {}).get("extra_body")
     if isinstance(below, Mapping) and isinstance(above, Mapping):
@@ -90,14 +91,14 @@ def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None)
 
 
 def build_request(call: ModelCall, *, completion_tokens: bool = False) -> Request:
-    """The body of `call`: model, messages or prompt, tools, then the sampling arguments as they are.
+    """Build the request of `call`: model, messages or prompt, tools, then the sampling arguments unchanged.
 
     Args:
-        call: What is asked.
+        call: The model call.
         completion_tokens: Send `max_tokens` of a chat under the name `max_completion_tokens`, unless that is set too.
 
     Raises:
-        ModelError: the call holds something that JSON cannot, or asks for what is not read.
+        ModelError: the call has a value that JSON cannot represent, or an unsupported sampling argument.
     """
     try:
         check_sampling_args(call.sampling_args)
@@ -124,7 +125,7 @@ def _dump(body: JsonDict) -> bytes:
     except TypeError:
         pass
     try:
-        # What orjson refuses but JSON allows: integers beyond 64 bits, lone surrogates, keys that are no strings.
+        # JSON allows more than orjson: integers beyond 64 bits, lone surrogates, keys that are not strings.
         return json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
     except (TypeError, ValueError) as error:
         raise ModelError(f"the request cannot be written as JSON: {error}", reason="bad_request") from error
@@ -132,8 +133,8 @@ def _dump(body: JsonDict) -> bytes:
 
 @lru_cache(maxsize=1024)
 def takes_completion_tokens(url: str, model: str) -> bool:
-    """Whether the address or the name alone says that `max_completion_tokens` is wanted: OpenAI takes it for every
-    model, Azure's older models do not know it. Everywhere else the endpoint's first refusal says so."""
+    """Whether the address or the model's name shows that `max_completion_tokens` is needed. OpenAI accepts it for every
+    model; Azure's older models do not. For all other endpoints, their first rejection shows it."""
     host = (urlsplit(url).hostname or "").lower()
     return host.endswith(_OPENAI_HOSTS) or (host.endswith(_AZURE_HOSTS) and bool(_REASONING.match(model.lower())))
 
@@ -144,7 +145,7 @@ _REASONING = re.compile(r"(?:[\w.-]+/)*(?:o[1-9]|gpt-?[5-9])(?![a-z\d])")
 
 
 def estimate_prompt_tokens(prompt: Prompt) -> int:
-    """A cheap guess of the prompt's tokens, for `tpm` pacing."""
+    """Rough estimate of the prompt's tokens, for the `tpm` limit."""
     if isinstance(prompt, str):
         return len(prompt) // CHARS_PER_TOKEN + 1
     total = 0
@@ -169,11 +170,11 @@ def asked_output_tokens(call: ModelCall) -> int | None:
 
 
 def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Failure:
-    """Read a 2xx. Only the choice of index 0 is used.
+    """Parse a 2xx reply. Only the choice of index 0 is used.
 
     Returns:
-        The reply, or why there is none: no JSON, no choices, fields of the wrong type, or an error inside the 200
-        (routers do), also beside a choice, which counts as the status that it names.
+        The reply, or a failure: no JSON, no choices, fields of the wrong type, or an error inside the 200 (as routers
+        send), even beside a choice; it counts as the status that it names.
     """
     if status == 206:
         return bad_reply("it is only a part of a reply (partial content)", status)
@@ -183,7 +184,7 @@ def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Fa
         value = _load_leniently(body)
     value = unlisted(value)
     if not isinstance(value, dict):
-        # Half an object is an API's that had bad luck; anything else is no answer to what was asked.
+        # A truncated object comes from an API in trouble; anything else does not come from such an API.
         return bad_reply(_what_instead(body), status, kind="reply" if body.lstrip()[:1] == b"{" else "page")
     fields = cast("dict[str, Any]", value)
     usage = read_usage(fields.get("usage"))
@@ -202,7 +203,7 @@ def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Fa
 
 
 def _picked(fields: dict[str, Any], status: int, *, is_chat: bool) -> tuple[Message, object] | Failure:
-    """The used choice's message and finish reason, or why there is none."""
+    """Message and finish reason of the used choice, or a failure."""
     choice = first_choice(fields.get("choices"))
     if (failure := error_inside(fields, choice)) is not None:
         return failure
@@ -213,13 +214,13 @@ def _picked(fields: dict[str, Any], status: int, *, is_chat: bool) -> tuple[Mess
         return bad_reply(message, status)
     finish = choice.get("finish_reason")
     if finish == "content_filter" and not message.get("content") and not message.get("refusal"):
-        # The transcript has no finish reason: without this the provider's refusal would look like an empty answer.
+        # The transcript has no finish reason: the provider's refusal would look like an empty answer.
         message["refusal"] = "content_filter"
     return message, finish
 
 
 def first_choice(choices: object) -> dict[str, Any] | None:
-    """The choice whose index is 0, wherever it stands in the list; else the first one."""
+    """The choice whose index is 0, at any position; otherwise the first one."""
     if not isinstance(choices, list) or not choices:
         return None
     found = cast("list[object]", choices)
@@ -231,8 +232,8 @@ def first_choice(choices: object) -> dict[str, Any] | None:
 
 
 def is_another_model(asked: str, answered: str) -> bool:
-    """Whether a reply's model is not the one that was asked for under a longer or shorter name: providers add dates and
-    kinds, routers their own names in front. A smaller sister is another model."""
+    """Whether a reply names a model other than the requested one. Providers add dates and variants to a name, and
+    routers add prefixes; these do not count. A smaller variant (`mini`) does."""
     theirs, ours = _words(answered), _words(asked)
     return not (theirs <= ours or ours <= theirs) or bool((theirs ^ ours) & _SISTERS)
 
@@ -245,7 +246,7 @@ def _words(model: str) -> set[str]:
 
 
 def read_usage(usage: object) -> Usage:
-    """Tokens and cost of one reply; without both counts the reply is `unreported`."""
+    """Tokens and cost of one reply; without both token counts the reply is `unreported`."""
     if not isinstance(usage, dict):
         return Usage(requests=1, unreported=1)
     fields = cast("dict[str, Any]", usage)
@@ -253,7 +254,7 @@ def read_usage(usage: object) -> Usage:
     if not _is_count(tokens_in) or not _is_count(tokens_out):
         return Usage(requests=1, unreported=1, cost=_cost(fields))
     cost = fields.get("cost")
-    if len(fields) <= 3 and cost is None:  # the common case: two counts and their sum
+    if len(fields) <= 3 and cost is None:  # the common case
         return Usage(tokens_in, tokens_out, requests=1)
     return Usage(
         tokens_in,
@@ -266,8 +267,7 @@ def read_usage(usage: object) -> Usage:
 
 
 def _cost(usage: dict[str, Any]) -> float | None:
-    """What the endpoint says that its reply cost. A router that was given a key of ours says its fee, and beside it
-    what the key is charged with."""
+    """Cost of a reply as reported by the endpoint. With a user's own key (`is_byok`): router fee plus upstream cost."""
     cost = _dollars(usage.get("cost"))
     if cost is None or usage.get("is_byok") is not True:
         return cost
@@ -293,16 +293,14 @@ def _count(value: object) -> int:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    """Whether a provider's number can be one of tokens. Some send -1 for "unknown"; others would overflow a column."""
+    """Whether a value is a plausible token count. Some providers send -1 for "unknown"; huge ones would overflow."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
 
 
 def _chat_message(choice: dict[str, Any]) -> Message | str:
-    """The assistant message for the transcript, or what is wrong with it.
-
-    The provider's own fields survive (signatures that it wants back among them); nulls and empty lists go, `reasoning`
-    becomes `reasoning_content`, arguments of tool calls stay the text that the model wrote.
-    """
+    """The assistant message for the transcript, or an error message. The provider's own fields are kept (signatures
+    that it needs back among them); nulls and empty lists are removed, `reasoning` becomes `reasoning_content`, and
+    arguments of tool calls stay text as the model wrote it."""
     raw: object = choice.get("message")
     if not isinstance(raw, dict):
         return "its choice has no message"
@@ -310,7 +308,7 @@ def _chat_message(choice: dict[str, Any]) -> Message | str:
     content: object = fields.get("content")
     if not (content is None or isinstance(content, str | list)):
         return f"the content of its message is of type {type(content).__name__}"
-    # A reply is the assistant's, whatever a server calls it: under another name it would be read as somebody else's.
+    # The role is always assistant: some servers return another name, which would be read as another speaker.
     message: Message = {"role": "assistant", "content": content}
     for name, value in fields.items():
         if value is not None and value != [] and name not in message:
@@ -340,12 +338,12 @@ def _tool_calls(raw: object) -> list[JsonDict] | None:
             return None
         arguments: object = named.get("arguments")
         if not isinstance(arguments, str):
-            # Some servers send the parsed object; the wire format, and every later request, wants text.
+            # Some servers send a parsed object; the wire format requires text.
             arguments = "" if arguments is None else json.dumps(arguments)
         calls.append(
             {
                 **call,
-                # The answer to a call has to repeat its id, and no endpoint takes one back that is no text.
+                # The result of a tool call repeats its id, which endpoints accept only as text.
                 "id": _text(call.get("id")) or f"call_{index}",
                 "type": _text(call.get("type")) or "function",
                 "function": {**named, "arguments": arguments},
@@ -368,7 +366,7 @@ def _completion_message(choice: dict[str, Any]) -> Message | str:
 
 
 def _load_leniently(body: bytes) -> object:
-    """What Python's parser accepts and orjson does not: NaN and infinities (log-probabilities), lone surrogates."""
+    """Parse with Python's `json`, which accepts more than orjson: NaN, infinities, lone surrogates."""
     try:
         return _without_surrogates(json.loads(body))
     except (ValueError, RecursionError):
@@ -376,7 +374,7 @@ def _load_leniently(body: bytes) -> object:
 
 
 def _without_surrogates(value: object) -> object:
-    """`value` with lone surrogates replaced by U+FFFD: no file and no later request could hold them."""
+    """Replace lone surrogates by U+FFFD: neither files nor later requests can hold them."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):

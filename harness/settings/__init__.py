@@ -1,2 +1,2 @@
-"""What a run is and where every setting of it came from. Owns settings, their layers and their files; owns no network,
-no environment variables, no import of an environment. `resolver.resolve` is the way in."""
+"""Settings of a run, and the origin of each: layers, suite files, endpoints, providers. Entry point:
+`resolver.resolve`. Nothing here opens a network connection or imports an environment."""

@@ -1,5 +1,4 @@
-"""Agent evaluations in a suite: the keys that ask for the built-in environment `agent-eval`. Owns these names; what
-they lead to is read by `harness.agents`."""
+"""Agent evaluations in a suite file: the keys of an `[[eval]]` that select the built-in environment `agent-eval`."""
 
 from __future__ import annotations
 
@@ -14,17 +13,17 @@ from harness.settings.sections import Place
 from harness.settings.wording import shown
 
 KEYS = ("agent", "mcp", "dataset", "eval_fns", "max_turns", "offset")
-"""Keys of an `[[eval]]` that evaluates an agent; each is the argument of that name."""
+"""Keys of an `[[eval]]` that evaluates an agent; each is the environment argument of that name."""
 
 _ENV_ID = BY_PATH["env", "env_id"]
 _ARGS = BY_PATH["env", "env_args"]
 
 
 def read_agent_eval(table: Mapping[str, object], place: Place) -> Layer:
-    """The settings that the keys of an agent evaluation stand for; none if the table has no such key.
+    """Convert the keys of an agent evaluation to settings; an empty layer if the table has no such key.
 
     Raises:
-        ConfigError: a key is missing, wrong, or at odds with another.
+        ConfigError: a key is missing, has an invalid value, or conflicts with another.
     """
     given = {name: table[name] for name in KEYS if name in table}
     if not given:

@@ -1,6 +1,5 @@
-"""Bounds on what one invocation may spend: dollars, tokens, time. Owns how they are written, on the command line and in
-the table `[budget]` of a suite file, which of two holds, and the options of the command that goes on; what is spent is
-the engine's to count."""
+"""Budget of one invocation: limits on dollars, tokens and time. Parses limits from the command line and from the table
+`[budget]` of a suite file, and decides between them. Spending is tracked in the engine."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from harness.settings.sections import Place
 from harness.settings.wording import shown, suggestion
 
 BUDGET = "budget"
-"""The table of a suite file, and the first part of a `--set` path."""
+"""Name of the table in a suite file, and first part of a `--set` path."""
 
 Bound: TypeAlias = Literal["max_cost", "max_tokens_total", "max_time"]
 
@@ -29,16 +28,16 @@ FLAGS: Mapping[Bound, str] = {
 NO_RUN = "a budget is of the whole invocation: write it once, in a table [budget] at the top of the file"
 
 _SPENT: Mapping[Bound, str] = {"max_cost": "cost", "max_tokens_total": "tokens", "max_time": "seconds"}
-"""What a manifest calls what is spent of each bound."""
+"""Names, in a manifest, of the amount spent for each limit."""
 
 _ROUNDED_UP = 1 + 1e-6
-"""Sums of dollars fall a little short of the bound that they meet; a larger one must not."""
+"""Tolerance: a rounded sum of dollars may be slightly less than a limit that was reached."""
 
 DOUBLE = 2
-"""How much more the command that goes on proposes. Any larger bound does."""
+"""Factor by which the resume command raises a limit that was reached."""
 
 _MOST = 1e15
-"""What nobody can mean. Larger whole numbers than a float holds exist in TOML, and no arithmetic with them."""
+"""Largest valid limit. TOML integers may be too large for a float."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]))+")
@@ -47,37 +46,37 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """What one invocation may spend; None is no bound."""
+    """Limits of one invocation; None means no limit."""
 
     max_cost: float | None = None
     """US dollars."""
     max_tokens_total: int | None = None
-    """Tokens in and out together."""
+    """Input and output tokens together."""
     max_time: float | None = None
     """Seconds."""
     sources: Mapping[Bound, str] = field(default_factory=dict[Bound, str])
-    """Where each was written, as the user would write it: `--max-cost 5`, or the file and key path."""
+    """Origin of each limit, for messages: `--max-cost 5`, or file and key path."""
 
     def __bool__(self) -> bool:
-        """Whether there is any bound."""
+        """Whether there is any limit."""
         return any(self.of(bound) is not None for bound in BOUNDS)
 
     @property
     def may_refuse(self) -> bool:
-        """Whether calls may be refused, because money or tokens are spent."""
+        """Whether the budget may block calls, since money or tokens are limited."""
         return self.max_cost is not None or self.max_tokens_total is not None
 
     def of(self, bound: Bound) -> float | None:
-        """One of them."""
+        """One limit by name."""
         return cast("float | None", getattr(self, bound))
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenBound:
-    """One bound as it was written somewhere."""
+    """One limit from a flag, a file or `--set`."""
 
     value: float | None
-    """None takes a bound away."""
+    """None removes a limit."""
     source: str
 
 
@@ -85,13 +84,13 @@ Written: TypeAlias = dict[Bound, WrittenBound]
 
 
 def read_flags(flags: Mapping[str, object]) -> Written:
-    """The bounds among command-line values.
+    """Parse the limits among command-line values.
 
     Args:
-        flags: Values by key, texts as they were typed; None was not given.
+        flags: Values by key, as typed text; None if not given.
 
     Raises:
-        ConfigError: one is no bound.
+        ConfigError: a value is not a valid limit.
     """
     found: Written = {}
     for bound in BOUNDS:
@@ -103,10 +102,10 @@ def read_flags(flags: Mapping[str, object]) -> Written:
 
 
 def read_table(value: object, place: Place) -> Written:
-    """The table `[budget]` of a suite file.
+    """Parse the table `[budget]` of a suite file.
 
     Raises:
-        ConfigError: it is no table, holds an unknown name, or a value that is no bound.
+        ConfigError: it is not a table, has an unknown key, or a value that is not a valid limit.
     """
     if value is None:
         return {}
@@ -122,15 +121,15 @@ def read_table(value: object, place: Place) -> Written:
 
 
 def read_set(path: Sequence[str], value: str, where: str) -> Written:
-    """One `--set budget.max_cost=5`; `none` takes the bound away.
+    """Parse one `--set budget.max_cost=5`; the value `none` removes the limit.
 
     Args:
-        path: Behind `--set`, in parts.
-        value: As typed.
-        where: For messages: `--set budget.max_cost`.
+        path: Dotted path of `--set`, in parts.
+        value: The value as typed.
+        where: Prefix for messages: `--set budget.max_cost`.
 
     Raises:
-        ConfigError: no such bound, or not a value of one.
+        ConfigError: there is no such limit, or its value is invalid.
     """
     key = path[1] if len(path) == 2 else ""
     if key not in BOUNDS:
@@ -141,10 +140,10 @@ def read_set(path: Sequence[str], value: str, where: str) -> Written:
 
 
 def settle(flags: Written, file: Written, overrides: Sequence[Written]) -> tuple[BudgetLimits, list[str]]:
-    """The bounds that hold: those of `--set`; else, of flag and file, the smaller one. Both were written to be kept.
+    """Merge the limits: `--set` wins; otherwise the smaller of flag and file applies.
 
     Returns:
-        The bounds, and a line for each flag that has no effect.
+        The limits, and a notice for each flag without effect.
     """
     values: dict[Bound, float] = {}
     sources: dict[Bound, str] = {}
@@ -169,10 +168,10 @@ def settle(flags: Written, file: Written, overrides: Sequence[Written]) -> tuple
 
 
 def flags_of(recorded: Mapping[str, object]) -> list[str]:
-    """The bounds of an invocation as options of the command that goes on, the one that is spent with a larger amount.
+    """Command-line options that repeat a recorded budget, with a larger amount for the limit that was reached.
 
     Args:
-        recorded: The bounds and what was spent of them, as in a manifest's `budget`.
+        recorded: Limits and amounts spent, as in a manifest's `budget`.
     """
     spent: object = recorded.get("spent")
     spent = cast("dict[str, object]", spent) if isinstance(spent, dict) else {}
@@ -188,7 +187,7 @@ def flags_of(recorded: Mapping[str, object]) -> list[str]:
 
 
 def _figure(value: object) -> float:
-    """An amount in a manifest, which is a file that can be edited; 0 if it is none."""
+    """An amount from a manifest; 0 if it is invalid, since the file may have been edited."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _MOST:
         return 0
     return value
@@ -201,7 +200,7 @@ def _smaller(flag: WrittenBound | None, filed: WrittenBound | None) -> WrittenBo
 
 
 def _number(value: object) -> object:
-    """What a typed number says; other text is left for the reader to judge."""
+    """Parse a number; other text is returned unchanged, for later validation."""
     if isinstance(value, str):
         for read in (int, float):
             try:

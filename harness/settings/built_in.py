@@ -1,5 +1,5 @@
-"""The environments that are built in: their names, what is known of each, what its runs are called, and what is said of
-it where environments are packages. Imports little, because the loader asks."""
+"""Built-in environments: names, defaults, names of their runs, and messages. Imports little, because the loader needs
+it."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from harness.core.errors import ConfigError
 from harness.settings.packages import FoundEnvironment
 
 AGENT_EVAL = "agent-eval"
-"""An agent over the rows of a file: `bench eval`."""
+"""An agent evaluated over the rows of a file: `bench eval`."""
 
 MULTI_EVAL = "multi-eval"
-"""A list of tasks, scored as documented: `bench multi`."""
+"""A list of tasks with documented scoring: `bench multi`."""
 
 _LONGEST = 80
-"""Characters of a name: it becomes part of a folder's."""
+"""Maximum length of a name, which becomes part of a folder's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """One environment that is no package."""
+    """An environment that is part of this program."""
 
     env_id: str
     kind: str
     """`Manifest.kind` of its runs."""
     found: FoundEnvironment
     rows: str
-    """The argument that names the file of its rows. Runs of the Python API have none: their rows are in a program."""
+    """Argument that names the file of rows. Runs from Python have none, since their rows are in a program."""
     name_of: Callable[[Mapping[str, object]], str]
-    """What tables, folders and datasets call a run of it, from its arguments."""
+    """Function from the environment's arguments to the name of a run in tables, folders and datasets."""
     about: str
-    """What is said of it where environments are packages."""
+    """Message for commands that expect an environment package."""
 
     def has_rows(self, env_args: Mapping[str, object]) -> bool:
-        """Whether the arguments say where its rows are, so that settings alone can repeat a run."""
+        """Whether the arguments name a file of rows, so that settings alone can repeat a run."""
         return self.rows in env_args
 
     def require_rows(self, env_args: Mapping[str, object], where: str) -> None:
-        """Refuse a run without rows.
+        """Raise if the arguments do not name a file of rows.
 
         Args:
-            env_args: Its arguments.
-            where: What names it, a flag or a file with key path.
+            env_args: Arguments of the environment.
+            where: Flag, or file with key path, that names the environment; for the message.
 
         Raises:
-            ConfigError: says how to name the file, and what to do about a run of the Python API.
+            ConfigError: the message explains how to name the file, and how to resume a run made from Python.
         """
         if self.has_rows(env_args):
             return
@@ -61,20 +61,20 @@ class BuiltIn:
 
 
 def _found(module: str, env_id: str) -> FoundEnvironment:
-    # The whole file once, as `bench eval` and `bench multi` do: the rows are the user's own.
+    # Defaults of a built-in environment: all rows of the file, one rollout each, as `bench eval` and `bench multi` use.
     defaults: dict[str, object] = {"num_examples": -1, "rollouts_per_example": 1}
     return FoundEnvironment(module, defaults=defaults, defaults_source=f"{env_id} [built-in]")
 
 
 def _agent_and_rows(env_args: Mapping[str, object]) -> str:
-    """An agent and its rows, such as `Loop-rows`."""
+    """Name of an agent evaluation from agent and rows, such as `Loop-rows`."""
     agent, folder = env_args.get("agent"), env_args.get("mcp")
     player = str(agent).rpartition(":")[2] if agent else Path(str(folder or ".")).resolve().name
     return _as_name(f"{player}-{Path(str(env_args.get('dataset') or 'rows')).stem}", AGENT_EVAL)
 
 
 def _task_file(env_args: Mapping[str, object]) -> str:
-    """The stem of the file."""
+    """Name of a multi-model run: the stem of its file of tasks."""
     return _as_name(Path(str(env_args.get("tasks") or "tasks")).stem, MULTI_EVAL)
 
 
@@ -102,15 +102,15 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         "evaluates them, and with --dry-run shows and checks it",
     ),
 }
-"""By env_id."""
+"""Built-in environments by `env_id`."""
 
 
 def built_in(found: FoundEnvironment | None) -> BuiltIn | None:
-    """The built-in environment that `found` is; None if it is a package's, or a file's."""
+    """The built-in environment for `found`; None for one from a package or a file."""
     return next((each for each in BUILT_INS.values() if each.found is found), None)
 
 
 def as_built_in(name: str) -> BuiltIn | None:
-    """The built-in environment that a name without a version would pass for, however it is spelled: a package of that
-    name is somebody else's."""
+    """The built-in environment with this name, in any spelling; None if there is none. Used to reject installing a
+    package of that name, which would be another party's."""
     return BUILT_INS.get(re.sub(r"[-_.]+", "-", name.strip().lower()))

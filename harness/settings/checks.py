@@ -1,5 +1,5 @@
-"""The bounds of single settings, as functions that pydantic calls. Owns what a value may be and how a refusal is put;
-owns no setting's name and no place where a value came from. A refusal is a ValueError whose text follows a key path."""
+"""Validators of single settings, called by pydantic. Each raises ValueError with a text that follows a key path in
+messages. Names of settings are in `schema`."""
 
 from __future__ import annotations
 
@@ -16,90 +16,90 @@ from harness.core.types import JsonDict
 from harness.settings.paths import looks_like_path
 
 NONE_WORD = "none"
-"""How a file says "no limit": TOML has no null."""
+"""Value for "no limit" in a file, since TOML has no null."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _REPOSITORY = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
 _KEY_PARAMETER = re.compile(r"(?:.*[-_])?(?:api)?key|.*token|sig(?:nature)?|.*secret|.*password", re.IGNORECASE)
-"""Parameters that hold a key where a service takes it in the URL."""
+"""Parameter names that may hold a key in a URL."""
 _VERSION = re.compile(r"v[0-9]+\w*")
 _KEY_SHAPE = re.compile(r"(?=.*[0-9])(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9]{24,}")
-"""Accounts and projects, which belong into a path, have no such names."""
+"""Pattern of keys that does not match account and project names in a URL's path."""
 _ENV_ID = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)*[A-Za-z_][\w-]*", re.ASCII)
 _HUB_NAME_LIMIT = 96
-"""The Hub refuses longer repository names."""
+"""Maximum length of a repository name on the Hub."""
 
 
 def all_or_some(value: int) -> int:
-    """A count of examples."""
+    """Validate a number of examples."""
     if value != -1 and value < 1:
         raise ValueError("must be -1 (all of them) or at least 1")
     return value
 
 
 def unlimited_or_some(value: int) -> int:
-    """A bound on what runs at once."""
+    """Validate a concurrency limit."""
     if value != -1 and value < 1:
         raise ValueError("must be -1 (unlimited) or at least 1")
     return value
 
 
 def end_or_some(value: int) -> int:
-    """An interval in rollouts."""
+    """Validate an interval in rollouts."""
     if value != -1 and value < 1:
         raise ValueError("must be -1 (only at the end) or at least 1")
     return value
 
 
 def at_least_one(value: int) -> int:
-    """A count that cannot be zero."""
+    """Validate a count of at least one."""
     if value < 1:
         raise ValueError("must be at least 1")
     return value
 
 
 def positive(value: float | int | None) -> float | int | None:
-    """A duration or a rate; None passes."""
+    """Validate a duration or a rate; None is allowed."""
     if value is not None and not (value > 0 and math.isfinite(value)):
         raise ValueError("must be greater than 0")
     return value
 
 
 def not_negative(value: int) -> int:
-    """A count that may be zero."""
+    """Validate a count that may be zero."""
     if value < 0:
         raise ValueError("must be 0 or more")
     return value
 
 
 def finite(value: float) -> float:
-    """A number that can be compared."""
+    """Validate a finite number."""
     if not math.isfinite(value):
         raise ValueError("must be a finite number")
     return value
 
 
 def none_word(value: object) -> object:
-    """Read the word for "no limit"."""
+    """Convert the word for "no limit" to None."""
     return None if value == NONE_WORD else value
 
 
 def as_tuple(value: object) -> object:
-    """TOML and JSON have lists; settings are frozen."""
+    """Convert a list from TOML or JSON to a tuple, since settings are frozen."""
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
 def printable(value: str) -> str:
-    """Text that tables and file names can show."""
+    """Validate text for tables and file names: no control characters."""
     if not value.isprintable():
         raise ValueError("must not hold control characters")
     return value
 
 
 def env_id(value: str) -> str:
-    """A name whose last part can be a module, or a path."""
+    """Validate the name of an environment, whose last part may be a module, or its path."""
     if looks_like_path(value):
         return printable(value)
     if not _ENV_ID.fullmatch(value):
@@ -108,7 +108,7 @@ def env_id(value: str) -> str:
 
 
 def columns(value: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of dataset columns beside the fixed ones."""
+    """Validate names of additional dataset columns."""
     for name in value:
         if not name:
             raise ValueError("must not hold an empty name")
@@ -120,7 +120,7 @@ def columns(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def json_table(value: JsonDict) -> JsonDict:
-    """A table that the run's files can hold without loss."""
+    """Validate a table that JSON can hold without loss."""
     _require_json(value, "")
     return value
 
@@ -139,7 +139,7 @@ def _require_json(value: object, where: str) -> None:
 
 
 def header_table(value: dict[str, str]) -> dict[str, str]:
-    """HTTP header names and values that can be sent as they are."""
+    """Validate HTTP header names and values."""
     seen: dict[str, str] = {}
     for name, text in value.items():
         if not _TOKEN.fullmatch(name):
@@ -152,8 +152,8 @@ def header_table(value: dict[str, str]) -> dict[str, str]:
 
 
 def url(value: str) -> str:
-    """A base URL without a trailing slash, so that the same endpoint is the same string."""
-    if not value:  # the embedded reference server: its address is not known before it listens
+    """Validate a base URL, and remove its trailing slash, so that equal endpoints have equal URLs."""
+    if not value:  # empty: the embedded reference server, with its address known later
         return value
     provider = litellm_provider(value)
     if provider is not None:
@@ -168,20 +168,20 @@ def url(value: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok or " " in value:
         raise ValueError('must be an http or https URL, such as "http://localhost:8000/v1"')
     if parts.username or parts.password:
-        redactor.add(parts.password or parts.username or "")  # the refusal repeats the URL
+        redactor.add(parts.password or parts.username or "")  # the error message repeats the URL
         raise ValueError("must not hold a user or password: runs record it; name a key variable or a header instead")
     if behind := re.search("[;#](.*)", value, re.DOTALL):
-        redactor.add(behind[1])  # as above
+        redactor.add(behind[1])  # the error message repeats the URL
         raise ValueError("must not hold a part behind ; or #: runs record it, and no endpoint needs it")
     if keys := [*_keys_in(parts.path), *_keys_in(parts.query)]:
         for key in keys:
-            redactor.add(key)  # as above
+            redactor.add(key)  # the error message repeats the URL
         raise ValueError("must not hold a key: runs record it; name a key variable or a header instead")
     return value.rstrip("/")
 
 
 def _keys_in(part: str) -> list[str]:
-    """The keys in the path or query of a URL: known by a name (`key=…`, `/token/…`) or by their shape."""
+    """Keys in the path or query of a URL, recognised by name (`key=…`, `/token/…`) or by pattern."""
     pieces = [piece for piece in re.split("[/;&?#]", unquote(part)) if piece]
     pairs = [(name, text) for name, equals, text in (piece.partition("=") for piece in pieces) if equals and text]
     pairs += [(name, text) for name, text in pairwise(pieces) if not _VERSION.fullmatch(text)]
@@ -191,14 +191,14 @@ def _keys_in(part: str) -> list[str]:
 
 
 def variable(value: str) -> str:
-    """The name of an environment variable; empty for none."""
+    """Validate the name of an environment variable; may be empty."""
     if value and not _VARIABLE.fullmatch(value):
         raise ValueError("must be the name of an environment variable, never the key itself")
     return value
 
 
 def variables(value: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of environment variables."""
+    """Validate names of environment variables."""
     for name in value:
         if not name or not _VARIABLE.fullmatch(name):
             raise ValueError("must hold names of environment variables, never a key itself")
@@ -206,7 +206,7 @@ def variables(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def repository(value: str | None) -> str | None:
-    """A repository name that the Hub accepts."""
+    """Validate a repository name for the Hub."""
     if value is None:
         return value
     wrong = not _REPOSITORY.fullmatch(value) or value[-1] in ".-" or "--" in value or ".." in value

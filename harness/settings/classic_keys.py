@@ -1,5 +1,5 @@
-"""Keys of flat suites that the classic verifiers had and the table of settings has not: those with a meaning here are
-translated into settings, the others are dropped with a note. Reads one table at a time; knows no precedence."""
+"""Keys of classic verifiers suites that are no settings of bench. Keys with an equivalent are converted to settings;
+the others are dropped with a notice."""
 
 from __future__ import annotations
 
@@ -40,36 +40,36 @@ _OTHER_PROVIDERS: Mapping[str, tuple[str, str]] = {
     "local": ("http://localhost:8000/v1", "VLLM_API_KEY"),
     "vllm": ("http://localhost:8000/v1", "VLLM_API_KEY"),
 }
-"""Providers that only `provider` names: url and key variable."""
+"""Providers valid only for the key `provider`: URL and key variable."""
 
 _SHORTCUTS = ("max_tokens", "temperature")
 
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A table of a suite without its classic keys, and what these say."""
+    """A suite table without its classic keys, and the settings converted from them."""
 
     table: Mapping[str, object]
     low: Layer = field(default_factory=dict[KeyPath, LayerValue])
-    """Settings that the table's own win over."""
+    """Settings with lower precedence than the table's own."""
     high: Layer = field(default_factory=dict[KeyPath, LayerValue])
-    """Settings that win over the table's own."""
+    """Settings with higher precedence than the table's own."""
     notes: tuple[str, ...] = ()
     env_dir_path: LayerValue | None = None
     endpoints_path: Path | None = None
 
 
 def translate(table: Mapping[str, object], place: Place, layer: LayerName, folder: Path) -> Translated:
-    """Take the classic keys out of one table of a suite.
+    """Extract the classic keys from one suite table.
 
     Args:
-        table: As read.
-        place: Where it stands.
+        table: The parsed table.
+        place: Location of the table, for messages.
         layer: `defaults` or `eval`.
-        folder: Where a relative `endpoints_path` starts.
+        folder: Base folder of a relative `endpoints_path`.
 
     Raises:
-        ConfigError: a value that its key does not take.
+        ConfigError: a key has an invalid value.
     """
     reader = _KeyReader(place, layer)
     rest: dict[str, object] = {}
@@ -89,7 +89,7 @@ def translate(table: Mapping[str, object], place: Place, layer: LayerName, folde
 
 
 def usable(table: Mapping[str, object], place: Place, rules: Rules) -> tuple[dict[str, object], list[str]]:
-    """The settings of a table that somebody else wrote for another program, and a note for each that is not used."""
+    """Filter a table that was written for another program: valid settings, and a notice for each other key."""
     kept: dict[str, object] = {}
     notes: list[str] = []
     for name, value in table.items():
@@ -103,7 +103,7 @@ def usable(table: Mapping[str, object], place: Place, rules: Rules) -> tuple[dic
 
 
 def _is_setting(name: str, value: object) -> bool:
-    """Whether a key is one that becomes settings."""
+    """Whether a key is converted to settings."""
     return name in (*_SHORTCUTS, "provider", "api_client_type", "header") or (
         name in ("headers", "extra_headers") and isinstance(value, list)
     )
@@ -118,7 +118,7 @@ def _with(found: Translated, reader: _KeyReader, table: Mapping[str, object]) ->
 
 @dataclass(frozen=True, slots=True)
 class _KeyReader:
-    """Reads the classic keys of one table."""
+    """Converts the classic keys of one table."""
 
     place: Place
     layer: LayerName
@@ -159,10 +159,10 @@ class _KeyReader:
 
 
 def sampling_value(name: str, value: object, where: str) -> object:
-    """The value of `max_tokens` or `temperature` beside other settings.
+    """Validate `max_tokens` or `temperature`, given beside other settings.
 
     Raises:
-        ConfigError: it is no number, or no whole one.
+        ConfigError: it is not a number, or `max_tokens` is not an integer.
     """
     is_whole = SHORTCUT_BY_KEY[name].kind == "integer"
     if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):

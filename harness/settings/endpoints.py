@@ -1,5 +1,5 @@
-"""The endpoint registry: aliases of models with their url, key variable and limits. Owns reading `endpoints.toml` and
-`endpoints.py` (whose one literal is read; the file is never run); owns no choice between registry and other layers."""
+"""Endpoint registry: aliases of models with URL, key variable and limits. Parses `endpoints.toml` and `endpoints.py`;
+of the latter, one literal is read and no code is run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ DEFAULT_FILES = ("configs/endpoints.toml", "configs/endpoints.py")
 
 _KEYS = ("model", "url", "key", "headers", "rpm", "tpm", "max_concurrent", "price", "type")
 _ALSO = {"api_base_url": "url", "api_key_var": "key", "extra_headers": "headers", "api_client_type": "type"}
-"""Other names of keys."""
+"""Other accepted names of keys."""
 
 SPOKEN = "openai_chat_completions"
-"""The type of an endpoint that is asked in the OpenAI wire format, and of one that says no type."""
+"""The only supported endpoint type, and the default: the OpenAI chat completions format."""
 
 _PRICES = ("input", "output", "cached_input")
 
 REPORTED = "reported"
-"""As a price: the endpoint says itself what each reply cost."""
+"""Price of an endpoint that reports the cost of each reply itself."""
 
 _SETTING_OF: Mapping[str, Setting] = {
     "model": BY_PATH["model", "model"],
@@ -45,69 +45,69 @@ _SETTING_OF: Mapping[str, Setting] = {
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One address that answers for a model, with all that a client needs but the key itself."""
+    """One endpoint of a model: address, key variable, headers and limits."""
 
     url: str
     """Base URL; empty for the embedded reference server."""
     key_var: str | None
-    """Environment variable that holds the key; None sends none."""
+    """Environment variable with the API key; None sends no key."""
     model: str
-    """The model's name at this endpoint."""
+    """Name of the model at this endpoint."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     rpm: int | None = None
-    """Requests a minute."""
+    """Requests per minute."""
     tpm: int | None = None
-    """Tokens a minute."""
+    """Tokens per minute."""
     max_concurrent: int | None = None
-    """Requests in flight at this endpoint; None is the run's own bound."""
+    """Maximum number of requests in flight at this endpoint; None for the run's limit."""
     price: Mapping[str, float] | None = None
-    """US dollars a million tokens, by `input`, `output` and `cached_input`; empty if the endpoint says itself what each
-    reply cost."""
+    """US dollars per million tokens, by `input`, `output` and `cached_input`. Empty if the endpoint reports the cost of
+    each reply itself; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """One entry of the registry: only what it says itself."""
+    """One entry of the registry, without defaults."""
 
     alias: str
     values: Mapping[tuple[str, str], object]
-    """Settings by path, checked."""
+    """Validated settings by path."""
     price: Mapping[str, float] | None
     place: Place
     type: str = SPOKEN
-    """The format in which it wants to be asked; one that is not spoken is refused when the entry is used."""
+    """Request format of the endpoint; an unsupported one is rejected when the entry is used."""
 
     def where(self, path: tuple[str, str]) -> str:
         """File and key path of a value."""
         return self.place.of(next(key for key, setting in _SETTING_OF.items() if setting.path == path))
 
     def require_spoken(self) -> None:
-        """Refuse an entry that wants to be asked in another format.
+        """Raise if the endpoint needs an unsupported request format.
 
         Raises:
-            ConfigError: says which, and what to write instead.
+            ConfigError: the message names the type and an alternative.
         """
         refuse_unspoken(self.type, self.place.of("type"))
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Replicas by alias."""
+    """Endpoint registry: replicas by alias."""
 
     entries: Mapping[str, tuple[Registered, ...]] = field(default_factory=dict[str, tuple[Registered, ...]])
     file: str = ""
-    """The file as the user would type it; empty when there is none."""
+    """Path of the file for messages; empty without a file."""
 
     def over(self, other: Registry) -> Registry:
-        """This registry, with the other's entries for aliases that it does not know."""
+        """Merge with another registry; entries of this one have precedence."""
         return Registry({**other.entries, **self.entries}, other.file or self.file)
 
 
 def refuse_unspoken(api_type: str, where: str) -> None:
-    """Refuse a type of endpoint other than `SPOKEN`.
+    """Raise if an endpoint type is not `SPOKEN`.
 
     Raises:
-        ConfigError: names the type and where it stands.
+        ConfigError: the message names the type and its location.
     """
     if api_type != SPOKEN:
         raise ConfigError(
@@ -117,10 +117,10 @@ def refuse_unspoken(api_type: str, where: str) -> None:
 
 
 def load_registry(path: Path | None, cwd: Path) -> Registry:
-    """The registry in `path`, or in the default files under `cwd`; empty when no default file exists.
+    """Load the registry from `path`, or from the default files under `cwd`; empty if these do not exist.
 
     Raises:
-        ConfigError: `path` does not exist, or a file is not as it should be.
+        ConfigError: `path` does not exist, or the file is invalid.
     """
     if path is None:
         found = next((cwd / name for name in DEFAULT_FILES if (cwd / name).is_file()), None)
@@ -154,10 +154,10 @@ def _read(path: Path, cwd: Path) -> Registry:
 
 
 def read_tables(tables: object, place: Place) -> dict[str, tuple[Registered, ...]]:
-    """The `[[endpoint]]` tables of a registry or a suite; repeated ids are replicas.
+    """Parse the `[[endpoint]]` tables of a registry or a suite; repeated ids are replicas.
 
     Raises:
-        ConfigError: one is not as it should be.
+        ConfigError: a table is invalid.
     """
     if not isinstance(tables, list):
         raise ConfigError(f"{place.of('endpoint')}: must be written [[endpoint]]")
@@ -187,7 +187,7 @@ def _from_python(text: str, file: str) -> dict[str, tuple[Registered, ...]]:
 
 
 def _literal(text: str, file: str) -> dict[object, object]:
-    """The dict that the file gives ENDPOINTS, read as a literal."""
+    """The dict assigned to ENDPOINTS, evaluated as a literal."""
     try:
         statements = parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:  # the last two: nested too deeply
@@ -205,7 +205,7 @@ def _literal(text: str, file: str) -> dict[object, object]:
 
 
 def _assigned(statement: ast.stmt) -> ast.expr | None:
-    """The value that a statement gives ENDPOINTS."""
+    """The expression that a statement assigns to ENDPOINTS; None if it assigns none."""
     if isinstance(statement, ast.Assign):
         targets, value = statement.targets, statement.value
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:

@@ -1,5 +1,4 @@
-"""Settings as a command line gives them: flags, and `--set`. Owns reading both into layers; owns no declaration of a
-flag (that is the table in `schema`) and no precedence."""
+"""Command-line settings: flags and `--set`, converted to layers. Flags are declared in `schema`."""
 
 from __future__ import annotations
 
@@ -34,15 +33,15 @@ _SET = re.compile(r"(?:(?P<env>[^:=\"']+):)?(?P<path>[^=]+)=(?P<value>.*)", re.D
 
 
 def command_line(flags: Mapping[str, object]) -> Layer:
-    """The layer of the flags that were given.
+    """Convert the given flags to a layer.
 
     Args:
         flags: Values by setting key (`num_examples`), dotted path (`env.num_examples`) or shortcut key (`temperature`).
-            None and empty sequences were not given. Tables may be mappings or the texts of `-a`; headers may be a
+            None and empty sequences mean not given. Tables may be mappings or the texts of `-a`; headers may be a
             mapping or `Name: Value` texts; lists may be sequences or comma-separated text.
 
     Raises:
-        ConfigError: a value that its setting does not take.
+        ConfigError: a value is invalid for its setting.
     """
     low: list[Layer] = []
     high: list[Layer] = []
@@ -52,7 +51,7 @@ def command_line(flags: Mapping[str, object]) -> Layer:
         shortcut = SHORTCUT_BY_KEY.get(name)
         if shortcut is None:
             high.append(_flag(_setting(name), value))
-        elif len(shortcut.path) > len(("group", "key")):  # the others are about the invocation: the resolver reads them
+        elif len(shortcut.path) > len(("group", "key")):  # the resolver reads the others
             low.append(_shortcut(shortcut, value))
     return merge(*low, *high)  # -S wins over -t and -T
 
@@ -75,7 +74,7 @@ def _flag(setting: Setting, value: object) -> Layer:
 
 
 def _given(setting: Setting, value: object, flag: str) -> list[object]:
-    """The values that one flag was given, lowest first: only tables can have several."""
+    """Values of one flag, lowest precedence first; only tables can have several."""
     if setting.is_table:
         if isinstance(value, Mapping):
             return [dict(cast("Mapping[str, object]", value))]
@@ -87,7 +86,7 @@ def _given(setting: Setting, value: object, flag: str) -> list[object]:
 
 
 def _number(value: object) -> object:
-    """What a numeric flag's text says; left as it is where that is no number, for the check to refuse."""
+    """Parse a number from a flag's text; other text is returned unchanged, for the validator to reject."""
     if isinstance(value, str):
         for read in (int, float):
             with contextlib.suppress(ValueError):
@@ -96,7 +95,7 @@ def _number(value: object) -> object:
 
 
 def _spelled(setting: Setting, value: object, path: KeyPath) -> str:
-    """The flag as the user would have typed it for this one value; header values may be secret and are left out."""
+    """The flag as typed for this one value, for messages; header values may be secret and are omitted."""
     flag = setting.flag or setting.key
     rest = path[len(setting.path) :]
     if setting.door.kind == "headers":
@@ -119,7 +118,7 @@ def _shortcut(shortcut: Shortcut, value: object) -> Layer:
 
 
 def typed(value: object) -> str:
-    """A value as one would type it after `=`, quoted for a shell where it needs to be."""
+    """A value as text for the command line, quoted for a shell if needed."""
     if isinstance(value, str):
         text = value if value and values.toml_or_text(value) == value else json.dumps(value, ensure_ascii=False)
     elif isinstance(value, list | tuple) and all(isinstance(each, str) for each in cast("list[object]", value)):
@@ -131,32 +130,32 @@ def typed(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One `--set`."""
+    """One parsed `--set`."""
 
     text: str
-    """As typed."""
+    """The text as typed."""
     layer: Layer
     env_id: str | None = None
-    """The environment, or name of a run, that it is for; None is all."""
+    """Environment, or name of a run, that it applies to; None for all."""
     endpoints_path: str | None = None
     budget: Written = field(default_factory=dict[Bound, WrittenBound])
 
     def applies_to(self, env_id: str, name: str) -> bool:
-        """Whether it is meant for this run."""
+        """Whether it applies to this run."""
         if self.env_id is None or self.env_id in (env_id, name):
             return True
         return module_name(self.env_id) == module_name(env_id) and "/" not in self.env_id
 
 
 def parse_set(text: str) -> Override:
-    """Read one `PATH=VALUE` or `ENV_ID:PATH=VALUE`.
+    """Parse one `PATH=VALUE` or `ENV_ID:PATH=VALUE`.
 
     Args:
         text: `PATH` is dotted (`env.num_examples`, `model.sampling_args.temperature`) or a flat key; `VALUE` is a TOML
-            value, or else the text as it stands.
+            value, otherwise plain text.
 
     Raises:
-        ConfigError: not of that form, no such setting, or not a value that it takes.
+        ConfigError: the form is wrong, there is no such setting, or its value is invalid.
     """
     match = _SET.fullmatch(text)
     if match is None:

@@ -1,4 +1,4 @@
-"""Whose a key is: which hosts belong to the provider whose key a variable holds. Sends nothing and reads no key."""
+"""Hosts of providers, to detect a key that would be sent to a host other than its provider's. Reads no key."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from harness.settings.schema import BUILTIN_KEY_VAR, BUILTIN_URL
 
 
 def leak(url: str, key_var: str | None) -> str | None:
-    """What would become of a key, in words: it goes to a host that its provider does not own. None if it does not.
+    """Describe how a key would be sent to a host other than its provider's; None if it would not.
 
     Args:
-        url: Where it is sent; "" is the embedded server.
-        key_var: The variable that holds it.
+        url: Address of the request; "" is the embedded server.
+        key_var: Environment variable with the key.
     """
     if not url or is_loopback_url(url):
         return None
@@ -28,17 +28,17 @@ def leak(url: str, key_var: str | None) -> str | None:
 
 
 def is_a_providers(url: str) -> bool:
-    """Whether a host belongs to a provider that is known."""
+    """Whether a URL has the host of a known provider."""
     return any(_same_place(url, own) for own in (BUILTIN_URL, *(provider.url for provider in PROVIDERS.values())))
 
 
 def is_a_providers_key(name: str) -> bool:
-    """Whether a variable holds the key of a provider that is known."""
+    """Whether an environment variable holds the key of a known provider."""
     return name == BUILTIN_KEY_VAR or any(name in provider.key_vars for provider in PROVIDERS.values())
 
 
 def host_of(url: str) -> str:
-    """The host of a url, with its port."""
+    """Host and port of a URL."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2] or url
     except ValueError:
@@ -46,7 +46,7 @@ def host_of(url: str) -> str:
 
 
 def _hosts_of(key_var: str) -> Iterator[str]:
-    """Addresses of the provider whose key a variable holds, also where the user has moved them."""
+    """Addresses of the provider of a key variable, including those set in environment variables."""
     if key_var == BUILTIN_KEY_VAR:
         yield BUILTIN_URL
     for provider in PROVIDERS.values():
@@ -56,7 +56,7 @@ def _hosts_of(key_var: str) -> Iterator[str]:
 
 
 def _same_place(one: str, other: str) -> bool:
-    # the scheme counts: a key that is meant for https must not travel in clear text
+    # Whether two URLs have the same scheme, host and port. With http, an https key would be sent in clear text.
     try:
         first, second = urlsplit(one), urlsplit(other)
         return (first.scheme, first.hostname, first.port or 443) == (second.scheme, second.hostname, second.port or 443)

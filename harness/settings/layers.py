@@ -1,5 +1,5 @@
-"""Layers of settings as flat maps from path to value and origin, and how one is laid over another. Owns merging; does
-not know which settings exist (apart from header names, whose case does not matter) nor where a layer was read."""
+"""Layers of settings: flat maps from path to value and origin, and their merging. Independent of which settings exist,
+apart from header names, which are case-insensitive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 KeyPath: TypeAlias = tuple[str, ...]
-"""`("env", "env_args", "split")`: group, key and, inside tables, the keys below."""
+"""Group, key and, inside tables, the keys below: `("env", "env_args", "split")`."""
 
 LayerName: TypeAlias = Literal["set", "eval", "defaults", "cli", "registry", "package", "builtin"]
 
@@ -21,42 +21,42 @@ _HEADERS: KeyPath = ("model", "extra_headers")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from."""
+    """Origin of a value."""
 
     layer: LayerName
     source: str
-    """For people: a flag, a file with key path, or why it is so."""
+    """Description for messages: a flag, a file with key path, or a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerValue:
-    """One value of a layer: a scalar, a list or an empty table (other tables are the entries below them)."""
+    """One value of a layer: a scalar, a list or an empty table. Other tables are split into entries."""
 
     path: KeyPath
-    """As the layer spells it."""
+    """Path as spelled in the layer."""
     value: object
     origin: Origin
     cuts: bool = True
-    """Whether tables of lower layers at this path are gone. An empty table leaves them, since tables merge."""
+    """Whether the value hides tables of lower layers at this path. An empty table does not, since tables merge."""
 
 
 Layer: TypeAlias = Mapping[KeyPath, LayerValue]
-"""Entries by folded path. A scalar may stand above entries of a table that a higher layer put in its place; it is
-hidden but kept, so that merging is associative: it still cuts what lies below."""
+"""Entries by folded path. A scalar may exist beside entries of a table that replaced it in a higher layer. It is hidden
+but kept, because it still hides tables of lower layers; this makes merging associative."""
 
 
 def fold(path: KeyPath) -> KeyPath:
-    """The path under which two spellings of the same key meet: header names compare without case."""
+    """Normalize a path for comparison: header names are case-insensitive."""
     return (*_HEADERS, path[2].casefold(), *path[3:]) if len(path) > 2 and path[:2] == _HEADERS else path
 
 
 def dotted(path: KeyPath) -> str:
-    """The path as TOML writes it: `model.extra_headers."X.Y"`."""
+    """The path in TOML notation: `model.extra_headers."X.Y"`."""
     return ".".join(part if _BARE_KEY.fullmatch(part) else json.dumps(part, ensure_ascii=False) for part in path)
 
 
 def flatten(path: KeyPath, value: object, origin_of: Callable[[KeyPath], Origin]) -> dict[KeyPath, LayerValue]:
-    """The entries of one value; `origin_of` is asked for every leaf's path."""
+    """Split a value into entries; `origin_of` returns the origin for the path of each."""
     if not isinstance(value, dict):
         return {fold(path): LayerValue(path, value, origin_of(path))}
     table = cast("dict[str, object]", value)
@@ -69,10 +69,8 @@ def flatten(path: KeyPath, value: object, origin_of: Callable[[KeyPath], Origin]
 
 
 def merge(*layers: Layer) -> Layer:
-    """Lay `layers` over each other, lowest first: tables merge key by key at every depth, the rest replaces.
-
-    Associative: `merge(a, b, c)`, `merge(merge(a, b), c)` and `merge(a, merge(b, c))` are equal.
-    """
+    """Merge layers, lowest first: tables merge key by key at every depth, other values are replaced. Associative:
+    `merge(a, b, c)`, `merge(merge(a, b), c)` and `merge(a, merge(b, c))` are equal."""
     merged: dict[KeyPath, LayerValue] = {}
     for layer in layers:
         merged = _over(merged, layer)
@@ -83,7 +81,7 @@ def _over(low: Layer, high: Layer) -> dict[KeyPath, LayerValue]:
     cutting = {path for path, entry in high.items() if entry.cuts}
     result = {path: entry for path, entry in low.items() if not any(above in cutting for above in _above(path))}
     for path, entry in high.items():
-        below = result.get(path)  # not of `low`: what is cut anyway hides nothing
+        below = result.get(path)  # not from `low`: a removed entry hides nothing
         hides = below is not None and below.cuts and not entry.cuts
         result[path] = replace(entry, cuts=True) if hides else entry
     return result
@@ -94,7 +92,7 @@ def _above(path: KeyPath) -> Iterator[KeyPath]:
 
 
 def below(layer: Layer, path: KeyPath) -> list[LayerValue]:
-    """The entries that make up the value at `path`: those under it, else the one at it, else none."""
+    """Entries of the value at `path`: those below it, otherwise the one at it; may be empty."""
     under = {key: entry for key, entry in layer.items() if len(key) > len(path) and key[: len(path)] == path}
     if under:
         covered = {above for key in under for above in _above(key)}
@@ -103,10 +101,10 @@ def below(layer: Layer, path: KeyPath) -> list[LayerValue]:
 
 
 def value_at(layer: Layer, path: KeyPath) -> object:
-    """The value at `path`, tables rebuilt; a copy, so that runs never share one.
+    """The value at `path`, with tables rebuilt; a copy, so that runs do not share it.
 
     Raises:
-        KeyError: no entry at or below `path`.
+        KeyError: there is no entry at or below `path`.
     """
     entries = below(layer, path)
     if not entries:
@@ -124,5 +122,5 @@ def value_at(layer: Layer, path: KeyPath) -> object:
 
 
 def without(layer: Layer, *paths: KeyPath) -> Layer:
-    """`layer` without the values at `paths`."""
+    """A copy of `layer` without the values at `paths`."""
     return {key: entry for key, entry in layer.items() if not any(key[: len(path)] == path for path in paths)}

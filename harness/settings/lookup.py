@@ -1,5 +1,4 @@
-"""An environment by name, or why there is none. Owns the text that says how to install one; the search itself is in
-`packages`."""
+"""Look up an environment by name, with an error message that explains how to install it."""
 
 from __future__ import annotations
 
@@ -21,16 +20,16 @@ LOCAL_FOLDER = "environments"
 
 
 def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
-    """The environment called `env_id`.
+    """Find the environment called `env_id`.
 
     Args:
-        env_id: Its name or path.
-        where: The flag or file with key path that names it.
-        cwd: Where relative paths begin, and `./environments` is looked for.
+        env_id: Name or path of the environment.
+        where: Flag, or file with key path, that names it; for messages.
+        cwd: Base of relative paths and of `./environments`.
 
     Raises:
-        EnvironmentNotFound: nothing of that name can be imported; says what to install. Or it is no package's, since
-            it is built in.
+        EnvironmentNotFound: no such environment can be imported, with advice on installing; or the name is that of a
+            built-in environment.
     """
     if (built_in := as_built_in(env_id)) is not None:
         raise EnvironmentNotFound(f"{where}: {built_in.about}")

@@ -1,5 +1,4 @@
-"""What a user is told about settings that do not do what they seem to. Owns the search for flags that a file beats and
-for runs that look alike; changes no setting."""
+"""Notices about settings without effect, and about runs that cannot be distinguished."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _FILE_LAYERS = ("defaults", "eval")
 
 @dataclass(frozen=True, slots=True)
 class Shadows:
-    """One run, as far as flags and files may disagree about it."""
+    """Layers of one run, to compare flags with files."""
 
     name: str
     layers: Layers
@@ -28,7 +27,7 @@ class Shadows:
 
 
 def shadowed(runs: Sequence[Shadows]) -> list[str]:
-    """One line for every flag that a file beats, naming the runs in which it does."""
+    """Notices for flags that a file overrides, with the runs concerned."""
     names: dict[tuple[str, str, str], list[str]] = {}
     for run in runs:
         for path, entry in run.layers.cli.items():
@@ -44,7 +43,7 @@ def shadowed(runs: Sequence[Shadows]) -> list[str]:
 
 
 def _winner(path: KeyPath, entry: LayerValue, merged: Layer) -> LayerValue | None:
-    """The file's entry that stands where the flag's would."""
+    """The file's entry that overrides a flag; None if the flag applies."""
     for key, other in merged.items():
         if (key[: len(path)] == path or path[: len(key)] == key) and other.origin.layer in _FILE_LAYERS:
             return None if other.value == entry.value or other.value == {} else other
@@ -52,7 +51,7 @@ def _winner(path: KeyPath, entry: LayerValue, merged: Layer) -> LayerValue | Non
 
 
 def not_used(runs: Sequence[Shadows]) -> list[str]:
-    """A line for a file's url, key variable or headers that were left out, with the runs in which they were."""
+    """Notices for a file's URL, key variable or headers that are not used, with the runs concerned."""
     names: dict[tuple[str, str], list[str]] = {}
     for run in runs:
         reasons: dict[str, list[str]] = {}
@@ -77,7 +76,7 @@ def _instead(entry: LayerValue) -> str:
 
 
 def duplicate_run_notices(runs: Sequence[ResolvedRun]) -> list[str]:
-    """A line for runs that tables cannot tell apart."""
+    """Notices for runs with the same name and model, which tables cannot distinguish."""
     counts: dict[tuple[str, str], int] = {}
     for run in runs:
         label = (run.settings.env.name, run.settings.model.model)
@@ -90,14 +89,14 @@ def duplicate_run_notices(runs: Sequence[ResolvedRun]) -> list[str]:
 
 
 def refuse_hub_clashes(runs: Sequence[ResolvedRun], places: Mapping[int, str]) -> None:
-    """Stop when two runs would be the same dataset on the Hub: same repository, same name.
+    """Raise if two runs would be pushed to the same Hub dataset: same repository, same name.
 
     Args:
         runs: All runs.
-        places: What to call each run in the message, by index.
+        places: Description of each run for the message, by index.
 
     Raises:
-        ConfigError: names both and what to change.
+        ConfigError: the message names both runs and a remedy.
     """
     taken: dict[tuple[str, str], int] = {}
     for index, run in enumerate(runs):

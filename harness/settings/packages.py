@@ -1,6 +1,6 @@
-"""Facts about an environment's package, found without importing it: its module, its distribution, its source files and
-the defaults in its own `pyproject.toml`. Owns the search; needs the standard library alone, so that it can be tried
-under every interpreter. The defaults are handed on unchecked."""
+"""Facts about an environment's package, found without importing it. Finds module, distribution, source files and the
+defaults in its `pyproject.toml`, which are not validated here. Uses only the standard library, so that it can be tested
+under every Python version."""
 
 from __future__ import annotations
 
@@ -23,54 +23,54 @@ from urllib.request import url2pathname
 from harness.settings.paths import environment_path, local_modules, main_file
 
 ENTRY_POINT_GROUP = "harness.environments"
-"""Of installed environments: `name = "module"` or `name = "module:function"`."""
+"""Entry points of installed environments: `name = "module"` or `name = "module:function"`."""
 
 TABLES = ("harness", "verifiers")
-"""`[tool.<name>.eval]`, in the order in which they count."""
+"""Tools whose table `[tool.<name>.eval]` may hold defaults, by precedence."""
 
 _SITES = {"site-packages", "dist-packages"}
 
 _PROJECT_LEVELS = 3
-"""Folders above a source file in which its pyproject.toml may lie: `src/<package>/` layouts need two."""
+"""Maximum distance in folders from a source file up to its pyproject.toml: `src/<package>/` layouts need two."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundEnvironment:
-    """An environment that can be imported, and what is known of it without doing so."""
+    """An importable environment, and facts known without importing it."""
 
     module: str
     dist_name: str | None = None
-    """The distribution that the module came with; None for a module that no distribution claims."""
+    """Distribution that contains the module; None if no distribution does."""
     dist_version: str | None = None
     source_files: tuple[Path, ...] = ()
     """The module's own Python files, sorted."""
     defaults: dict[str, object] = field(default_factory=dict[str, object])
-    """The table `[tool.harness.eval]`, else `[tool.verifiers.eval]`, as written."""
+    """The table `[tool.harness.eval]`, otherwise `[tool.verifiers.eval]`, not validated."""
     defaults_source: str | None = None
     """File and table of the defaults."""
     notice: str | None = None
-    """Why defaults that should be there were not taken."""
+    """Why existing defaults were not used."""
     path: Path | None = None
-    """The file or folder by which the environment was named; None if it was named by its name."""
+    """File or folder that the user named; None if the user gave a name."""
 
 
 def module_name(env_id: str) -> str:
-    """The module that an environment's name or path stands for: `org/my-env` and `./my_env.py` are `my_env`."""
+    """Module for an environment's name or path: `org/my-env` and `./my_env.py` are `my_env`."""
     return env_id.rstrip("/").rsplit("/", 1)[-1].removesuffix(".py").replace("-", "_")
 
 
 def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment | None:
-    """Look `env_id` up among what could be imported.
+    """Find an environment without importing it.
 
     Args:
-        env_id: The environment's name, with or without an organisation in front, or the path of its file or folder.
-        cwd: Where a relative path begins; the working directory by default.
+        env_id: Name of the environment, with or without an organisation in front, or the path of its file or folder.
+        cwd: Base of a relative path; default: the working directory.
 
     Returns:
-        What is known of it; None when no module of that name can be imported.
+        Facts about the environment; None if no module of that name can be imported.
 
     Raises:
-        EnvironmentNotFound: a path leads nowhere, or to a folder without an environment.
+        EnvironmentNotFound: a path does not exist, or is a folder without an environment.
     """
     path = environment_path(env_id, cwd or Path())
     named = module_name(env_id)
@@ -97,8 +97,7 @@ def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment |
 
 
 def declared_environments() -> tuple[EntryPoint, ...]:
-    """What installed distributions declare as environments. That stands in a file of each distribution; they are read
-    again when a folder of the import path is another one, or has changed."""
+    """Entry points of installed environments. Cached until a folder of the import path changes."""
     return _declared(tuple((folder, _changed(folder)) for folder in sys.path))
 
 
@@ -115,18 +114,18 @@ def _changed(folder: str) -> int:
 
 
 def declared_module(env_id: str) -> str:
-    """The top-level module of the entry point that answers to `env_id`; "" if there is none."""
+    """Top-level module of the entry point for `env_id`; "" if there is none."""
     names = {env_id, module_name(env_id), module_name(env_id).replace("_", "-")}
     return next((point.module.partition(".")[0] for point in declared_environments() if point.name in names), "")
 
 
 def installed_environments() -> tuple[str, ...]:
-    """Names that installed distributions declare as environments, sorted."""
+    """Names of installed environments, sorted."""
     return tuple(sorted({point.name for point in declared_environments()}))
 
 
 def local_environments(folder: Path) -> dict[str, Path]:
-    """Environment projects under `folder` by the name that they would be run by, installed or not."""
+    """Environment projects in `folder` by the name to run them with, installed or not."""
     if not folder.is_dir():
         return {}
     projects = sorted(path.parent for path in folder.glob("*/pyproject.toml"))
@@ -134,12 +133,12 @@ def local_environments(folder: Path) -> dict[str, Path]:
 
 
 def _module_file(module: str) -> Path | None:
-    """Where the module's code lies; None for what no environment can be: nothing, a namespace, the standard library."""
+    """Source file of a module; None for a missing module, a namespace package or the standard library."""
     if not module.isidentifier() or module in sys.stdlib_module_names:
         return None
     try:
         spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):  # ValueError: a module in sys.modules that has no spec
+    except (ImportError, ValueError):  # ValueError: a module in sys.modules without a spec
         return None
     if spec is None or spec.origin is None or not spec.has_location:
         return None
@@ -155,12 +154,12 @@ def _source_files(source: Path) -> tuple[Path, ...]:
     root = _code_root(source)
     if root.is_dir():
         return tuple(sorted(root.rglob("*.py")))
-    # Beside an installed module stands everything that is installed; beside a file of the author's, what it is made of.
+    # In site-packages, neighbouring modules are unrelated; beside a user's file, they may be its parts.
     return (root,) if root.parent.name in _SITES else local_modules(root)
 
 
 def _distribution_of(module: str, source: Path) -> Distribution | None:
-    """The distribution that put `source` there. Likely names first: asking all of them reads every file list."""
+    """The distribution that contains `source`. Likely names first: checking all reads every file list."""
     for dist in _likely(module):
         if dist is not None and _owns(dist, module, source):
             return dist
@@ -175,8 +174,8 @@ def _distribution_of(module: str, source: Path) -> Distribution | None:
 
 
 def _leads_to(root: Path, source: Path) -> bool:
-    """Whether anything that is installed in `root` can be where `source` comes from: it lies there, or a path file or
-    import hook there leads to it. Most often neither, and then no file list is read."""
+    """Whether a distribution installed in `root` can contain `source`. True if `source` is inside `root`, or a path
+    file or import hook in `root` refers to it. Usually false; then no file list needs to be read."""
     if source.is_relative_to(root) or source.resolve().is_relative_to(root.resolve()):
         return True
     code = _code_root(source)
@@ -192,7 +191,7 @@ def _hook_files(root: Path) -> list[Path]:
 
 
 def _hooks(path: Path, code: Path) -> bool:
-    """Whether what an editable install leaves at the top of site-packages leads to `code`."""
+    """Whether a file of an editable install at the top of site-packages refers to `code`."""
     if path.suffix == ".pth":
         return _pth_names(path, code.parent)
     return path.suffix == ".py" and "editable" in path.name and _finder_names(path, code)
@@ -213,7 +212,7 @@ def _by_name(module: str) -> Distribution | None:
 
 
 def _owns(dist: Distribution, module: str, source: Path) -> bool:
-    """Whether `dist` is where the module comes from: by its file list, or as an editable install."""
+    """Whether `dist` contains the module: by its file list, or as an editable install."""
     code = _code_root(source)
     files = {_listed_as(source), _listed_as(source.resolve())}
     for name, path in _recorded(dist, (*files, ".pth", "editable")):
@@ -225,15 +224,14 @@ def _owns(dist: Distribution, module: str, source: Path) -> bool:
 
 
 def _listed_as(source: Path) -> str:
-    """How its line in a file list ends; a package's with its folder, since an `__init__.py` stands in every list."""
+    """End of the module's line in a file list; for a package with its folder, since most lists have an
+    `__init__.py`."""
     return source.name if _code_root(source) == source else f"{source.parent.name}/{source.name}"
 
 
 def _recorded(dist: Distribution, words: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
-    """Entries of the distribution's file list that hold one of `words`.
-
-    Read as lines: to parse the lists of all distributions would take longer than all else before a run's first request.
-    """
+    """Entries of the distribution's file list that contain one of `words`. Searched as text: parsing all file lists
+    would be the slowest part of a run's start."""
     record = dist.read_text("RECORD") or ""
     if any(word in record for word in words):
         root = Path(str(dist.locate_file("")))
@@ -255,7 +253,7 @@ def _text(path: Path) -> str:
 
 
 def _pth_names(pth: Path, folder: Path) -> bool:
-    """Whether a path file puts `folder` on the import path."""
+    """Whether a path file adds `folder` to the import path."""
     lines = (line.strip() for line in _text(pth).splitlines())
     return any(
         line and not line.startswith(("#", "import ", "import\t")) and _same(Path(line), folder) for line in lines
@@ -269,7 +267,7 @@ def _finder_names(finder: Path, code: Path) -> bool:
 
 
 def _is_development(dist: Distribution, module: str, code: Path) -> bool:
-    """Installs without a file list: an `.egg-info` beside the source that names the module."""
+    """Whether an install without a file list contains the module, by an `.egg-info` beside the source."""
     top_level = (dist.read_text("top_level.txt") or "").split()
     return (
         dist.read_text("RECORD") is None and module in top_level and _same(Path(str(dist.locate_file(code.name))), code)
@@ -277,12 +275,12 @@ def _is_development(dist: Distribution, module: str, code: Path) -> bool:
 
 
 def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple[Path | None, str | None]:
-    """The pyproject.toml that is this distribution's own, and a notice when another's stands in its place."""
+    """The distribution's own pyproject.toml, and a notice if the one found belongs to another project."""
     name = _normal(dist.name if dist else module)
     listed = _recorded(dist, ("pyproject.toml",)) if dist else ()
     shipped = [path for _, path in listed if path.name == "pyproject.toml"]
     project = editable_project(dist)
-    # An editable install may leave a copy of the file in site-packages, which is as old as the install.
+    # An editable install may leave a copy in site-packages, which may be outdated.
     edited = [] if project is None else [project / "pyproject.toml"]
     for path in (*edited, *shipped, *_beside(source)):
         if (found := _project_name(path)) and _normal(found) == name:
@@ -295,7 +293,7 @@ def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple
 
 
 def _beside(source: Path) -> Iterator[Path]:
-    """Where a source checkout has its pyproject.toml, nearest first."""
+    """Paths at which a source checkout may have its pyproject.toml, nearest first."""
     folder = source.parent
     for _ in range(_PROJECT_LEVELS):
         yield folder / "pyproject.toml"
@@ -303,7 +301,7 @@ def _beside(source: Path) -> Iterator[Path]:
 
 
 def editable_project(dist: Distribution | None) -> Path | None:
-    """The folder that an editable install was made from (PEP 610); None for any other install."""
+    """Project folder of an editable install (PEP 610); None for any other install."""
     try:
         record: object = json.loads((dist.read_text("direct_url.json") if dist else None) or "null")
     except ValueError:
@@ -314,7 +312,7 @@ def editable_project(dist: Distribution | None) -> Path | None:
     url = origin.get("url")
     editable = (
         _table(origin, "dir_info").get("editable") is True
-    )  # a plain install is a copy: its source may have moved on
+    )  # a plain install is a copy, and its source may have changed
     if not editable or not isinstance(url, str) or not url.startswith("file:"):
         return None
     return Path(url2pathname(urlsplit(url).path))

@@ -1,5 +1,5 @@
-"""Environments as files: which words are a path, which file of a folder is the environment, and which modules beside a
-file belong to it. Owns these rules, for the settings as for the loader; imports nothing that it finds."""
+"""Environments given as files: which names are paths, the main file of a folder, and local modules of a file. Nothing
+is imported. The rules are the same for settings and loader."""
 
 from __future__ import annotations
 
@@ -17,24 +17,22 @@ _THIS_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def looks_like_path(env_id: str) -> bool:
-    """Whether an id can only be a path: `./my_env.py`, `../envs/my-env`, `~/my_env`, `/srv/my_env`.
-
-    `org/my-env` may be either, and is a path where there is such a file or folder.
-    """
+    """Whether an id can only be a path: `./my_env.py`, `../envs/my-env`, `~/my_env`, `/srv/my_env`. `org/my-env` may be
+    a name or a path; it is a path if such a file or folder exists."""
     return env_id.endswith(".py") or env_id.startswith((".", "~", "/"))
 
 
 def environment_path(env_id: str, cwd: Path) -> Path | None:
     """The file or folder that an id names; None for a name.
 
-    A bare word is never a path, lest a folder hides an installed package.
+    A word without a slash is never a path, so that a folder cannot hide an installed package.
 
     Args:
-        env_id: As the user wrote it.
-        cwd: Where a relative path begins.
+        env_id: The id as typed.
+        cwd: Base of a relative path.
 
     Raises:
-        EnvironmentNotFound: it is a path, and there is nothing.
+        EnvironmentNotFound: the id is a path that does not exist.
     """
     if not looks_like_path(env_id) and "/" not in env_id:
         return None
@@ -47,7 +45,7 @@ def environment_path(env_id: str, cwd: Path) -> Path | None:
 
 
 def beside_cwd(env_id: str, cwd: Path) -> str | None:
-    """The path that was perhaps meant by a name: `./NAME.py`, or `./NAME` if it is an environment's folder."""
+    """Path that may be meant by a name: `./NAME.py`, or `./NAME` if that folder has an environment."""
     last = env_id.rsplit("/", 1)[-1]
     for name in dict.fromkeys([last, last.replace("-", "_"), last.replace("_", "-")]):
         if (cwd / f"{name}.py").is_file():
@@ -59,18 +57,20 @@ def beside_cwd(env_id: str, cwd: Path) -> str | None:
 
 
 def path_name(path: Path) -> str:
-    """What an environment that was named by a path is called: `a/my_env.py` is `my_env`, `a/my-env` is `my-env`."""
+    """Name of an environment given as a path: `a/my_env.py` is `my_env`, `a/my-env` is `my-env`."""
     if path.name == "__init__.py":
         return path.parent.name
     return path.stem if path.suffix == ".py" else path.name
 
 
 def main_file(path: Path) -> Path:
-    """The environment's own file: `path` itself, or the module of a folder (`my-env/my_env.py`, `my-env/my_env/`, the
-    same below `src/`, the folder itself as a package, or the module that its pyproject.toml declares).
+    """The main file of an environment: `path` itself, or the module in a folder.
+
+    In a folder, these are tried: `my_env.py`, `my_env/`, the same below `src/`, the folder itself as a package, and the
+    module that its pyproject.toml declares.
 
     Raises:
-        EnvironmentNotFound: the folder holds no such file, or `path` is a file of another kind.
+        EnvironmentNotFound: the folder has no such file, or `path` is a file of another type.
     """
     if path.is_file():
         if path.suffix != ".py":
@@ -88,14 +88,14 @@ def main_file(path: Path) -> Path:
 
 
 def local_modules(source: Path, root: Path | None = None) -> tuple[Path, ...]:
-    """A single-file environment and the modules beside it that it imports, directly or through each other.
+    """A single-file environment and the local modules that it imports, directly or indirectly.
 
-    Read from `import` statements, wherever they stand; nothing is imported. This package, imported out of a checkout,
-    is not among them.
+    Found from `import` statements, at any depth; nothing is imported. The package `harness` itself, used from a
+    checkout, is excluded.
 
     Args:
         source: The file.
-        root: The folder in which absolute imports begin; that of the file if it is not said.
+        root: Base folder of absolute imports; default: the folder of the file.
     """
     root = root or source.parent
     found: dict[Path, None] = {}
@@ -115,7 +115,7 @@ def local_modules(source: Path, root: Path | None = None) -> tuple[Path, ...]:
 
 
 def _imported(file: Path) -> Iterator[str]:
-    """Top-level names of what a file imports; none of one that is no Python."""
+    """Top-level names that a file imports; empty if it is not valid Python."""
     try:
         tree = parse(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError):
@@ -132,7 +132,7 @@ def _places(module: str) -> tuple[str, ...]:
 
 
 def _declared_module(pyproject: Path) -> str:
-    """The module of a project's entry point, else the one of its name; "" if there is no such file."""
+    """Module of a project's entry point, otherwise of its name; "" without a project."""
     try:
         project = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project", {})
         points = cast("dict[str, str]", project.get("entry-points", {}).get("harness.environments", {}))

@@ -1,5 +1,5 @@
-"""Whom a model's name leads to: the table of providers with an OpenAI-compatible API, their key variables, and which
-names litellm serves. Owns the reading of `provider/model`; sends nothing and holds no key, only names of variables."""
+"""Providers: parse `provider/model`, and find its base URL and key variable. Has the table of OpenAI-compatible
+providers and the list of those reached through litellm. Holds only names of environment variables, never a key."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from harness.settings.serving import REFERENCE_PREFIX, is_reference, same_host
 from harness.settings.wording import nearest, shown
 
 SHARED_KEY_VAR = "LITELLM_API_KEY"
-"""Holds the key of any provider whose own variable is not set."""
+"""Environment variable used for any provider whose own key variable is not set."""
 
 LITERAL_KEY_VAR = "BENCH_API_KEY"
-"""What a key that was given as a value goes by, since settings and run folders name variables only."""
+"""Name for a key that was passed as a value, since settings and run folders record only names of variables."""
 
 BASELINE_KEY_VAR = "BENCH_BASELINE_API_KEY"
-"""The same for the baseline: two models may have two keys."""
+"""As `LITERAL_KEY_VAR`, for the baseline, which may need another key."""
 
 INSTALL_LITELLM = "pip install 'bench-harness[litellm]'"
 
@@ -31,18 +31,18 @@ BARE_NAMES_GO_TO = "openai"
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Where one provider answers in the OpenAI wire format."""
+    """One provider with an OpenAI-compatible API."""
 
     url: str
     """Base URL."""
     key_vars: tuple[str, ...] = ()
-    """Variables that may hold the key, in the order in which they are read; a provider without any takes no key."""
+    """Environment variables that may hold the key, in order; empty if the provider needs no key."""
     base_vars: tuple[str, ...] = ()
-    """Variables that move the base URL, in the order in which they are read."""
+    """Environment variables that override the base URL, in order."""
     suffix: str = ""
-    """What those leave out of the base URL by their own convention."""
+    """Suffix that the values of `base_vars` leave out by convention."""
     port: int | None = None
-    """The port of an address without one."""
+    """Default port of an address without one."""
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -81,11 +81,11 @@ PROVIDERS: Mapping[str, Provider] = {
     "ollama": Provider("http://localhost:11434/v1", (), ("OLLAMA_API_BASE", "OLLAMA_HOST"), "/v1", 11434),
     "lm_studio": Provider("http://localhost:1234/v1", (), ("LM_STUDIO_API_BASE",)),
 }
-"""Asked directly, without litellm. docs/guides/models.md repeats the table, and a test compares the two."""
+"""Called directly, without litellm. docs/guides/models.md repeats the table; a test compares both."""
 
 LITELLM_KEY_VARS: Mapping[str, str] = {"replicate": "REPLICATE_API_KEY"}
-"""Providers behind litellm whose key is looked up here, so that a missing one is said before anything is loaded. The
-others' credentials are litellm's to find: many are more than one variable."""
+"""Litellm providers whose key is checked here, to report a missing one early. litellm itself finds the credentials of
+other providers, which often need several variables."""
 
 LITELLM_ADDRESSES: Mapping[str, str] = {
     "custom_openai": "",
@@ -95,8 +95,8 @@ LITELLM_ADDRESSES: Mapping[str, str] = {
     "openai_like": "",
     "xinference": "XINFERENCE_API_BASE",
 }
-"""Providers that are wherever their user put them, with the variable that tells litellm where (empty: none does).
-Without it litellm asks OpenAI, with the key that was meant for another."""
+"""Litellm providers without an address of their own, with the variable that litellm reads it from ("" if none). Without
+an address, litellm would send the request and the key to OpenAI."""
 
 LITELLM_PROVIDERS = frozenset({
     "ai21_chat", "aiml", "amazon_nova", "anthropic_text", "azure", "azure_ai", "azure_text", "baseten", "bedrock",
@@ -108,24 +108,24 @@ LITELLM_PROVIDERS = frozenset({
     "replicate", "sagemaker", "sagemaker_chat", "sap", "snowflake", "synthetic", "v0", "vercel_ai_gateway",
     "vertex_ai", "volcengine", "wandb", "watsonx", "watsonx_text", "xinference", "zai",
 })  # fmt: skip
-"""Chat providers that litellm serves and the table does not. `--base-url litellm://NAME` reaches any other one. Without
-`github_copilot`, which asks whoever sits at the terminal to log in, and waits."""
+"""Chat providers that litellm supports and the table lacks. `--base-url litellm://NAME` reaches any other.
+`github_copilot` is excluded, because it waits for an interactive login."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a model is asked, by which name, and with which key."""
+    """Address, model name and key for the requests to a model."""
 
     model: str
-    """The name that is sent."""
+    """Model name in requests."""
     url: str
-    """Base URL; `litellm://<provider>` when litellm asks; empty for the embedded reference server."""
+    """Base URL; `litellm://<provider>` for litellm; empty for the embedded reference server."""
     key_var: str | None
-    """Variable that holds the key; None sends none, or behind litellm leaves the search to it."""
+    """Environment variable with the key; None sends no key, or lets litellm search for one."""
     provider: str
-    """The provider's name; empty when a base URL was given."""
+    """Name of the provider; empty if a base URL was given."""
     moved_by: str = ""
-    """The variable that moved the provider's base URL, if one did."""
+    """Environment variable that overrode the provider's base URL; "" if none did."""
 
 
 def route(
@@ -137,22 +137,23 @@ def route(
     has_key: bool = False,
     baseline: bool = False,
 ) -> Route:
-    """Say where `model` is asked.
+    """Resolve a model name to an address, a model name for requests and a key variable.
 
-    With a base URL the name is sent as it is, and no key but one that was given: a key in the environment belongs to
-    its provider, not to whoever listens there. Without one, `provider/model` names the provider, and a name without a
-    `/` is one of OpenAI's.
+    With a base URL, the name is sent unchanged, and only an explicitly given key is sent: a key in the environment
+    belongs to its provider. Without a base URL, `provider/model` names the provider; a name without `/` is one of
+    OpenAI's.
 
     Args:
-        model: As it was typed.
-        base_url: As it was typed; None or "" for none.
-        environ: Where key and base URL variables are looked up.
-        key_var: Variable that was named to hold the key.
-        has_key: The key itself was given; it goes by `key_var`, or by `LITERAL_KEY_VAR` (`BASELINE_KEY_VAR`).
-        baseline: The messages are to name the baseline's options.
+        model: Model name as typed.
+        base_url: Base URL as typed; None or "" for none.
+        environ: Environment variables with keys and base URLs.
+        key_var: Environment variable that the user named for the key.
+        has_key: Whether the key itself was given. It is recorded as `key_var`, or `LITERAL_KEY_VAR`
+            (`BASELINE_KEY_VAR`).
+        baseline: Whether messages name the baseline's options.
 
     Raises:
-        ConfigError: the name is empty, the provider unknown, its key missing, or a base URL none.
+        ConfigError: the name is empty, the provider unknown, its key missing, or the base URL invalid.
     """
     dash = "--baseline-" if baseline else "--"
     model = model.strip()
@@ -180,23 +181,24 @@ def route(
 
 
 def key_owner(key_var: str) -> str | None:
-    """The provider whose key `key_var` holds by its own convention; None for any other variable."""
+    """The provider that uses the key variable `key_var`; None if no known provider does."""
     return next((name for name, provider in PROVIDERS.items() if key_var in provider.key_vars), None)
 
 
 def refuse_default_host(who: str, url: LayerValue, key: LayerValue, named: Mapping[str, str], remedy: str) -> None:
-    """Refuse to ask at the default host only because no layer names a url, where that was hardly meant: some layer
-    names another host, or the key is that of a known provider.
+    """Raise if a model would use the default host by mistake.
+
+    That is likely if no layer sets its URL, and some layer names another host, or the key is that of a known provider.
 
     Args:
-        who: The model that would be asked, and what of.
-        url: Where it would be asked.
-        key: The variable with the key that would be sent.
-        named: Every url that a layer names, with its source; see `serving.Served`.
-        remedy: How to name its url.
+        who: The model and its run, for the message.
+        url: Base URL of the model, with origin.
+        key: Environment variable of the key, with origin.
+        named: Every URL in a layer, with its source; see `serving.RunEndpoints`.
+        remedy: How to set the URL, for the message.
 
     Raises:
-        ConfigError: names the layer with the other host or the key, and what to do.
+        ConfigError: the message names the layer with the other host or the key, and the remedy.
     """
     if url.origin.layer != "builtin" or not url.value or any(same_host(str(url.value), each) for each in named):
         return
@@ -210,10 +212,10 @@ def refuse_default_host(who: str, url: LayerValue, key: LayerValue, named: Mappi
 
 
 def require_litellm(url: str) -> None:
-    """Refuse a URL that needs litellm where it is not installed.
+    """Raise if a URL needs litellm and litellm is not installed.
 
     Raises:
-        ConfigError: says what to install.
+        ConfigError: the message has the install command.
     """
     provider = litellm_provider(url)
     if provider is not None and find_spec("litellm") is None:
@@ -221,10 +223,10 @@ def require_litellm(url: str) -> None:
 
 
 def require_address(provider: str, environ: Mapping[str, str]) -> None:
-    """Refuse a provider behind litellm that is nowhere in particular.
+    """Raise if a litellm provider needs an address and has none.
 
     Raises:
-        ConfigError: says how to give its address.
+        ConfigError: the message explains how to set the address.
     """
     variable = LITELLM_ADDRESSES.get(provider)
     if variable is not None and not environ.get(variable, "").strip():
@@ -236,7 +238,7 @@ def require_address(provider: str, environ: Mapping[str, str]) -> None:
 
 
 def missing_litellm(provider: str) -> str:
-    """What to say when `provider` needs litellm and it is not installed."""
+    """Message for a `provider` that needs litellm, which is not installed."""
     return (
         f"models of {provider!r} are asked through litellm, which is not installed: {INSTALL_LITELLM}, or give the "
         "address of an OpenAI-compatible endpoint as base URL"
@@ -244,7 +246,7 @@ def missing_litellm(provider: str) -> str:
 
 
 def unknown_provider(model: str, details: str) -> str:
-    """What to say about a name that leads to no provider."""
+    """Message for a model name without a known provider."""
     return (
         "Invalid LiteLLM model format. Use 'provider/model' (for example: openai/gpt-5-mini). "
         f"Received model={model!r}. Details: {details}"
@@ -266,30 +268,30 @@ def _unknown(model: str, provider: str, name: str, dash: str) -> str:
 
 
 def _address(provider: Provider, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Base URL, and the variable that it comes from."""
+    """Base URL, and the environment variable that set it."""
     for name in provider.base_vars:
         text = environ.get(name, "").strip()
         if text:
             if provider.port is not None:
                 text = _with_port(text, provider.port)
             url = _base_url(text, name)
-            if litellm_provider(url) is not None:  # the key that goes along is this provider's
+            if litellm_provider(url) is not None:  # the provider's key is sent there
                 raise ConfigError(f"{name} = {shown(text)}: must be an http or https URL")
             return (url if url.endswith(provider.suffix) else url + provider.suffix), name
     return provider.url, ""
 
 
 def _with_port(text: str, port: int) -> str:
-    """An address as `OLLAMA_HOST` may hold it (`0.0.0.0`, `:8080`, `host`, `host:port` or a URL), as one to call."""
+    """Convert an address in the forms of `OLLAMA_HOST` (`0.0.0.0`, `:8080`, `host`, `host:port` or a URL) to a URL."""
     if "://" not in text:
         text = f"http://{text}"
     try:
         parts = urlsplit(text)
         own = parts.port
     except ValueError:
-        return text  # refused, with its variable's name, by the check that follows
+        return text  # rejected by the check that follows, with the variable's name
     host = parts.hostname or ""
-    if host in ("", "0.0.0.0", "::"):  # what a server listens on; a client calls the machine itself
+    if host in ("", "0.0.0.0", "::"):  # addresses to listen on; a client connects to localhost
         host = "localhost"
     host = f"[{host}]" if ":" in host else host
     standard = {"http": port, "https": 443}.get(parts.scheme, port)
@@ -304,12 +306,12 @@ def _base_url(text: str, source: str) -> str:
 
 
 def _require_given(given: str | None, url: str, environ: Mapping[str, str], has_key: bool, dash: str) -> None:
-    """A variable that was named has to be set, except for a server on this machine, which may need none."""
+    """Raise if a key variable named by the user is not set. A local server may need none."""
     if given is None or has_key or is_loopback_url(url) or environ.get(given, "").strip():
         return
     try:
         checks.variable(given)
-    except ValueError as exc:  # not repeated: it may be the key
+    except ValueError as exc:  # not shown: may be the key itself
         raise ConfigError(f"{dash}api-key-var: {exc}") from None
     raise ConfigError(
         f"{dash}api-key-var {given}: the environment variable is not set; export it, put it into .env, "

@@ -1,5 +1,5 @@
-"""The reference page of settings, written from the table in `schema`. Owns its layout; `python -m
-harness.settings.reference` prints it, and a test compares the checked-in page with it."""
+"""Reference page of settings, generated from the table in `schema`. `python -m harness.settings.reference` prints it; a
+test compares it with the checked-in page."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ replicas. The Python file is read as a literal and never run. `api_base_url`, `a
 
 
 def settings_page() -> str:
-    """The page `docs/reference/settings.md`, whole."""
+    """The page `docs/reference/settings.md`."""
     parts = [_HEAD]
     for group in GROUPS:
         rows = [_row(setting) for setting in SETTINGS if setting.group == group]

@@ -1,5 +1,5 @@
-"""From a target and flags to resolved runs: reads the files, lays the layers over each other, decides every setting.
-Owns precedence; touches neither network nor environment variables, and imports no environment."""
+"""Resolution of a target and flags to runs: read files, merge layers, decide every setting. Uses no network and no
+environment variables, and imports no environment."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ def resolve(
     cwd: Path | None = None,
     registry: Registry | None = None,
 ) -> Resolution:
-    """Decide every setting of every run that `target` asks for.
+    """Resolve every setting of every run of `target`.
 
     Args:
         target: A suite file (`.toml`), or environments separated by commas.
         flags: Command-line values by setting key, dotted path or shortcut key; see `flags.command_line`.
         sets: `--set` texts, each `PATH=VALUE` or `ENV_ID:PATH=VALUE`.
-        endpoints_path: Endpoint registry; None takes `configs/endpoints.toml`, else `configs/endpoints.py`, if there.
-        cwd: Where relative paths start; None is the working directory.
-        registry: What aliases mean; None reads the registry's file.
+        endpoints_path: Endpoint registry; default: `configs/endpoints.toml` or `configs/endpoints.py`, if it exists.
+        cwd: Base of relative paths; default: the working directory.
+        registry: Aliases of models; None reads the registry's file.
 
     Returns:
-        The runs, in the order of the file or list, with what the user should be told.
+        The runs, in the order of the file or list, with notices for the user.
 
     Raises:
-        ConfigError: a setting, file or flag is not as it should be.
+        ConfigError: a setting, file or flag is invalid.
         EnvironmentNotFound: an environment is not installed.
     """
     job = _Resolution(target, flags, [parse_set(text) for text in sets], endpoints_path, cwd or Path.cwd(), registry)
@@ -75,15 +75,16 @@ def resolve(
 
 
 def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
-    """Stop before the first call when a key variable is unset; loopback and the reference server need no key. Or when
-    a model is asked through litellm, and that is not installed.
+    """Raise before the first call if a key variable is not set, or litellm is needed and not installed.
+
+    Loopback and the reference server need no key.
 
     Args:
         resolution: The runs.
-        environ: Where key variables are looked up.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: names each missing variable and the runs that need it, or says how to install litellm.
+        ConfigError: the message names each missing variable and its runs, or the install command of litellm.
     """
     missing: dict[tuple[str, str], list[str]] = {}
     for run in resolution.runs:
@@ -111,7 +112,7 @@ def _refuse_default_host(run: ResolvedRun) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Resolution:
-    """One call of `resolve`."""
+    """State of one call of `resolve`."""
 
     target: str
     flags: Mapping[str, object]
@@ -153,7 +154,7 @@ class _Resolution:
         return suite.endpoints.over(load_registry(path, self.cwd)), notices
 
     def _registry_of(self, entry: SuiteEntry, suite: SuiteRequest, registry: Registry) -> Registry:
-        """The registry of one run: its own, if its table names one and `--set` none."""
+        """Registry of one run: the run's own, if its table names one and no `--set` does."""
         if entry.endpoints_path is None or self.known is not None or any(o.endpoints_path for o in self.overrides):
             return registry
         return suite.endpoints.over(load_registry(entry.endpoints_path, self.cwd))
@@ -202,7 +203,7 @@ class _Resolution:
         return _Draft(run, Shadows(name, layers, served.asked, entry.swept, served.left_out), notices, entry.place.of())
 
     def _with_output_dir(self, cli: Layer, found: FoundEnvironment) -> tuple[Layer, list[str]]:
-        """`-p DIR` says where results go, for environments that have a folder in DIR."""
+        """Apply `-p DIR`: results go to DIR for environments that have a folder there."""
         folder = cast("str | None", self.flags.get(ENV_DIR_PATH))
         if not folder:
             return cli, []
@@ -237,7 +238,7 @@ class _Resolution:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A run with what its notices are made from."""
+    """A run, and the data for its notices."""
 
     run: ResolvedRun
     shadows: Shadows
@@ -246,7 +247,7 @@ class _Draft:
 
 
 def _called(merged: Layer) -> tuple[str, str]:
-    """The environment of a run, and the name by which tables show it: what a `--set` may be addressed to."""
+    """Environment id and display name of a run, either of which a `--set` may name."""
     env_id = str(merged[ENV_ID.path].value) if ENV_ID.path in merged else ""
     if NAME.path in merged:
         return env_id, str(merged[NAME.path].value)
@@ -260,7 +261,7 @@ def _overlap(one: KeyPath, other: KeyPath) -> bool:
 
 
 def _in_env_dir(cli: Layer, entry: SuiteEntry, found: FoundEnvironment, cwd: Path) -> Layer:
-    """The layer of the flags, with where a suite's `env_dir_path` lets results go."""
+    """The layer of flags, with the output folder from a suite's `env_dir_path`."""
     named = entry.env_dir_path
     if named is None or OUTPUT_DIR.path in cli or not (cwd / str(named.value) / found.module).is_dir():
         return cli
@@ -268,7 +269,8 @@ def _in_env_dir(cli: Layer, entry: SuiteEntry, found: FoundEnvironment, cwd: Pat
 
 
 def _package_layer(found: FoundEnvironment, cwd: Path) -> tuple[Layer, list[str]]:
-    """A package's defaults; and notes about keys of `[tool.verifiers.eval]`, which was written for another program."""
+    """Layer of a package's defaults, and notices for unknown keys of `[tool.verifiers.eval]`. That table was written
+    for another program, so unknown keys are no error."""
     if found.defaults_source is None:
         return {}, []
     path, _, table = found.defaults_source.rpartition(" [")
@@ -280,7 +282,7 @@ def _package_layer(found: FoundEnvironment, cwd: Path) -> tuple[Layer, list[str]
 
 
 def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
-    """Put in the settings whose built-in is another setting."""
+    """Add settings whose default is derived from another setting."""
     derived: dict[KeyPath, LayerValue] = dict(merged)
     env_id = merged[ENV_ID.path]
     name = merged.get(NAME.path)
@@ -301,7 +303,7 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
 
 
 def _derive_sampling(derived: dict[KeyPath, LayerValue]) -> None:
-    """What `until_ci` needs: all examples, in random order, once each, unless somebody says otherwise."""
+    """Defaults for `until_ci`: all examples in random order, once each; explicit settings win."""
     until = derived["env", "until_ci"]
     if until.value is None:
         return
@@ -331,7 +333,7 @@ def _run(merged: Layer, served: RunEndpoints, found: FoundEnvironment, registry:
         origins.update((dotted(entry.path), entry.origin) for entry in entries if len(entry.path) > len(setting.path))
     try:
         settings = RunSettings.model_validate(tables)
-    except ValidationError as exc:  # layers were checked: only a table merged from several can still be refused
+    except ValidationError as exc:  # only a table merged from several layers can fail here
         error = exc.errors(include_url=False)[0]
         path = ".".join(str(part) for part in error["loc"])
         raise ConfigError(f"{origins[path].source}: {error['msg']}") from None

@@ -1,5 +1,4 @@
-"""A resolved run: its settings, where each came from, and the file that repeats it. Owns that record and what of it may
-be written down; owns no resolution."""
+"""A resolved run: settings, their origins, and the file that repeats the run."""
 
 from __future__ import annotations
 
@@ -31,29 +30,29 @@ _OF_A_PROGRAM = (
 )
 
 _OF_ENDPOINT = ("api_base_url", "api_key_var", "extra_headers", "rpm", "tpm")
-"""Settings that a run's file leaves to its `[[endpoint]]` tables: replicas differ in them."""
+"""Settings that a run's file stores in its `[[endpoint]]` tables, because replicas differ in them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRun:
-    """One environment and one model, with every setting decided."""
+    """One environment and one model, with all settings resolved."""
 
     settings: RunSettings
     origins: Mapping[str, Origin]
-    """By dotted path: `env.num_examples`, and inside tables also `env.env_args.split`."""
+    """Origin by dotted path: `env.num_examples`, and inside tables also `env.env_args.split`."""
     endpoints: tuple[Endpoint, ...]
-    """Where the model is asked; more than one are replicas."""
+    """Endpoints of the model; several are replicas."""
     alias: str | None = None
-    """The alias that led to the endpoints, if the registry knows one."""
+    """Alias that named the endpoints in the registry; None without one."""
     found: FoundEnvironment | None = None
     registry: Registry = field(default_factory=Registry)
-    """What `-m` may name, and so may the judge of an environment."""
+    """Registry that `-m` and an environment's judge may use."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Every url that a layer of the user's names, with its source; see `serving.Served`."""
+    """Every URL in a user's layer, with its source; see `serving.RunEndpoints`."""
 
     @property
     def env_id(self) -> str:
-        """What folders, tables and datasets call the environment: its id, or of a path the last part."""
+        """Name of the environment in folders, tables and datasets: its id, or the last part of a path."""
         if (ours := built_in(self.found)) is not None:
             return ours.name_of(self.settings.env.env_args)
         path = None if self.found is None else self.found.path
@@ -61,13 +60,13 @@ class ResolvedRun:
 
     @property
     def kind(self) -> str:
-        """What the run is, as its manifest says: `eval` of an agent, `multi` of tasks, else `run`."""
+        """Kind of the run in its manifest: `eval` for an agent, `multi` for tasks, otherwise `run`."""
         ours = built_in(self.found)
         return "run" if ours is None else ours.kind
 
     @property
     def is_reference(self) -> bool:
-        """Whether the embedded reference server answers: a `reference/…` model that no layer gave a url."""
+        """Whether the embedded reference server answers: a `reference/…` model without a URL."""
         return is_reference(self.settings.model.model) and not self.settings.model.api_base_url
 
     def value(self, setting: Setting) -> object:
@@ -75,10 +74,8 @@ class ResolvedRun:
         return getattr(getattr(self.settings, setting.group), setting.key)
 
     def described(self) -> dict[str, JsonDict]:
-        """Every setting as `{"value", "origin", "source"}` by dotted path, a table before its keys.
-
-        JSON-able and fit to be recorded: values of headers that may be credentials are masked.
-        """
+        """All settings as `{"value", "origin", "source"}` by dotted path, a table before its keys. Can be written as
+        JSON; values of headers that may be credentials are masked."""
         described: dict[str, JsonDict] = {}
         for setting in SETTINGS:
             value = _public(setting, self.value(setting))
@@ -92,13 +89,13 @@ class ResolvedRun:
         return {"value": value, "origin": origin.layer, "source": hidden_source(origin.source)}
 
     def require_secrets(self, *, asks_model: bool = True) -> None:
-        """Refuse a run whose file says `[redacted]` where a secret stood: with that text it would be another run.
+        """Raise if a value is `[redacted]` in the run's file, since the run would differ from the recorded one.
 
         Args:
-            asks_model: Whether the arguments of requests count, too.
+            asks_model: Whether values used only in requests count too.
 
         Raises:
-            ConfigError: says which values must be given again, and how.
+            ConfigError: the message lists the values to give again, and how.
         """
         tables = (self.settings.env.env_args, self.settings.env.extra_env_kwargs, self.settings.model.sampling_args)
         paths = (("env", "env_args"), ("env", "extra_env_kwargs"), ("model", "sampling_args"))
@@ -115,18 +112,17 @@ class ResolvedRun:
     def _lacks(self, path: tuple[str, ...], value: object) -> bool:
         texts = json.dumps(value, ensure_ascii=False, default=str)
         if isinstance(value, str) and "config.toml: " not in self.origins[dotted(path)].source:
-            return value == REDACTED  # somebody's own file may speak of it
+            return value == REDACTED  # a user's own file may contain this word
         return REDACTED in texts
 
     def to_toml(self, judges: Mapping[str, Sequence[Endpoint]] | None = None) -> str:
-        """The run as a suite file: `bench run` on it repeats the run with the same settings. A comment says so, or that
-        it cannot: the rows of an agent evaluation in Python are in the program that made it.
+        """The run as a suite file, with which `bench run` repeats it.
 
-        Headers that may be credentials are left out, with a comment that says so; arguments whose names say that they
-        are secrets are `[redacted]`.
+        A comment says so, or that it cannot be repeated, because its rows are in a Python program. Headers that may be
+        credentials are left out, with a comment; arguments with names of secrets are `[redacted]`.
 
         Args:
-            judges: Endpoints of further aliases that the run asks, as judges.
+            judges: Endpoints of further aliases that the run uses as judges.
         """
         import tomli_w
 
@@ -152,7 +148,7 @@ class ResolvedRun:
         value = self.value(setting)
         if setting.key == "hf_hub_dataset_name":
             return value is None
-        if setting.key == "max_concurrent":  # the bounds of the `[[endpoint]]` tables add up to it
+        if setting.key == "max_concurrent":  # the limits of the `[[endpoint]]` tables add up to it
             return self.origins[setting.dotted].layer == "registry" and value != -1
         if self.is_reference and setting.key in ("api_base_url", "api_key_var"):
             return True
@@ -165,11 +161,11 @@ class Resolution:
 
     runs: tuple[ResolvedRun, ...]
     notices: tuple[str, ...] = ()
-    """One line each, for stderr: what a user might otherwise be fooled by."""
+    """Notices for stderr, one line each, about settings that may surprise the user."""
     source: Path | None = None
-    """The suite file, when the target is one."""
+    """The suite file; None for a target without one."""
     limits: BudgetLimits = field(default_factory=BudgetLimits)
-    """What all of them together may spend."""
+    """Budget of all runs together."""
 
 
 def _public(setting: Setting, value: object) -> object:

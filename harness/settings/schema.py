@@ -1,5 +1,5 @@
-"""The closed list of settings: one table that TOML files, the command line, `--set` and the reference page all read.
-Owns names, types, built-ins and bounds of settings; owns no file, no precedence and no message about either."""
+"""Table of all settings, used by TOML files, command line, `--set` and the reference page. Defines names, types,
+defaults and bounds of settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BUILTIN_KEY_VAR = "PRIME_API_KEY"
 
 @dataclass(frozen=True, slots=True)
 class CliOption:
-    """How a field is written outside Python. Stands in the field's annotation."""
+    """Names and type of a setting on the command line and in TOML; part of the field's annotation."""
 
     kind: Kind
     flags: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ _Table = Annotated[JsonDict, AfterValidator(checks.json_table)]
 
 
 class EnvSettings(BaseModel):
-    """What is evaluated, and how much of it."""
+    """Settings of the environment: what is evaluated, and how often."""
 
     model_config = _CONFIG
 
@@ -122,12 +122,12 @@ class EnvSettings(BaseModel):
 
     @property
     def is_isolated(self) -> bool:
-        """Whether the environment lives in processes of its own."""
+        """Whether the environment runs in processes of its own."""
         return self.isolate or self.workers > 0
 
 
 class ModelSettings(BaseModel):
-    """Which model is asked, where, and how hard."""
+    """Settings of the model: name, endpoint, limits."""
 
     model_config = _CONFIG
 
@@ -175,7 +175,7 @@ class ModelSettings(BaseModel):
 
 
 class SaveSettings(BaseModel):
-    """What is kept, and where it is published."""
+    """Settings of results: storage and publication."""
 
     model_config = _CONFIG
 
@@ -216,7 +216,7 @@ _MODELS: Mapping[Group, type[BaseModel]] = {"env": EnvSettings, "model": ModelSe
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of the closed list, as every door sees it."""
+    """One setting of the table."""
 
     group: Group
     key: str
@@ -232,28 +232,28 @@ class Setting:
 
     @property
     def dotted(self) -> str:
-        """The path as `--set` and `--dry-run` write it."""
+        """Dotted path, as in `--set` and `--dry-run`."""
         return f"{self.group}.{self.key}"
 
     @property
     def flag(self) -> str:
-        """The name that messages use: the short one where there is one."""
+        """Flag for messages; the short one if there is one."""
         return self.door.flags[-1] if self.door.flags else ""
 
     @property
     def off_flag(self) -> str:
-        """The name that messages use for setting a boolean to false."""
+        """Flag that sets a boolean to false, for messages."""
         return self.door.off[-1] if self.door.off else ""
 
     @property
     def is_table(self) -> bool:
-        """Whether layers merge key by key instead of replacing the value."""
+        """Whether layers merge the value key by key instead of replacing it."""
         return self.door.kind in ("table", "headers")
 
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """A flag that is no setting of its own: it writes into one, or is about the whole invocation."""
+    """A flag that is not a setting: it changes part of one, or applies to the whole invocation."""
 
     key: str
     kind: Kind
@@ -264,7 +264,7 @@ class Shortcut:
 
     @property
     def flag(self) -> str:
-        """The name that messages use."""
+        """Flag for messages."""
         return self.flags[-1]
 
 
@@ -281,7 +281,7 @@ def _setting(group: Group, key: str, field: FieldInfo) -> Setting:
 SETTINGS: tuple[Setting, ...] = tuple(
     _setting(group, key, field) for group, model in _MODELS.items() for key, field in model.model_fields.items()
 )
-"""The closed list, in the order in which people read it."""
+"""All settings, in the order of the reference page."""
 
 SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("max_tokens", "integer", ("--max-tokens", "-t"), ("model", "sampling_args", "max_tokens"),
@@ -304,18 +304,18 @@ BY_PATH: Mapping[tuple[str, str], Setting] = {setting.path: setting for setting 
 BY_FLAT_NAME: Mapping[str, Setting] = {
     name: setting for setting in SETTINGS for name in (setting.key, *setting.door.aliases)
 }
-"""Keys and aliases of the flat form; keys are unique over all groups."""
+"""Settings by key and alias in the flat form; keys are unique over all groups."""
 SHORTCUT_BY_KEY: Mapping[str, Shortcut] = {shortcut.key: shortcut for shortcut in SHORTCUTS}
 
 
 def keys_of(group: str) -> tuple[str, ...]:
-    """The keys of one group, in order."""
+    """Keys of one group, in order."""
     return tuple(setting.key for setting in SETTINGS if setting.group == group)
 
 
 @cache
 def adapter(path: tuple[str, str]) -> TypeAdapter[Any]:
-    """What checks and converts a value of the setting at `path`."""
+    """Validator of the setting at `path`, which also converts the value."""
     field = _MODELS[BY_PATH[path].group].model_fields[path[1]]
     annotation: Any = field.annotation
     for item in field.metadata:

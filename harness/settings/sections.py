@@ -1,5 +1,5 @@
-"""One table of settings read into a layer: grouped (`[env]`, `[model]`, `[save]`), flat, or both. Owns the names that
-such a table may hold and the refusal of all others; the files around it are `suite`, `packages` and `endpoints`."""
+"""Parse one table of settings into a layer: grouped (`[env]`, `[model]`, `[save]`), flat, or both. Rejects unknown
+names. Files are read in `suite`, `packages` and `endpoints`."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from harness.settings.wording import suggestion
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a table stands."""
+    """Location of a table, for messages."""
 
     file: str
-    """The file as the user would type it."""
+    """Path of the file, for messages."""
     at: str = ""
     """Key path inside the file, such as `eval[0]`; empty at the top."""
 
     def key(self, *parts: str) -> str:
-        """The key path of something inside, without the file."""
+        """Key path of a child, without the file."""
         return ".".join(part for part in (self.at, dotted(parts)) if part)
 
     def of(self, *parts: str) -> str:
-        """File and key path of something inside."""
+        """File and key path of a child."""
         key = self.key(*parts)
         return f"{self.file}: {key}" if key else self.file
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What one kind of table may hold."""
+    """Rules for one kind of table."""
 
     layer: LayerName
     also: Collection[str] = ()
-    """Names that the caller reads itself."""
+    """Names that the caller handles itself."""
     groups: Collection[str] = GROUPS
-    """Groups whose settings may stand here."""
+    """Groups whose settings are allowed."""
     grouped: bool = True
-    """Whether a group may stand as a table of its own."""
+    """Whether a group may be a table of its own."""
     barred: Mapping[str, str] | None = None
-    """Names that may not stand here, and why."""
+    """Names that are not allowed, with the reason."""
 
 
 def read_section(table: Mapping[str, object], place: Place, rules: Rules) -> Layer:
-    """The settings of `table`, checked.
+    """Parse and validate the settings of `table`.
 
     Raises:
-        ConfigError: an unknown name, a wrong value, or one setting under two names; says where.
+        ConfigError: an unknown name, an invalid value, or one setting under two names; the message has the location.
     """
     entries: dict[KeyPath, LayerValue] = {}
     first: dict[KeyPath, str] = {}
@@ -86,7 +86,7 @@ def _settings(table: Mapping[str, object], place: Place, rules: Rules) -> list[t
 
 
 def _is_group(name: str, value: object, rules: Rules) -> bool:
-    # `model` is a group and a setting: a table is the group, anything else the model's name
+    # Whether a name is a group. `model` is a group if its value is a table, otherwise the setting of that name.
     return rules.grouped and name in rules.groups and (name not in BY_FLAT_NAME or isinstance(value, dict))
 
 
@@ -126,12 +126,12 @@ def _unknown(name: str, value: object, rules: Rules) -> str:
 
 
 def entry_for(setting: Setting, value: object, origin: Origin) -> Layer:
-    """A layer of one checked value."""
+    """A layer with one validated value."""
     return flatten(setting.path, value, lambda _: origin)
 
 
 def builtins() -> Layer:
-    """The lowest layer: every setting that has a constant built-in, and none for those without a limit."""
+    """The lowest layer: the constant default of every setting."""
     entries: dict[KeyPath, LayerValue] = {}
     for setting in SETTINGS:
         if setting.key != "env_id" and (not setting.door.derived or setting.key == "hf_hub_dataset_name"):

@@ -1,5 +1,5 @@
-"""Where a model is asked: aliases, replicas, keys and hosts. Owns which url, key variable and headers a run ends up
-with; reads no environment variable, only their names."""
+"""Endpoint selection: alias, replicas, key and host of a run's model. Decides the URL, key variable and headers of a
+run. Uses names of environment variables, never their values."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Layers:
     entry: Layer
     override: Layer
     swept: Layer = field(default_factory=dict[KeyPath, LayerValue])
-    """What a sweep sets: it stands above `entry`."""
+    """Settings of a sweep; precedence above `entry`."""
 
     def all(self, registry: Layer) -> Layer:
-        """Everything merged."""
+        """Merge all layers."""
         return merge(
             self.builtin, self.package, registry, self.cli, self.defaults, self.entry, self.swept, self.override
         )
@@ -45,43 +45,43 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class RunEndpoints:
-    """The merged settings of a run with its endpoints."""
+    """Merged settings of a run, with its endpoints."""
 
     merged: Layer
     endpoints: tuple[Endpoint, ...]
     alias: str | None
     asked: Layer
-    """As merged, before the alias and the built-in url and key were settled."""
+    """The merge before the alias and the default URL and key are resolved."""
     left_out: tuple[LeftOut, ...] = ()
-    """What files say of another place than the one that is asked."""
+    """Values in files that apply to another host and are not used."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Every url that a layer of the user's names, itself or by an alias, with its source, the highest first."""
+    """Every URL in a user's layer, directly or through an alias, with its source, highest precedence first."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A url, key variable or header of a file that is not used for the model that is asked."""
+    """A URL, key variable or header in a file that is not used for the run's model."""
 
     source: str
     why: str
 
 
 def serve(layers: Layers, registry: Registry) -> RunEndpoints:
-    """Merge the layers of a run, its model's alias resolved.
+    """Merge the layers of a run, and resolve its model's alias.
 
     Args:
         layers: The run's layers.
-        registry: What `-m` may name.
+        registry: Aliases of models.
 
     Returns:
-        All settings but those that are derived from others, and at least one endpoint.
+        All settings except derived ones, and at least one endpoint.
     """
     named = _named_urls(layers, registry)
     layers, left_out = _without_foreign(layers, registry)
     name = str(layers.all({})[MODEL].value)
     replicas = registry.entries.get(name, ())
     if layers.all(_registry_layer(replicas))[URL].origin.layer != "registry":
-        replicas = replicas[:1]  # a url from above takes the place of them all
+        replicas = replicas[:1]  # one URL replaces those of all replicas
     if replicas and _is_moved_by_a_file(layers.all(_replica_layer(replicas[0]))):
         replicas = (_without_credentials(replicas[0]),)
     asked = layers.all(_registry_layer(replicas))
@@ -98,12 +98,10 @@ def serve(layers: Layers, registry: Registry) -> RunEndpoints:
 
 
 def _without_foreign(layers: Layers, registry: Registry) -> tuple[Layers, tuple[LeftOut, ...]]:
-    """Leave out what files (and `--set`) say of another place than the one where the model is asked.
-
-    An alias brings its own url, key variable and headers, so those of lower file layers were written for other models.
-    Any other name is asked where lower layers say. A key variable, or a header that may hold a key, was written for
-    the url that its layer sees; where a higher layer names another host, it is not sent there.
-    """
+    """Remove values in files (and `--set`) that were written for another host than the model's. An alias has its own
+    URL, key variable and headers, so those of lower file layers were meant for other models. Any other model uses the
+    URL of lower layers. A key variable, or a header that may hold a key, was written for the URL that its layer sees;
+    it is not sent to another host named by a higher layer."""
     files = [layers.defaults, layers.entry, layers.swept, layers.override]
     left_out: list[LeftOut] = []
     naming = max((level for level, layer in enumerate(files) if MODEL in layer), default=0)
@@ -130,12 +128,12 @@ def _with_files(layers: Layers, files: Sequence[Layer]) -> Layers:
 
 
 def _brings_its_place(model: str, registry: Registry, *, is_set: bool) -> bool:
-    """Whether a model is asked at a place of its own: an alias, or a reference model that `--set` asks for."""
+    """Whether a model has its own endpoint: an alias, or a reference model set with `--set`."""
     return model in registry.entries or (is_set and is_reference(model))
 
 
 def _known_url(files: Sequence[Layer], registry: Registry, asked: LayerValue) -> str:
-    """The url that the highest of `files` was written for; empty if they name none."""
+    """URL that the highest of `files` was written for; empty if they name none."""
     seen = merge(*files)
     if URL in seen:
         return str(seen[URL].value)
@@ -146,7 +144,7 @@ def _known_url(files: Sequence[Layer], registry: Registry, asked: LayerValue) ->
 
 
 def _drop(files: list[Layer], level: int, paths: Sequence[KeyPath], why: str) -> list[LeftOut]:
-    """Take `paths` out of one of `files`; returns what would have counted."""
+    """Remove `paths` from one of `files`; return the removed values that would have applied."""
     kept = without(files[level], *paths)
     above = merge(*files[level + 1 :])
     gone = [entry for path, entry in files[level].items() if path not in kept and path not in above]
@@ -155,13 +153,13 @@ def _drop(files: list[Layer], level: int, paths: Sequence[KeyPath], why: str) ->
 
 
 def _is_moved_by_a_file(merged: Layer) -> bool:
-    """Whether the url of an alias comes from a file layer other than the one that names the alias."""
+    """Whether the URL of an alias is replaced by a file layer other than the one that names the alias."""
     layer = merged[URL].origin.layer
     return layer in ("defaults", "eval") and layer != merged[MODEL].origin.layer
 
 
 def _without_credentials(replica: Registered) -> Registered:
-    """An entry of the registry without its key variable and the headers that may hold a key."""
+    """A registry entry without its key variable and the headers that may hold a key."""
     values = {path: value for path, value in replica.values.items() if path != KEY}
     if HEADERS in values:
         headers = cast("dict[str, str]", values[cast("tuple[str, str]", HEADERS)])
@@ -174,14 +172,14 @@ def _without_credentials(replica: Registered) -> Registered:
 def _replica_layer(replica: Registered) -> Layer:
     entries: dict[KeyPath, LayerValue] = {}
     for path, value in replica.values.items():
-        if path != MODEL:  # the alias is resolved apart: it was asked for by a higher layer
+        if path != MODEL:  # the alias is resolved separately
             origin = Origin("registry", replica.where(path))
             entries.update(flatten(path, value, lambda _, origin=origin: origin))
     return entries
 
 
 def _registry_layer(replicas: Sequence[Registered]) -> Layer:
-    """What the registry says of a run: the first replica, with the bounds of all added up."""
+    """Layer of a registry entry: the first replica, with the sum of all replicas' concurrency limits."""
     if not replicas:
         return {}
     first = _replica_layer(replicas[0])
@@ -194,7 +192,7 @@ def _registry_layer(replicas: Sequence[Registered]) -> Layer:
 
 
 def _settle(merged: Layer, replicas: Sequence[Registered]) -> Layer:
-    """Put in what depends on the merged result: the model behind an alias, and the built-in url and key variable."""
+    """Resolve settings that depend on the merge: the model of an alias, and the default URL and key variable."""
     settled = dict(merged)
     asked = merged[MODEL]
     if replicas and (name := replicas[0].values[cast("tuple[str, str]", MODEL)]) != asked.value:
@@ -227,13 +225,13 @@ def _endpoint(merged: Layer, price: Mapping[str, float] | None) -> Endpoint:
 
 
 def is_reference(model: str) -> bool:
-    """Whether a model's name is that of a reference policy."""
+    """Whether a model name is that of a reference policy."""
     return model.startswith(REFERENCE_PREFIX)
 
 
 def same_host(one: str, other: str) -> bool:
-    """Whether two urls are of one host, port and scheme."""
-    # the scheme counts: a key that is meant for https must not travel in clear text
+    """Whether two URLs have the same scheme, host and port."""
+    # Compare the scheme too: a key for https must not be sent in clear text.
     first, second = urlsplit(one), urlsplit(other)
     return (first.scheme, first.netloc.lower()) == (second.scheme, second.netloc.lower())
 
@@ -249,7 +247,7 @@ def _named_urls(layers: Layers, registry: Registry) -> dict[str, str]:
 
 
 def serving_notices(served: RunEndpoints, registry: Registry) -> list[str]:
-    """What a user should hear about keys and aliases before anything is sent."""
+    """Notices about keys and aliases, to print before the first request."""
     notices: list[str] = []
     url, key, model = served.merged[URL], served.merged[KEY], served.merged[MODEL]
     host = urlsplit(str(url.value)).netloc

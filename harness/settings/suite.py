@@ -1,5 +1,4 @@
-"""What `bench run TARGET` names: a suite file, or environments by name. Owns the shape of a suite file; owns no
-precedence and no built-in."""
+"""Parse the target of `bench run`: a suite file, or environments by name."""
 
 from __future__ import annotations
 
@@ -38,45 +37,45 @@ _ABLATION = Rules("eval", also=("sweep", *AGENT_KEYS), barred=_OF_NO_RUN)
 
 @dataclass(frozen=True, slots=True)
 class SuiteEntry:
-    """One run that a suite asks for."""
+    """One run of a suite."""
 
     layer: Layer
     place: Place
     label: str = ""
-    """What a sweep adds to the run's name: the swept values."""
+    """Suffix of the run's name in a sweep: the swept values."""
     swept: Layer = field(default_factory=merge)
-    """What a sweep sets, above `layer`."""
+    """Settings of a sweep; precedence above `layer`."""
     endpoints_path: Path | None = None
-    """The registry of this run alone."""
+    """Endpoint registry of this run only."""
     env_dir_path: LayerEntry | None = None
-    """Folder of environments that results go into, with where it was named."""
+    """Folder of environments that results are written to, with its origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteRequest:
-    """What the target asks for, before flags and built-ins."""
+    """Content of a target, before flags and defaults."""
 
     entries: tuple[SuiteEntry, ...]
     defaults: Layer = field(default_factory=merge)
     endpoints: Registry = field(default_factory=Registry)
     endpoints_path: Path | None = None
     path: Path | None = None
-    """The file, when the target is one."""
+    """The suite file; None for a target without one."""
     budget: Written = field(default_factory=dict[Bound, WrittenBound])
-    """Its table `[budget]`."""
+    """Limits from the table `[budget]`."""
     notes: tuple[str, ...] = ()
-    """What of the file has no effect."""
+    """Notices about keys without effect."""
 
 
 def read_target(target: str, cwd: Path) -> SuiteRequest:
-    """The runs that `target` names.
+    """Parse a target into runs.
 
     Args:
         target: A `.toml` file, or environments separated by commas.
-        cwd: Where relative paths start.
+        cwd: Base of relative paths.
 
     Raises:
-        ConfigError: no such file, a file that is not as it should be, or no name at all.
+        ConfigError: the file does not exist or is invalid, or the target has no name.
     """
     path = cwd / target
     if target.endswith(".toml") and ("," not in target or path.is_file()):

@@ -1,5 +1,4 @@
-"""Sweeps: `[[ablation]]` with `[ablation.sweep]`, one run for every combination of the listed values. Owns the keys of
-a sweep and how its runs are named; owns no other part of a suite file."""
+"""Sweeps: `[[ablation]]` with `[ablation.sweep]`, one run for every combination of the listed values."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class _Axis:
         return flatten(self.path, value, lambda _: Origin("eval", f"{self.where}[{index}]"))
 
     def label(self, value: object, axes: list[_Axis]) -> str:
-        """The value as it stands in the run's name; keys that a reader can do without are left out."""
+        """Text of the value in the run's name, with the key only where it is needed."""
         if self.path == ("env", "env_id"):
             return ""
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -42,17 +41,17 @@ class _Axis:
 
 
 def combinations(sweep: object, place: Place) -> Iterator[tuple[Layer, str]]:
-    """Every combination of the swept values, the last key varying fastest.
+    """All combinations of the swept values, the last key varying fastest.
 
     Args:
         sweep: The table `[ablation.sweep]`.
-        place: Where the `[[ablation]]` stands.
+        place: Location of the `[[ablation]]`.
 
     Yields:
-        The layer of one combination, and the words that tell it from the others.
+        The layer of one combination, and its label.
 
     Raises:
-        ConfigError: an unknown key, no list, or a value that the setting does not take.
+        ConfigError: an unknown key, a value that is no list, or an invalid value of a setting.
     """
     axes = _axes(sweep, place)
     for values in itertools.product(*(axis.values for axis in axes)):
@@ -89,7 +88,7 @@ def _axis(spelled: KeyPath, values: object, where: str) -> _Axis:
 
 
 def _lists(table: dict[str, object], above: KeyPath) -> Iterator[tuple[KeyPath, object]]:
-    # an unquoted a.b = [..] is a table in TOML, a quoted one a key with a dot: both name the same
+    # Lists by key path. An unquoted `a.b = [..]` is a table in TOML, a quoted one a key with a dot: both are accepted.
     for key, value in table.items():
         if isinstance(value, dict) and value:
             yield from _lists(cast("dict[str, object]", value), (*above, key))
@@ -98,7 +97,7 @@ def _lists(table: dict[str, object], above: KeyPath) -> Iterator[tuple[KeyPath, 
 
 
 def _swept(parts: KeyPath, where: str) -> tuple[Setting, KeyPath]:
-    """The setting that a sweep key names, and the full path."""
+    """The setting of a sweep key, and its full path."""
     if parts in (("max_tokens",), ("temperature",)):
         parts = ("sampling_args", *parts)
     head, *rest = parts

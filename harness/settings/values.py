@@ -1,5 +1,4 @@
-"""Single values on their way in: checked by the schema, read from what a command line can hold. Owns the texts of
-refusals (`PLACE: what is wrong`); owns no file and no precedence."""
+"""Validate single values, and parse them from command-line text."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from harness.settings.schema import Kind, Setting, adapter
 from harness.settings.wording import shown
 
 _UNSHOWN = (("model", "api_key_var"), ("model", "api_base_url"), ("model", "extra_headers"))
-"""Where people put secrets by mistake: messages do not repeat these values."""
+"""Settings that users sometimes set to a secret by mistake; messages do not repeat their values."""
 
 _EXPECTED: dict[Kind, str] = {
     "string": "a string",
@@ -33,15 +32,15 @@ _EXPECTED: dict[Kind, str] = {
 
 
 def check(setting: Setting, value: object, where: str) -> object:
-    """The value in the setting's own type.
+    """Validate a value and convert it to the setting's type.
 
     Args:
-        setting: Which setting it is for.
-        value: As read from TOML, JSON or a caller; for a table also the text of a JSON object.
-        where: File with key path, or flag; opens the message.
+        setting: The setting.
+        value: Value from TOML, JSON or a caller; for a table also the text of a JSON object.
+        where: File with key path, or flag; start of the message.
 
     Raises:
-        ConfigError: it is of the wrong type or out of bounds.
+        ConfigError: the type is wrong, or the value is out of bounds.
     """
     if setting.is_table and isinstance(value, str):
         if not value.lstrip().startswith("{"):
@@ -76,10 +75,10 @@ def takes_none(setting: Setting) -> bool:
 
 
 def json_object(text: str, where: str) -> dict[str, object]:
-    """The object that `text` holds as JSON; NaN, infinities and repeated keys are refused.
+    """Parse a JSON object; NaN, infinities and repeated keys are rejected.
 
     Raises:
-        ConfigError: it is no JSON object.
+        ConfigError: the text is not such an object.
     """
     try:
         value: object = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
@@ -103,10 +102,10 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def table_texts(texts: Iterable[str], where: str) -> list[dict[str, object]]:
-    """What the uses of one table flag say, in order: each a JSON object or one `key=value`.
+    """Parse the uses of one table flag, in order: each a JSON object or one `key=value`.
 
     Raises:
-        ConfigError: one is neither.
+        ConfigError: a text is neither.
     """
     return [_table_text(text.strip(), where) for text in texts]
 
@@ -123,10 +122,10 @@ def _table_text(text: str, where: str) -> dict[str, object]:
 
 
 def key_path(text: str, where: str) -> KeyPath:
-    """The parts of a dotted key, quoted as in TOML where a part holds a dot.
+    """Parse a dotted key, with parts quoted as in TOML if they contain a dot.
 
     Raises:
-        ConfigError: it is no key.
+        ConfigError: the text is not a key.
     """
     try:
         found: object = tomllib.loads(f"{text.strip()} = 0")
@@ -140,10 +139,10 @@ def key_path(text: str, where: str) -> KeyPath:
 
 
 def toml_or_text(text: str) -> object:
-    """`text` as a TOML value where it is one, else as it stands. Dates stay text: JSON has none.
+    """Parse `text` as a TOML value, otherwise return it unchanged. Dates stay text, since JSON has none.
 
     Raises:
-        ConfigError: it begins like a list and is none.
+        ConfigError: it begins like a list and is not one.
     """
     try:
         parsed = tomllib.loads(f"value = {text}")
@@ -156,7 +155,7 @@ def toml_or_text(text: str) -> object:
 
 
 def for_setting(setting: Setting, text: str) -> object:
-    """What `text` means as the whole value of `setting`: a string setting needs no quotes, a list takes commas."""
+    """Parse `text` as the whole value of `setting`: a string needs no quotes, a list may use commas."""
     value = toml_or_text(text)
     kind = setting.door.kind
     if kind == "string" and not isinstance(value, str):
@@ -165,15 +164,15 @@ def for_setting(setting: Setting, text: str) -> object:
 
 
 def names(text: str) -> list[str]:
-    """The names in a comma-separated list."""
+    """Split a comma-separated list of names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def headers(texts: Sequence[str], where: str) -> dict[str, str]:
-    """The headers that `Name: Value` texts set; a later one replaces an earlier of the same name.
+    """Parse headers from `Name: Value` texts; a later one replaces an earlier one of the same name.
 
     Raises:
-        ConfigError: one is not of that form. The text is not repeated: it may hold a credential.
+        ConfigError: a text has another form. It is not shown, since it may hold a credential.
     """
     table: dict[str, str] = {}
     for text in texts:

@@ -1,4 +1,4 @@
-"""How messages about settings are put: suggestions, shown values, file names. Owns no decision."""
+"""Wording of messages about settings: suggestions, shortened values, file names."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from pathlib import Path
 from harness.core.redact import hidden, redactor
 
 _SHOWN = 60
-"""Characters of a value that a message repeats: enough to recognise it, too few to flood the terminal."""
+"""Maximum characters of a value in a message."""
 
 _LISTED = 4
-"""Names that one line holds."""
+"""Maximum number of names in one line."""
 
 _SECRET_WORDS = ("authorization", "cookie", "token", "secret", "password", "key")
-"""A header whose name holds one of these is never shown or recorded."""
+"""A header with one of these words in its name is never shown or recorded."""
 
 MASK = "***"
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `name` was most likely meant to be, if any is close."""
+    """The candidate most similar to `name`; None if none is close."""
     by_folded = {candidate.casefold(): candidate for candidate in candidates}
     found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[found[0]] if found else None
 
 
 def suggestion(name: str, candidates: Iterable[str]) -> str:
-    """` did you mean "x"?`, else all valid names."""
+    """Suggest the nearest valid name (`did you mean "x"?`), or list all."""
     names = list(dict.fromkeys(candidates))
     found = nearest(name, names)
     return f'did you mean "{found}"?' if found else f"valid here: {', '.join(names)}"
 
 
 def shown(value: object) -> str:
-    """A value as a message repeats it, in one short line. Secrets go first: nothing would know half a key."""
+    """A value for a message, on one short line. Redacted before cutting: a part of a key would not be recognised."""
     text = redactor.text(json.dumps(hidden(value), ensure_ascii=False, default=str))
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def shown_path(path: Path, cwd: Path) -> str:
-    """A path as the user would type it."""
+    """A path for messages, relative to `cwd` if inside it."""
     try:
         return str(path.resolve().relative_to(cwd.resolve()))
     except ValueError:
@@ -51,7 +51,7 @@ def shown_path(path: Path, cwd: Path) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a line, the tail of many as a count."""
+    """Join names in one line, with the number of those left out."""
     unlike = list(dict.fromkeys(names))
     shown_names = unlike if len(unlike) <= _LISTED else unlike[: _LISTED - 1]
     more = len(unlike) - len(shown_names)
