@@ -153,7 +153,7 @@ class Scored:
     reward: float | None
     metrics: dict[str, float | None]
     reasons: dict[str, str]
-    """As in `Score`; the first entry is the reason that tables count."""
+    """Reason for each missing value, as in `Score`; tables count the first entry."""
     seconds: float = 0.0
     """Wall time of scoring in seconds; for group rewards the group's time divided by its members."""
     extra: JsonDict = field(default_factory=dict[str, object])

@@ -101,7 +101,7 @@ class MCPEnv(ToolEnv):
         await super().play(state)
 
     async def call_tool(self, tool_name: str, tool_args: JsonDict, tool_call_id: str, **kwargs: Any) -> Message:
-        """As in `ToolEnv`, but calls a server's tool on the server.
+        """Call a tool; a tool of a server is called there.
 
         Raises:
             ToolCallError: the tool failed or rejected its arguments.

@@ -147,7 +147,7 @@ def raised(error: BaseException) -> str:
 
 
 def raised_there(error: BaseException) -> str:
-    """As `raised`, with the author's line if the exception is the author's fault."""
+    """Reason for a missing value, like `raised`, with the author's line if the exception is the author's fault."""
     words, at = raised(error), place(error)
     return (
         f"{words} ({at})"

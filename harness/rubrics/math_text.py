@@ -154,7 +154,7 @@ def spelled(text: str) -> str | None:
 
 
 def words(text: str) -> str | None:
-    """As `spelled`, but only for texts that are words: marked as text, or too long to be a product. None for others."""
+    """Normalize a text that is words: marked as text, or letters too many for a product. None for other texts."""
     said = spelled(text)
     if said is None or len(said) == 1 or said in _NO_WORDS:
         return None

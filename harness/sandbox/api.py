@@ -153,5 +153,5 @@ class Sandbox(Protocol):
         ...
 
     async def open_session(self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Session:
-        """As `session`, for callers that cannot use `async with`; they must call `close`."""
+        """Start a long-running program like `session`, for callers without `async with`; they must call `close`."""
         ...

@@ -166,8 +166,8 @@ class Wire(asyncio.SubprocessProtocol):
             pipe.close()
 
     def take_line(self) -> bytes | None:
-        """The next unread line of stdout; a part of it if the line is too long or the output has ended; None if it is
-        incomplete."""
+        """Return the next unread line of stdout; None if it is not complete yet. A line that is too long, or the last
+        one, may be returned in parts."""
         end = self.unread.find(b"\n") + 1
         if not end and (self.stdout_ended or len(self.unread) >= self.stdout.bound):
             end = len(self.unread)

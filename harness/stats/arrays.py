@@ -122,7 +122,7 @@ def reduce_rollouts(values: Numbers, examples: Sequence[int] | Integers) -> Redu
 
 
 def reduce_groups(groups: Iterable[Sequence[float]]) -> Reduced:
-    """As `reduce_rollouts`, from one list of values per example; examples without a value are ignored."""
+    """Reduce lists of values, one per example, to means and variances; examples without a value are ignored."""
     import numpy as np
 
     kept = list(groups)

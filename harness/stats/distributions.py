@@ -78,7 +78,7 @@ def t_two_sided(t: float, df: float) -> float:
 
 @lru_cache(maxsize=1024)
 def t_quantile_real(probability: float, df: float) -> float:
-    """As `t_quantile`, for degrees of freedom that need not be integers (Welch's, Satterthwaite's).
+    """Quantile of Student's t for degrees of freedom that need not be integers (Welch's, Satterthwaite's).
 
     Raises:
         ValueError: an argument is out of range.

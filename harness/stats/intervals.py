@@ -23,7 +23,7 @@ WILSON_BELOW = 300
 
 RARE = 20
 """Number of passes, or of failures, of independent attempts below which t is unreliable for any number of examples:
-near 0 and 1 it is biased, and with 8 failures among 400 attempts it covers in only 92 % of cases."""
+its interval is off centre near 0 and 1, and with 8 failures among 400 attempts it covers in only 92 % of cases."""
 
 EXACT_TAIL = 0.6
 """Share of the level's error for a one-sided exact limit if few pass or fail: 3 % of 5 %."""
@@ -137,7 +137,7 @@ def mean_interval(
 
 
 def rate_interval(rates: Sequence[tuple[float, int]], *, single_rollout: bool, level: float = LEVEL) -> Estimate:
-    """As `mean_interval`, for rates from 0 to 1 with few distinct values.
+    """Mean of rates from 0 to 1 with an interval, as by `mean_interval`; fast if few distinct rates occur.
 
     Args:
         rates: Pairs (rate, number of examples with this rate).
@@ -160,9 +160,9 @@ def rate_interval(rates: Sequence[tuple[float, int]], *, single_rollout: bool, l
 
 
 def share_interval(successes: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Wilson's interval, extended at an end with fewer than 20 passes or failures to at least an exact one-sided limit
-    (3 % for a level of 95 %). Its coverage is at least 94 % for every p and n ≥ 10; that of Wilson's interval is only
-    84 % near 0 and 1.
+    """Wilson's interval of a proportion, extended to an exact one-sided limit (3 % for a level of 95 %) at an end with
+    fewer than 20 passes or failures. Its coverage is at least 94 % for every p and n ≥ 10; that of Wilson's interval
+    alone is only 84 % near 0 and 1.
 
     Arguments and errors as for `wilson`.
 

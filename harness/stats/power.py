@@ -57,7 +57,7 @@ class Components:
 
 
 def components(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> Components | None:
-    """Estimate the components from two runs of the same examples.
+    """Estimate the variance components of a difference from two runs of the same examples.
 
     ω² = max(0, variance of d − σ_A²/K_A − σ_B²/K_B). If a side has one rollout per example, its re-run variance cannot
     be estimated. It is then taken as 0 and remains in ω², so the required examples are right for one rollout, and no
@@ -92,7 +92,7 @@ def components(first: Sequence[Sequence[float]], second: Sequence[Sequence[float
 
 
 def components_of_one(groups: Sequence[Sequence[float]], correlation: float = 0.0) -> Components | None:
-    """Estimate the components from one run; the other model is assumed to be similar.
+    """Estimate the variance components of a difference from one run; the other model is assumed to be similar.
 
     Args:
         groups: Scores of each example.

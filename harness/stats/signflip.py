@@ -104,7 +104,7 @@ def _tail_on_lattice(steps: Sequence[int], observed: int) -> float:
 
 
 def _tail_counted(sizes: Sequence[float], least: float) -> float:
-    """As `_tail_on_lattice`, for arbitrary sizes: the sums of two halves are sorted and matched."""
+    """Probability that the signed sum is at least `least` away from 0, by matching the sorted sums of two halves."""
     middle = len(sizes) // 2
     low, high = sorted(_signed_sums(sizes[:middle])), sorted(_signed_sums(sizes[middle:]))
     found, j = 0, len(high)

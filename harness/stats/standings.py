@@ -105,7 +105,7 @@ class Standing:
 
     @property
     def counted(self) -> Mapping[str, list[float]]:
-        """As `values`, but attempts without a score count 0."""
+        """Scores of all attempts by task, with 0 for attempts without one."""
         return _by_task((each.task, MISSING if each.score is None else each.score) for each in self.attempts)
 
     @property

@@ -57,7 +57,7 @@ class Noise:
 
 
 def noise(groups: Iterable[Sequence[float]]) -> Noise:
-    """Estimate both components.
+    """Estimate the two sources of variance of scores: re-runs and questions.
 
     Args:
         groups: The scores of each example; examples without scores are ignored.
@@ -68,7 +68,7 @@ def noise(groups: Iterable[Sequence[float]]) -> Noise:
 
 
 def noise_of(reduced: Reduced) -> Noise:
-    """As `noise`, from the result of `arrays.reduce_rollouts`.
+    """Estimate re-run variance and question variance from the result of `arrays.reduce_rollouts`.
 
     With s²ᵢ the variance of the Kᵢ scores of example i: re-run variance σ² = mean of s²ᵢ; question variance = max(0,
     variance of s̄ᵢ − mean of σ²ᵢ/Kᵢ), where σ² is used for examples with a single score."""
