@@ -284,13 +284,13 @@ def test_what_was_served_is_told() -> None:
     }  # fmt: skip
 
 
-def test_the_guide_names_all() -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "guides" / "faults.md").read_text(encoding="utf-8")
-    assert [name for name in (*KINDS, *GARBLINGS) if f"`{name}`" not in guide] == []
+def test_the_reference_names_all() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "faults.md").read_text(encoding="utf-8")
+    assert [name for name in (*KINDS, *GARBLINGS) if f"`{name}`" not in page] == []
     parameters = {
         each for kind in KINDS.values() for each in (*kind.parameters, *STATUS_PARAMETERS, *COMMON, *SELECTORS)
     }
-    assert [name for name in parameters if f"`{name}" not in guide] == []
+    assert [name for name in parameters if f"`{name}" not in page] == []
 
 
 def test_the_list_of_faults_names_all_and_all_can_be_made() -> None:
