@@ -167,7 +167,7 @@ class Wire(asyncio.SubprocessProtocol):
 
     def take_line(self) -> bytes | None:
         """Return the next unread line of stdout; None if it is not complete yet. A line that is too long, or the last
-        one, may be returned in parts."""
+        one, may be returned in parts; `b""` at the end of output."""
         end = self.unread.find(b"\n") + 1
         if not end and (self.stdout_ended or len(self.unread) >= self.stdout.bound):
             end = len(self.unread)
