@@ -13,7 +13,6 @@ import pytest
 import uvloop
 
 from harness.usercode import event_loop, exceptions
-from harness.usercode.guarded import guarded
 
 LOOPS = [uvloop.new_event_loop, asyncio.new_event_loop]
 
@@ -48,7 +47,7 @@ def test_who_awaits_a_task_gets_its_error_and_the_others_go_on(
         await going
         return told
 
-    with guarded(), asyncio.Runner(loop_factory=new) as runner:
+    with exceptions.interrupts_recorded(), asyncio.Runner(loop_factory=new) as runner:
         assert event_loop.run(runner, main()) == ["caught", "caught", "the other is done"]
     exceptions.forget_interrupt()
 

@@ -4,6 +4,7 @@ Owns the wait and the words; ends no program of theirs."""
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -12,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from harness.report.text import clean
-from harness.usercode.guarded import leave
 
 PATIENCE = 3.0
 """Seconds that threads get to end, once there is nothing else to do."""
@@ -52,7 +52,7 @@ def _end_anyway(code: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # whoever reads went away
             stream.flush()
-    leave(code)
+    os._exit(code)
 
 
 def _strays() -> list[str]:

@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     undo = unsay_secrets()
     try:
         code = _main(argv)
-        if argv is None and "harness.usercode.guarded" in sys.modules:  # code of environments may have run here
+        if argv is None:  # code of environments may have run here
             from harness.cli.ending import end_in_time
 
             end_in_time(code)

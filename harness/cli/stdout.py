@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator
 from typing import IO, BinaryIO, TextIO, cast
 
 from harness.core.redact import redactor
-from harness.usercode.guarded import guarded
 
 _STDOUT, _STDERR = 1, 2
 
@@ -97,19 +96,21 @@ def kept_stdout() -> Generator[IO[str]]:
 
 @contextlib.contextmanager
 def own_stdout() -> Generator[IO[str]]:
-    """Lead to stderr what environments print, by Python, by a C library or by a child process; and keep from them what
-    else they share with us (`harness.usercode.guarded`).
+    """Lead to stderr what environments print, by Python, by a C library or by a child process; and tell the user's
+    Ctrl-C from a KeyboardInterrupt that they raise.
 
     Yields:
         The stdout that there was, for what the command itself says meanwhile.
     """
+    from harness.usercode.exceptions import interrupts_recorded
+
     sys.stdout.flush()
     kept = os.dup(_STDOUT)
     os.dup2(_STDERR, _STDOUT)
     ours = sys.stdout
     try:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(guarded())
+            stack.enter_context(interrupts_recorded())
             if _is_stdout(ours):
                 ours = stack.enter_context(_line_by_line(kept, ours.encoding, closes=False))
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))

@@ -33,7 +33,7 @@ from harness.plugins.classic.generation import Generation
 from harness.settings.built_in import AGENT_EVAL, BUILT_INS, as_built_in
 from harness.settings.packages import FoundEnvironment, declared_environments, find_environment
 from harness.settings.paths import beside_cwd, environment_path, local_modules, main_file, path_name
-from harness.usercode import exceptions, guarded
+from harness.usercode import exceptions
 
 logger = logging.getLogger(__name__)
 
@@ -282,22 +282,13 @@ def _how_to_find(env_id: str, name: str) -> str:
 @contextmanager
 def _left_as_found(env_id: str) -> Generator[None]:
     """Undo what an environment does to the process as it is loaded: to handlers of SIGINT and SIGTERM, to stdout and
-    stderr, to the working directory, and to functions that all runs rest on.
-
-    Raises:
-        EnvironmentLoadError: it replaced such a function.
-    """
+    stderr, to the working directory and to variables that hold keys."""
     with _signals_put_back(), _coming_back(env_id), _keys_put_back(env_id), hub.failing_fast():
         streams = sys.stdout, sys.stderr
         try:
             yield
         finally:
             sys.stdout, sys.stderr = streams
-            words = guarded.put_back()
-        if words:
-            raise EnvironmentLoadError(
-                f"environment {env_id!r}: it replaces {words}, which every run of this process rests on"
-            )
 
 
 @contextmanager
@@ -329,12 +320,13 @@ def _coming_back(env_id: str) -> Generator[None]:
         except FileNotFoundError:
             left = "a folder that is gone"
         if left != home:
-            at = f" ({guarded.moved_by()})" if guarded.moved_by() else ""
             os.chdir(home)
             logger.warning(
-                "environment %r changed the working directory to %s as it was loaded%s; it is %s again",
-                env_id, left, at, home,
-            )  # fmt: skip
+                "environment %r changed the working directory to %s as it was loaded; it is %s again",
+                env_id,
+                left,
+                home,
+            )
 
 
 @contextmanager

@@ -32,7 +32,6 @@ from harness.rubrics.rubric import Rubric
 from harness.stats.scores import LARGEST_SCORE, UNUSABLE
 from harness.usercode.deadline import Deadline
 from harness.usercode.exceptions import USER_EXCEPTIONS, describe, should_propagate
-from harness.usercode.guarded import end_copy
 from harness.usercode.own_task import GRACE_SECONDS, OwnTask
 
 
@@ -61,7 +60,6 @@ class MeteredChat:
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
         """Ask the model and count its reply."""
-        end_copy()
         gate, ticket = self.gate, None
         if gate is not None:
             ticket = await gate.enter(sampling_args)
@@ -184,10 +182,7 @@ class _Play:
             work = own.run(work)
         try:
             async with self._deadline:
-                try:
-                    await work
-                finally:
-                    end_copy()
+                await work
         except USER_EXCEPTIONS as error:
             # The boundary around environment code: its bug, or its sys.exit(), costs its rollout and not every run.
             if isinstance(error, BudgetSpent):
@@ -255,10 +250,7 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
     bound = Deadline(timeout) if rubric.judges else asyncio.timeout(timeout)
     try:
         async with bound:
-            try:
-                scores = await rubric.score(states)
-            finally:
-                end_copy()
+            scores = await rubric.score(states)
         if len(scores) != len(states):
             raise EnvironmentFault(f"the rubric returned {len(scores)} scores for {len(states)} rollouts")
         return [_usable(each) for each in scores]

@@ -23,7 +23,6 @@ from harness.rubrics.group import RubricGroup
 from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
 from harness.usercode.exceptions import USER_EXCEPTIONS, as_exception, describe, should_propagate
-from harness.usercode.guarded import end_copy, put_back, replaced_by
 from harness.usercode.threads import offload
 
 logger = logging.getLogger(__name__)
@@ -206,7 +205,6 @@ class Environment(ABC):
 
     async def _finish(self, state: State, started: float) -> EnvironmentFault | None:
         """Render and clean up; returns the first thing that failed."""
-        end_copy()  # the process itself cleans up; a copy, telling of it, may wait for a lock of a thread that it lacks
         state["timing"]["generation"] = time.monotonic() - started
         fault: EnvironmentFault | None = None
         try:
@@ -217,7 +215,7 @@ class Environment(ABC):
         finally:
             fault = await self._clean_up(state) or fault
             state.chat = None
-        return self._tampering() or self._check_completion(state) or fault
+        return self._check_completion(state) or fault
 
     def _check_completion(self, state: State) -> EnvironmentFault | None:
         """What rendering or cleanup has made of the completion, put right: no journal holds anything else."""
@@ -229,16 +227,6 @@ class Environment(ABC):
         return EnvironmentFault(
             f"{type(self).__name__}: state['completion'] must be a {wanted.__name__}, not {type(said).__name__}"
         )
-
-    def _tampering(self) -> EnvironmentFault | None:
-        """What code of this environment has put in the place of functions that all runs rest on, undone."""
-        words, mine = put_back(), replaced_by(self.source_files)
-        if words and not mine:
-            logger.warning("put back what every run of this process rests on: something replaced %s", words)
-        if not mine:
-            return None
-        name = type(self).__name__
-        return EnvironmentFault(f"{name} replaces {mine}, which every run of this process rests on")
 
     async def _clean_up(self, state: State) -> EnvironmentFault | None:
         first: EnvironmentFault | None = None

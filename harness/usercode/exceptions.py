@@ -4,9 +4,11 @@ it."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import threading
 import traceback
+from collections.abc import Generator
 from pathlib import Path
 from types import FrameType
 from typing import cast
@@ -58,6 +60,24 @@ def on_interrupt(_number: int, _frame: FrameType | None) -> None:
     global _interrupted
     _interrupted = True
     raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def interrupts_recorded() -> Generator[None]:
+    """Handle SIGINT by `on_interrupt` for the length of the block, unless something else handles it."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+    forget_interrupt()
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is on_interrupt:
+            signal.signal(signal.SIGINT, before)
 
 
 def forget_interrupt() -> None:

@@ -19,7 +19,6 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from harness.core.errors import EnvironmentFault, ThreadsHung
 from harness.usercode.exceptions import describe
-from harness.usercode.guarded import end_copy
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -220,7 +219,6 @@ class Offload:
                 call.value = call.context.run(call.function)
             except BaseException as error:  # passed on to the task that awaits the call
                 call.error = error
-            end_copy()
             with self._lock:
                 if call.status == _ABANDONED:
                     self._hung.pop(call, None)

@@ -456,12 +456,10 @@ DIFFERS = {
 """What must be said of environments in processes of their own, where it is not what must be said of others."""
 
 SEEN = (
-    "top_raises", "load_exits", "init_leaves", "row_interrupts", "setup_leaves", "tool_exits", "reward_interrupts",
+    "top_raises", "load_exits", "init_exits", "row_interrupts", "setup_exits", "tool_exits", "reward_interrupts",
     "cleanup_raises", "teardown_raises", "response_returns_none", "reward_returns_nan", "reward_returns_float32",
     "group_returns_too_few", "prints", "starts_threads", "starts_tasks", "starts_children", "loses_a_task",
-    "changes_folder_running", "closes_python_streams", "exits_in_a_task", "replaces_json", "floods_the_model",
-    "copies_itself", "raises_its_own_base", "raises_without_words", "becomes_a_program", "becomes_a_program_loading",
-    "kills_its_group", "sets_an_alarm",
+    "closes_python_streams", "exits_in_a_task", "floods_the_model", "raises_its_own_base", "raises_without_words",
 )  # fmt: skip
 """Of the table of tests/support/misbehaving.py: all kinds of it, in one suite."""
 

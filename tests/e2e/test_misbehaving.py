@@ -16,22 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import Done, Workshop, lines, until
+from bench_runs import Done, Workshop, lines
 from dying import at_work_in
 from misbehaving import AT_EVERY_PLACE, FAULTS, HABITS, RETURNS, ROLLOUTS, TABLE, Misbehaving, source
 
 LEAVES_BEHIND = ("starts_threads", "starts_threads_of_asyncio", "starts_tasks", "starts_children", "blocks")
 """Habits that are found out when everything else has ended."""
 
-STOPS_CLOCKS = ("replaces_time_running",)
-"""A habit that spoils what its neighbours measure of their own time."""
-
 BATCHES: dict[str, Sequence[str]] = {
     **{f"every_place_{fault}": [name for name in AT_EVERY_PLACE if name.endswith(f"_{fault}")] for fault in FAULTS},
     "returns": list(RETURNS),
     "leaves_behind": LEAVES_BEHIND,
-    "stops_clocks": STOPS_CLOCKS,
-    "habits": [name for name in HABITS if name not in LEAVES_BEHIND + STOPS_CLOCKS],
+    "habits": [name for name in HABITS if name not in LEAVES_BEHIND],
 }
 
 
@@ -136,12 +132,12 @@ def test_what_goes_wrong_in_every_rollout_is_logged_once_and_counted(play: Calla
     assert [line.partition("environment: ")[2] for line in lines] == [said, f"{said}: {ROLLOUTS} times in all"]
 
 
-@pytest.mark.parametrize("name", ["load_leaves", "setup_leaves", "teardown_leaves", "cleanup_interrupts"])
+@pytest.mark.parametrize("name", ["load_exits", "setup_exits", "teardown_exits", "cleanup_interrupts"])
 def test_the_exit_code_is_that_of_its_run(shop: Workshop, name: str) -> None:
     wanted = TABLE[name]
     shop.environment(name, wanted.source)
     done = shop.bench("run", name, *PLAYED)
-    assert done.code == wanted.code == (0 if name == "teardown_leaves" else 1), done.err
+    assert done.code == wanted.code == (0 if name == "teardown_exits" else 1), done.err
     assert done.run["state"] == wanted.state
 
 
@@ -156,7 +152,7 @@ def entry(shop: Workshop) -> Callable[[str], Misbehaving]:
     return put
 
 
-@pytest.mark.parametrize("name", ["load_leaves", "top_leaves", "init_interrupts", "builder_leaves", "setup_leaves"])
+@pytest.mark.parametrize("name", ["load_exits", "top_exits", "init_interrupts", "builder_exits", "setup_exits"])
 def test_a_check_says_what_ends_the_process(shop: Workshop, entry: Callable[[str], Misbehaving], name: str) -> None:
     wanted = entry(name)
     done = shop.bench("env", "check", name, "--json")
@@ -185,20 +181,6 @@ def test_what_it_leaves_running_is_listed_with_its_number(play: Callable[[str], 
     for pid in pids:
         assert Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x003600\x00", "named, and not ended"
     assert len(at_work_in(played.shop.cwd)) == 16
-
-
-TWINS = source(setup="os.fork()", cleanup="open('cleaned', 'a').write(f'{os.getpid()}\\n')")
-
-
-def test_a_copy_of_this_process_cleans_nothing_up_and_does_not_stay(shop: Workshop) -> None:
-    """It shares what is to be cleaned up with the process itself; and locks of threads that it does not have."""
-    shop.environment("twins", TWINS)
-    done = shop.bench("run", "twins", *PLAYED)
-    assert (done.code, done.run["summary"]["scored"]) == (0, ROLLOUTS), done.err
-    cleaned = (shop.cwd / "cleaned").read_text().split()
-    assert (len(cleaned), len(set(cleaned))) == (ROLLOUTS, 1)
-    assert "tidy" not in done.err, "nor does it try, and tell of it on a display whose lock may be taken for ever"
-    until(lambda: at_work_in(shop.cwd) == [], "no copy is left")
 
 
 HOARDER = source(

@@ -155,7 +155,6 @@ FAULTS = {
     "raises": ("raise RuntimeError('boom')  # fault", "RuntimeError: boom"),
     "exits": ("sys.exit('enough')  # fault", "SystemExit: enough"),
     "interrupts": ("raise KeyboardInterrupt  # fault", "KeyboardInterrupt"),
-    "leaves": ("os._exit(0)  # fault", "os._exit(0)"),
 }
 """What is done in every place: how, and what must be said of it."""
 
@@ -175,8 +174,7 @@ def _at_every_place() -> dict[str, Misbehaving]:
             found[f"tool_{fault}"] = Misbehaving(
                 source(tool=text), (words,), "done", 0, {"environment_error": ROLLOUTS}
             )
-        kind = "SystemExit" if fault == "leaves" else words.partition(":")[0]
-        reward = {f"correct raised {kind}": ROLLOUTS}
+        reward = {f"correct raised {words.partition(':')[0]}": ROLLOUTS}
         found[f"reward_{fault}"] = Misbehaving(source(reward=text), (words,), "done", 0, reward)
         for place in ("group", "metric", "teardown"):  # no reward hangs on these
             found[f"{place}_{fault}"] = Misbehaving(source(**{place: text}), (words,))
@@ -184,7 +182,7 @@ def _at_every_place() -> dict[str, Misbehaving]:
 
 
 AT_EVERY_PLACE = _at_every_place()
-"""An error, `sys.exit`, KeyboardInterrupt and `os._exit` in every place in which an environment has code."""
+"""An error, `sys.exit` and KeyboardInterrupt in every place in which an environment has code."""
 
 
 _ALL = dict.fromkeys(["environment_error"], ROLLOUTS)
@@ -316,57 +314,13 @@ tasks = []""",
     "starts_children": Misbehaving(
         source(top="import subprocess", setup="subprocess.Popen(['sleep', '3600'])"), ("sleep 3600",)
     ),
-    "copies_itself": Misbehaving(source(setup="os.fork()"), ("a copy of this process that did not end",)),
-    "copies_itself_in_a_thread": Misbehaving(
-        source(reward="if answer == '0': os.fork()"), ("a copy of this process that did not end",)
-    ),
-    "changes_folder_loading": Misbehaving(
-        source(load="os.chdir('/')  # fault"), ("changed the working directory to /",)
-    ),
-    "changes_folder_running": Misbehaving(
-        source(setup="os.chdir('/')  # fault"), ("os.chdir('/') would change the working directory",), "done", 0, _ALL
-    ),
+    "changes_folder_loading": Misbehaving(source(load="os.chdir('/')"), ("changed the working directory to /",)),
     "ignores_signals_loading": Misbehaving(source(load="import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)")),
-    "ignores_signals_running": Misbehaving(
-        source(setup="import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)  # fault"),
-        ("would take Ctrl-C from the runs",),
-        "done",
-        0,
-        _ALL,
-    ),
-    "closes_streams_loading": Misbehaving(
-        source(load="os.close(1)  # fault\nos.close(2)"), ("os.close(1) would close stdout",), "failed", None
-    ),
-    "closes_streams_running": Misbehaving(
-        source(setup="os.close(2)  # fault"), ("os.close(2) would close stderr",), "done", 0, _ALL
-    ),
-    "closes_all_files": Misbehaving(
-        source(setup="os.closerange(3, 256)  # fault"), ("would close files of every run",), "done", 0, _ALL
-    ),
     "closes_python_streams": Misbehaving(source(setup="sys.stdout.close()\nsys.stderr.close()")),
     "replaces_streams_loading": Misbehaving(
         source(load="sys.stdout = sys.stderr = open(os.devnull, 'w')", teardown="print('seen')"), ("seen",)
     ),
     "clears_environ": Misbehaving(source(load="os.environ.clear()")),
-    "replaces_json": Misbehaving(
-        source(load="import json\ndef fake(*_, **__): return 'no'  # fault\njson.dumps = fake"),
-        ("replaces json.dumps",),
-        "failed",
-        None,
-    ),
-    "replaces_time": Misbehaving(
-        source(load="def fake(): return 0.0  # fault\ntime.monotonic = fake"),
-        ("replaces time.monotonic",),
-        "failed",
-        None,
-    ),
-    "replaces_time_running": Misbehaving(
-        source(setup="def fake(): return 0.0  # fault\ntime.monotonic = fake"),
-        ("replaces time.monotonic",),
-        "done",
-        0,
-        _ALL,
-    ),
     "recurses": Misbehaving(
         source(setup="def deep(): return deep()  # fault\ndeep()"), ("RecursionError",), "done", 0, _ALL
     ),
@@ -406,25 +360,6 @@ tasks = []""",
         "done",
         0,
         _ALL,
-    ),
-    "becomes_a_program": Misbehaving(
-        source(setup="os.execvp('true', ['true'])  # fault"), ("use subprocess",), "done", 0, _ALL
-    ),
-    "becomes_a_program_loading": Misbehaving(
-        source(load="os.execl('/bin/echo', 'echo', '{}')  # fault"), ("use subprocess",), "failed", None
-    ),
-    "kills_itself": Misbehaving(
-        source(setup="os.kill(os.getpid(), 15)  # fault"), ("SIGTERM) would reach this process",), "done", 0, _ALL
-    ),
-    "kills_its_group": Misbehaving(
-        source(reward="os.killpg(os.getpgrp(), 9)  # fault"),
-        ("start_new_session=True to end them as a group",),
-        "done",
-        0,
-        {"correct raised EnvironmentFault": ROLLOUTS},
-    ),
-    "sets_an_alarm": Misbehaving(
-        source(setup="import signal\nsignal.alarm(1)  # fault"), ("without a handler of SIGALRM",), "done", 0, _ALL
     ),
     "floods_the_model": Misbehaving(source(tool="return 'x' * 100_000_000")),
     "is_called_with_half_an_object": Misbehaving(source(call="""name, arguments = "look", '{"where": '""")),
