@@ -172,7 +172,7 @@ def settings_json(manifest: Manifest) -> JsonDict:
 
 
 def facts_json(facts: RunFacts) -> JsonDict:
-    """All of it for programs; keys are documented in docs/guides/runs.md."""
+    """All of it for programs; keys are documented in docs/reference/runs.md."""
     found, manifest = facts.digest, facts.entry.manifest
     return {
         "run": facts.entry.to_json(),

@@ -59,7 +59,7 @@ def verdict(outcome: Outcome) -> str:
 
 
 def example_json(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
-    """An example with some of its rollouts for programs; keys are documented in docs/guides/runs.md."""
+    """An example with some of its rollouts for programs; keys are documented in docs/reference/runs.md."""
     return {
         "example_id": example.example_id,
         "index": example.index,

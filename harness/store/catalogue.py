@@ -114,7 +114,7 @@ class ListedRun:
         return None if self.state in ("running", "died") else self.summary
 
     def to_json(self) -> JsonDict:
-        """For programs; keys are documented in docs/guides/runs.md."""
+        """For programs; keys are documented in docs/reference/runs.md."""
         manifest = self.manifest
         return {
             "id": self.id,

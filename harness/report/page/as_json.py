@@ -1,4 +1,4 @@
-"""The page for programs. Owns the keys, which docs/guides/report.md lists; figures are those of `Summary.to_json` and
+"""The page for programs. Owns the keys, which docs/reference/runs.md lists; figures are those of `Summary.to_json` and
 its like."""
 
 from __future__ import annotations
