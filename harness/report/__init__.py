@@ -1,18 +1,20 @@
-"""Tells people: the live display while a run goes on, the final table, and the JSON for programs. Owns layout and
-words and computes nothing (`stats`); what looks back at runs reads them through `store`, nothing else knows of files.
+"""Output for people and programs: the live display, the final table, comparisons, pages, and JSON.
 
-    text         text that others wrote, made harmless for a terminal
-    numerals     numbers, durations and counts as words
-    live         the display on stderr: a live table on a terminal, else plain lines
+Figures are computed in `stats`, and runs are read through `store`.
+
+    text         text from others, cleaned for a terminal
+    numerals     formatting of numbers, durations and counts
+    live         the display on stderr: a live table on a terminal, otherwise plain lines
     frame        the live table, fitted into a terminal
     lines        one run as cells of that table and as a plain line
     table        the final table
     grid         names and figures as lines, in as many tables as the width needs
     side_by_side several models on the same tasks
-    result_json  what `--json` prints
+    result_json  the output of `--json`
     runs         the list of runs
-    page         runs as a page to publish: HTML, Markdown, JSON
-    run_page     one run on a page; `run_facts` gathers what is on it, `run_digest` reads the journal
-    transcript   one rollout, whole
+    page         a report page to publish: HTML, Markdown, JSON
+    run_page     the page of one run; `run_facts` gathers its data, `run_digest` reads the journal
+    transcript   one complete rollout
 
-Nothing outside `text` puts foreign text on a screen, and rich markup is off everywhere."""
+Only `text` prints text from others, and rich markup is off everywhere.
+"""

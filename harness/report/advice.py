@@ -1,4 +1,4 @@
-"""What to do with a run's results. Owns the wording of the usual next steps."""
+"""Suggested next steps for a run's results."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 GO_ON, PUBLISH = "go on", "publish"
-"""What some steps are for that commands look for: with what was cut off, and on the Hub."""
+"""Purposes that commands check for: resuming an incomplete run, and publishing."""
 
 
 class Step(NamedTuple):
-    """Something to do next."""
+    """One suggested next step."""
 
     purpose: str
     command: str
@@ -30,15 +30,15 @@ def next_steps(
     compare: str | None = None,
     push: str | None = None,
 ) -> tuple[Step, ...]:
-    """What can be done with one run's folder.
+    """Suggest the next steps for a run.
 
     Args:
         path: The run's folder.
         has_data: Whether the dataset has rows.
-        to_publish: Whether it may be published: it is not private, and not on the Hub already.
-        resume: The command that goes on with the run; None if nothing is left to do.
-        compare: The command that compares it with another one; None if there is none like it.
-        push: The command that publishes it, if that says more than what to push.
+        to_publish: Whether the run may be published: it is not private, and not on the Hub yet.
+        resume: The resume command, or None if the run is complete.
+        compare: The command that compares it with a similar run; None if there is no such run.
+        push: The command that publishes it, if not the default one.
     """
     steps: list[Step] = []
     folder = PurePath(path)

@@ -1,5 +1,5 @@
-"""A run beside the one that it was made from: what has become of each reward. Owns the comparison and its layout; the
-difference of the means is `stats.difference`'s."""
+"""Comparison of a rescored or replayed run with its parent: changes of each reward, and the printed form. The
+difference of the means is computed in `stats.difference`."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from harness.store.outcomes import outcomes
 from harness.store.recorded import Recorded
 
 FIRST = 5
-"""Changed examples that are named."""
+"""Number of changed examples to name."""
 
 INDENT = "  "
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What one rollout came to."""
+    """Reward of one rollout."""
 
     example_id: int | str
     reward: float | None
 
 
 Marks: TypeAlias = dict[tuple[str, int], Mark]
-"""By example key and rollout index, in the order of tables."""
+"""Rewards by example key and rollout index, in table order."""
 
 
 def marks_of(recorded: Recorded) -> Marks:
-    """The rewards that a journal holds.
+    """The rewards recorded in a journal.
 
     Args:
         recorded: The journal's content, read to its end.
@@ -54,7 +54,7 @@ def marks_of(recorded: Recorded) -> Marks:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One rollout whose reward is another now."""
+    """One rollout whose reward has changed."""
 
     example_id: int | str
     rollout_index: int
@@ -62,39 +62,39 @@ class Change:
     after: float | None
 
     def to_json(self) -> JsonDict:
-        """As `--json` prints it."""
+        """JSON for `--json`."""
         name = clean(self.example_id) if isinstance(self.example_id, str) else self.example_id
         return {"example_id": name, "rollout_index": self.rollout_index, "before": self.before, "after": self.after}
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """A run compared with its parent."""
+    """Comparison of a run with its parent."""
 
     before: float | None
-    """The parent's mean reward."""
+    """Mean reward of the parent."""
     after: float | None
     same: int
     """Rollouts with the same reward, up to rounding."""
     up: int
     down: int
     scored: int
-    """Rollouts that had no score and have one."""
+    """Rollouts scored now but not before."""
     unscored: int
-    """Rollouts that had a score and have none."""
+    """Rollouts scored before but not now."""
     still_unscored: int
     only_before: int
-    """Rollouts that the parent has and the run does not: it did not come so far."""
+    """Rollouts of the parent that the run has not made yet."""
     only_after: int
     examples: int
-    """Examples with a rollout whose reward is another now."""
+    """Number of examples with a changed reward."""
     first: tuple[Change, ...]
-    """Of the first few of these, the first such rollout, in the order of tables."""
+    """First changed rollout of the first few such examples, in table order."""
     paired: Paired | None = None
-    """The difference of the means, example by example; None where nothing was drawn anew."""
+    """Difference of the means, paired by example; None if no replies were sampled again."""
 
     def to_json(self) -> JsonDict:
-        """As `--json` prints it."""
+        """JSON for `--json`."""
         return {
             "mean_before": number(self.before),
             "mean_after": number(self.after),
@@ -113,14 +113,14 @@ class Changes:
 
 
 def compare(before: Marks, after: Marks, *, paired: bool, ranges: tuple[Range, Range] = (UNKNOWN, UNKNOWN)) -> Changes:
-    """What has become of the parent's rewards.
+    """Compare the rewards of a run with those of its parent.
 
     Args:
-        before: The parent's.
-        after: The run's.
-        paired: Whether to estimate the difference: with another model it is one of two samples, with the same replies
-            it is what it is.
-        ranges: Of the parent's rewards, and of the run's.
+        before: Rewards of the parent.
+        after: Rewards of the run.
+        paired: Whether to estimate the difference with an interval: needed if the replies were sampled again, as with
+            another model. With the same replies, the difference is exact.
+        ranges: Ranges of the parent's rewards and of the run's.
     """
     kinds: Counter[str] = Counter()
     changed: dict[str, Change] = {}
@@ -153,7 +153,7 @@ def show_changes(parent: str, changes: Changes, console: Console) -> None:
     """Print a comparison.
 
     Args:
-        parent: The parent's id.
+        parent: Id of the parent.
         changes: The comparison.
         console: From `report.text.make_console`.
     """
@@ -213,7 +213,7 @@ def _equals(words: str) -> str:
 
 
 def _digits(before: float | None, after: float | None) -> int:
-    """So many that two different numbers look different."""
+    """Number of digits that shows two different numbers as different."""
     if before is None or after is None or before == after:
         return 3
     return next(
@@ -232,7 +232,7 @@ def _kind(before: float | None, after: float | None) -> str:
 
 
 def _by_example(marks: Marks) -> dict[str, list[float]]:
-    """The rewards of each example that has any outcome."""
+    """Rewards by example, for all examples with an outcome."""
     found: dict[str, list[float]] = {}
     for (key, _), mark in marks.items():
         found.setdefault(key, []).extend([] if mark.reward is None else [mark.reward])

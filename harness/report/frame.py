@@ -1,5 +1,5 @@
-"""The live table: one line a run, fitted into the terminal's width and height. Owns the layout; reads no clock and
-draws nothing itself. Lines are put together by hand: a rich table costs many times as much, four times a second."""
+"""The live table: one line per run, fitted into the terminal's width and height. Lines are built directly, since a rich
+table is many times slower and this runs four times per second."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from harness.report.lines import ASCII, UNICODE, Glyphs, RunWatch, all_tokens, d
 from harness.report.text import clean, fit
 
 MOST_NOTES = 3
-"""Lines below the runs: notes are usually the same few endpoints again and again."""
+"""Maximum number of notes below the runs; they usually repeat."""
 
 LEAST_NAME, WHOLE_NAME, MOST_NAME = 10, 16, 44
-"""Cells of the name: at the very least; not cut below, if a column or the bar can go instead; at most."""
+"""Cells of the name column: minimum; minimum while other columns can be dropped; maximum."""
 
 LEAST_BAR, MOST_BAR = 6, 30
 
 GAP = 2
 
 SO_FAR = "mean so far"
-"""Head of means that are of the rollouts that ended first."""
+"""Column header of means over the rollouts that finished first."""
 
 BEFORE_BAR = ("tokens", "busy")
-"""Columns that go, in this order, when a terminal is too narrow for all and a bar."""
+"""Columns dropped first, in this order, to make room for a bar."""
 
 AFTER_BAR = ("rate", "left", "unscored")
-"""Columns that go when it is too narrow even without a bar."""
+"""Columns dropped next, when even without a bar the width is too small."""
 
 STYLES = {"done": "green", "failed": "red", "stopped": "yellow", "interrupted": "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a frame has to fit, and what it says about the whole."""
+    """Size of the terminal, and the text about the budget."""
 
     width: int
     height: int
     ascii_only: bool = False
     budget: str = ""
-    """What is spent of the invocation's budget; "" if it has none."""
+    """Amount spent of the invocation's budget; "" without one."""
 
     @property
     def glyphs(self) -> Glyphs:
-        """Characters that the terminal has."""
+        """Characters that the terminal supports."""
         return ASCII if self.ascii_only else UNICODE
 
 
@@ -62,11 +62,11 @@ class _Row:
 
 
 def draw(watches: Sequence[RunWatch], frame: Frame, now: float, elapsed: float) -> Text:
-    """The whole display.
+    """Render the display.
 
     Args:
         watches: The runs, in the order of the suite.
-        frame: The terminal.
+        frame: Size of the terminal.
         now: Monotonic seconds.
         elapsed: Seconds since the display was opened.
     """
@@ -85,7 +85,7 @@ def draw(watches: Sequence[RunWatch], frame: Frame, now: float, elapsed: float) 
 
 
 def _choose(watches: Sequence[RunWatch], room: int) -> tuple[list[RunWatch], list[RunWatch]]:
-    """What is shown: everything if it fits, else what moves; always in the order of the suite."""
+    """Choose the runs to show: all if they fit, otherwise active ones first; kept in the order of the suite."""
     if len(watches) <= room:
         return list(watches), []
     rank = {
@@ -175,7 +175,7 @@ def _table(rows: Sequence[_Row], frame: Frame) -> list[Text]:
 
 @lru_cache(maxsize=64)
 def _telling_width(names: tuple[str, ...]) -> int:
-    """The narrowest column in which names that differ still look different."""
+    """Narrowest column in which different names look different."""
     distinct, width = len(set(names)), LEAST_NAME
     while width < MOST_NAME and len({fit(name, width) for name in names}) < distinct:
         width += 1
@@ -193,14 +193,14 @@ def _line(row: _Row, widths: dict[str, int], name_width: int, bar_width: int, fr
     line.append(frame.glyphs.empty * (bar_width - filled), "dim")
     for name, width in widths.items():
         cell = row.cells[name]
-        # The status column is right-aligned, too: times line up, words end where times end.
+        # The status column is right-aligned too, so that times align.
         line.append(" " * (GAP + width - cell_len(cell)))
         line.append(cell, "bold" if name == "mean" else "yellow" if name == "unscored" else "")
     return line
 
 
 def _notes(watches: Sequence[RunWatch], frame: Frame) -> list[str]:
-    """What holds runs up, each thing once, with the runs that it concerns."""
+    """Notes on why runs wait, each once, with the runs concerned."""
     by_note: dict[str, list[str]] = {}
     for watch in watches:
         note = watch.note()

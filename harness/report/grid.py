@@ -1,5 +1,5 @@
-"""Tables whose first column is names and whose others are figures, as lines of a given width. Owns the layout: names
-give way where space is short, groups of columns move to a table of their own, and no figure is ever cut."""
+"""Tables with names in the first column and figures in the others, as lines of a given width. Names are cut if space is
+short, and groups of columns move to another table; figures are never cut."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rich.text import Text
 from harness.report.text import fit, in_ascii
 
 LEAST_NAME, MOST_NAME = 12, 40
-"""Cells of a name: what no lack of space takes from it, and what it never exceeds."""
+"""Minimum and maximum cells of a name."""
 
 NAME_SHARE = 4
-"""A name keeps this part of the width where another table can take the figures that it displaces."""
+"""Share of the width, as 1 / NAME_SHARE, that names keep when figures can move to another table."""
 
 GAP = 2
 """Cells between two columns."""
@@ -25,14 +25,14 @@ GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A head and the figures below it, as words."""
+    """A header and the cells below it, as text."""
 
     head: str
     cells: Sequence[str]
 
     @property
     def width(self) -> int:
-        """Cells that it takes."""
+        """Width in cells."""
         return max(map(cell_len, [self.head, *self.cells]))
 
 
@@ -41,13 +41,13 @@ Group: TypeAlias = list[Column]
 
 
 def grid(names: Sequence[str], what: str, groups: Sequence[Group], width: int) -> Iterator[Text]:
-    """The groups beside the names, as many in one table as fit; a blank line between two tables.
+    """Format groups of columns beside the names, as many per table as fit; tables are separated by a blank line.
 
     Args:
-        names: One a row, harmless.
-        what: Their head.
-        groups: Each column with a cell for every name.
-        width: Of the terminal, in cells. A table of one group may be wider if it must.
+        names: Name of each row, cleaned.
+        what: Header of the names.
+        groups: Groups of columns, each column with a cell for every name.
+        width: Width of the terminal in cells. A table with a single group may be wider.
     """
     longest = min(MOST_NAME, max(map(cell_len, [what, *names])))
     least = min(longest, max(LEAST_NAME, width // NAME_SHARE))
@@ -57,7 +57,7 @@ def grid(names: Sequence[str], what: str, groups: Sequence[Group], width: int) -
             packed[-1] = [*packed[-1], *group]
         else:
             packed.append(list(group))
-    # One width for all, so that a name looks the same in each.
+    # The same width in all tables, so that a name is cut the same way in each.
     room = min([longest, *(max(min(longest, LEAST_NAME), width - _width(columns)) for columns in packed)])
     for position, columns in enumerate(packed):
         if position:
@@ -79,7 +79,7 @@ def _width(columns: Group) -> int:
 
 
 def prose(words: str, width: int, style: str = "", *, indent: int = 0) -> Iterator[Text]:
-    """Words as lines; those of an indented paragraph hang by two more cells."""
+    """Wrap text into lines; continuation lines of an indented paragraph are indented by two more cells."""
     first, later = " " * indent, " " * (indent + 2 if indent else 0)
     wrapped = textwrap.wrap(
         words, max(20, width), initial_indent=first, subsequent_indent=later, break_on_hyphens=False
@@ -88,10 +88,10 @@ def prose(words: str, width: int, style: str = "", *, indent: int = 0) -> Iterat
 
 
 def head(words: str) -> Text:
-    """A line that begins a part."""
+    """A bold header line."""
     return Text(words, "bold")
 
 
 def plain(line: Text) -> Text:
-    """A line for a terminal that has no characters but ASCII's."""
+    """A line converted to ASCII, for terminals without other characters."""
     return Text(in_ascii(line.plain), line.style)

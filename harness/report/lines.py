@@ -1,5 +1,4 @@
-"""One run as the display sees it: its counters and what only time tells (rate, time left, interval so far), as cells
-of a table row and as a plain line. Owns those words; prints nothing."""
+"""One run in the live display: rate, time left and interval, as table cells and as a plain line."""
 
 from __future__ import annotations
 
@@ -14,21 +13,21 @@ from harness.report.text import clean
 from harness.stats.intervals import Estimate, mean_interval
 
 WINDOW = 20.0
-"""Seconds that the shown rate looks back: long enough to be steady, short enough to notice a stall."""
+"""Window of the displayed rate in seconds: long enough to be steady, short enough to show a stall."""
 
 SETTLED = 5.0
-"""Seconds of window before it is preferred to the average since the start."""
+"""Seconds of window needed before the windowed rate replaces the average since the start."""
 
 SHARE = 0.01
-"""Of one core: what recomputing intervals may cost. A run of 100,000 examples is then refreshed every few seconds."""
+"""Maximum share of one core for recomputing intervals: 100,000 examples are refreshed every few seconds."""
 
 OPEN = frozenset({"loading", "waiting", "running", "scoring"})
-"""States in which a run is still to end."""
+"""States of a run that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """Characters outside ASCII, with what stands for them where the terminal has none."""
+    """Characters outside ASCII, or their ASCII replacements."""
 
     filled: str = "━"
     empty: str = "─"
@@ -41,7 +40,7 @@ ASCII = Glyphs("#", "-", "+/-", "-")
 
 
 class RunWatch:
-    """A run over time.
+    """A run observed over time.
 
     Args:
         progress: The run's counters; only read.
@@ -56,13 +55,13 @@ class RunWatch:
 
     @property
     def is_open(self) -> bool:
-        """Whether the run is still to end."""
+        """Whether the run has not ended."""
         return self.progress.state in OPEN
 
     @property
     def is_of_early_ones(self) -> bool:
-        """Whether the mean is of the rollouts that happened to end first, which may be the easy ones. (That of a run
-        with a target takes examples in their order.)"""
+        """Whether the mean is of the rollouts that finished first, which may be the easy ones. False for a run with a
+        target interval, which takes examples in order."""
         return self.is_open and self.progress.target is None and self.progress.done < self.progress.total
 
     def observe(self, now: float) -> None:
@@ -84,7 +83,7 @@ class RunWatch:
             self._estimate = mean_interval(means, single_rollout=single, binary=rewards.binary, limits=limits)
             target = self.progress.target
             if target is not None and (self.is_open or target.ended_early):
-                # Who watches an ordinary interval is misled: this one may be watched.
+                # An interval that remains valid when it is watched during the run.
                 watched = target.estimate
                 self._estimate = Estimate(self._estimate.mean) if watched.mean is None else watched
             self._seen = scored
@@ -92,7 +91,7 @@ class RunWatch:
         return self._estimate
 
     def rate(self, now: float) -> float | None:
-        """Rollouts per second lately, or over the whole run once it has ended; None before there is one."""
+        """Recent rollouts per second; after the end, the average of the run. None before it can be computed."""
         progress = self.progress
         if not progress.started:
             return None
@@ -103,20 +102,20 @@ class RunWatch:
         return (progress.done - progress.resumed) / elapsed if elapsed > 0 else None
 
     def elapsed(self, now: float) -> float:
-        """Seconds since the first item was dispatched."""
+        """Seconds since the first rollout was dispatched."""
         progress = self.progress
         if not progress.started:
             return 0.0
         return max(0.0, (now if progress.finished is None else progress.finished) - progress.started)
 
     def left(self, now: float) -> float | None:
-        """Seconds until the end at the present rate; None if nobody can tell."""
+        """Estimated seconds until the end; None if unknown."""
         rate = self.rate(now)
         remaining = self.progress.total - self.progress.done
         return remaining / rate if rate and remaining > 0 else None
 
     def status(self, now: float) -> str:
-        """How much longer, or how it ended."""
+        """Time left, or how the run ended."""
         progress = self.progress
         if progress.state == "running" or (progress.state == "scoring" and progress.done):
             return numerals.duration(self.left(now))
@@ -125,11 +124,11 @@ class RunWatch:
         return progress.state
 
     def note(self) -> str:
-        """What holds the run up, or why it ended early."""
+        """Why the run waits, or why it ended early."""
         return clean(self.progress.backing_off() if self.is_open else self.progress.note)
 
     def busy(self) -> str:
-        """Rollouts being generated + being scored, those that wait for scoring with the latter."""
+        """Number of rollouts generating + scoring; the latter includes those waiting for scoring."""
         progress = self.progress
         return (
             f"{progress.generating}+{progress.backlog + progress.scoring}" if self.is_open and progress.started else ""
@@ -137,18 +136,18 @@ class RunWatch:
 
 
 def title(progress: RunProgress, *, with_model: bool) -> str:
-    """What a run is called where several stand together."""
+    """Label of a run among others."""
     name, model = clean(progress.name, 80), clean(progress.model, 80)
     return f"{name} · {model}" if with_model and name != model else name
 
 
 def done_of(progress: RunProgress) -> str:
-    """`120/200`; without the total while it is unknown."""
+    """`120/200`; without the total if it is unknown."""
     return f"{progress.done}/{progress.total}" if progress.total else str(progress.done)
 
 
 def all_tokens(progress: RunProgress) -> str:
-    """Tokens in and out together, short."""
+    """Input and output tokens together, in short form."""
     usage = progress.usage
     if usage.unreported and usage.unreported >= usage.requests:
         return "?"
@@ -156,14 +155,14 @@ def all_tokens(progress: RunProgress) -> str:
 
 
 def start_line(progress: RunProgress) -> str:
-    """A run begins."""
-    held = max(progress.held, progress.resumed)  # which is still being counted
+    """Line for the start of a run."""
+    held = max(progress.held, progress.resumed)  # still being counted
     resumed = f", {numerals.count(held)} of them done before" if held else ""
     return f"{title(progress, with_model=True)}: {numerals.count(progress.total)} rollouts{resumed}"
 
 
 def progress_line(watch: RunWatch, now: float, *, with_model: bool) -> str:
-    """Where a run is."""
+    """Line for the progress of a run."""
     progress = watch.progress
     share = f" ({numerals.percent(progress.done / progress.total)})" if progress.total else ""
     parts = [
@@ -179,7 +178,7 @@ def progress_line(watch: RunWatch, now: float, *, with_model: bool) -> str:
 
 
 def end_line(watch: RunWatch, now: float, *, with_model: bool) -> str:
-    """How a run ended."""
+    """Line for the end of a run."""
     progress = watch.progress
     words = [progress.state if not watch.is_open else "interrupted"]
     if progress.total:
@@ -202,7 +201,7 @@ def _score_parts(watch: RunWatch, now: float) -> list[str]:
 
 
 def token_words(usage: Usage) -> str:
-    """`40.5k + 81.0k tokens`: in and out; `≥` if some replies did not report theirs."""
+    """`40.5k + 81.0k tokens`, for input and output; `≥` if some replies did not report usage."""
     if usage.unreported and usage.unreported >= usage.requests:
         return "tokens unknown"
     sign = "≥ " if usage.unreported else ""

@@ -1,7 +1,6 @@
-"""What people see while runs go on, always on stderr: a live table on a terminal, else a line now and then. Owns the
-clock that it is drawn on, in a thread of its own, so that it neither slows the engine nor stops with it.
-
-A display never harms a run: what goes wrong in here is said once, and the run goes on without one."""
+"""Live display on stderr: a table on a terminal, otherwise a line now and then. Runs in its own thread, so that it
+neither slows the engine nor stops when the engine is blocked. An error in the display is reported once, and the run
+continues without it."""
 
 from __future__ import annotations
 
@@ -23,21 +22,20 @@ from harness.report.lines import RunWatch
 from harness.report.text import clean, in_ascii, make_console
 
 PERIOD = 0.25
-"""Seconds between two looks at the counters: four a second is as fast as figures can be read."""
+"""Seconds between updates."""
 
 STEP = 0.10
-"""Of a run: progress that is worth a plain line."""
+"""Share of a run's rollouts after which a plain line is printed."""
 
 PATIENCE = 10.0
-"""Seconds without a plain line after which there is one, progress or not; later a tenth of the time so far, so that a
-night's log stays short."""
+"""Maximum seconds between plain lines, without progress. Later a tenth of the elapsed time, to keep logs short."""
 
 HURRY = 1.0
-"""Seconds between two plain lines of a run at least: ten lines for a run of a second help nobody."""
+"""Minimum seconds between two plain lines of a run."""
 
 
 def wants_live(environ: Mapping[str, str], *, quiet: bool) -> bool:
-    """Whether a live table can be shown: a terminal on both streams, colour welcome, and not `--quiet`."""
+    """Whether a live table can be shown: both streams are terminals, colour is allowed, and no `--quiet`."""
     if quiet or environ.get("NO_COLOR") or environ.get("TERM") in {"dumb", "unknown"}:
         return False
     return sys.stdout.isatty() and sys.stderr.isatty()
@@ -54,30 +52,29 @@ def open_display(
     """The display that suits the terminal, as a context manager.
 
     Args:
-        runs: Counters of every run, in the order of the suite. Read at every look, so it may still grow.
-        console: On stderr; made here if None.
-        quiet: Only a line a run, when it ends.
-        plain: Whether there are lines where there is no table.
-        budget: Says what is spent of which bound, or "".
+        runs: Counters of every run, in the order of the suite. Read at every update, so the list may grow.
+        console: On stderr; created if None.
+        quiet: Print only one line per run, at its end.
+        plain: Whether to print plain lines if no table is shown.
+        budget: Function that returns the amounts spent of each limit, or "".
     """
     console = console or make_console(stderr=True)
     return Display(runs, console, live=wants_live(os.environ, quiet=quiet), quiet=quiet, plain=plain, budget=budget)
 
 
 class Display:
-    """Shows `runs` from `__enter__` to `__exit__`; see `open_display`.
+    """Displays `runs` between `__enter__` and `__exit__`; see `open_display`.
 
-    The cursor stays visible and the screen is the normal one, so a process that dies without leaving the display
-    leaves a usable terminal behind.
+    The cursor stays visible on the normal screen, so that a killed process leaves a usable terminal.
 
     Args:
         runs: Counters of every run; only read.
-        console: Where to show them.
-        live: A table that is redrawn, else plain lines.
-        quiet: Of the plain lines, only the last of each run.
-        plain: Whether there are plain lines at all; whoever asks for none says how the runs get on.
+        console: Output console.
+        live: A table that is redrawn, otherwise plain lines.
+        quiet: Print only the last plain line of each run.
+        plain: Whether to print plain lines; if not, the caller reports progress.
         clock: Monotonic seconds.
-        budget: Says what is spent of which bound, or "".
+        budget: Function that returns the amounts spent of each limit, or "".
     """
 
     def __init__(
@@ -116,15 +113,15 @@ class Display:
             self._closing.set()
             self._thread.join(timeout=2.0)
         finally:
-            # Even if a signal interrupts the wait: stdout must be its own again.
+            # Also if a signal interrupts the wait: stdout must be restored.
             self._guard(lambda: self._close(keep=kind is not None))
 
     def say(self, text: str) -> None:
-        """Print a line for the user: above the table, or between the plain lines."""
+        """Print a line for the user, above the table or between plain lines."""
         self._guard(lambda: self._console.print(clean(text, 2000), soft_wrap=True))
 
     def tick(self) -> None:
-        """Look at the counters and show what is new. Called by the display's own clock."""
+        """Update the display. Called by the display's own thread."""
         self._guard(self._show)
 
     def _loop(self) -> None:
@@ -134,7 +131,7 @@ class Display:
     def _open(self) -> None:
         if not self._wants_live:
             return
-        # stdout and stderr are led through the console meanwhile: what an environment prints stands above the table.
+        # rich redirects stdout and stderr, so that an environment's output is printed above the table.
         self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
         self._live.start()
         self._console.show_cursor(True)
@@ -154,7 +151,7 @@ class Display:
     def _close(self, *, keep: bool) -> None:
         self._show()
         if self._live is not None:
-            # The final table takes its place, unless an error means that none will come.
+            # The table is cleared for the final table, but kept after an error.
             self._live.transient = not keep
             self._live.stop()
             self._live = None
@@ -170,10 +167,10 @@ class Display:
         return watches
 
     def _guard(self, step: Callable[[], None]) -> None:
-        """Do `step`; whatever goes wrong ends the display, not the run."""
+        """Run `step`; an error ends the display, not the run."""
         try:
             step()
-        except Exception as error:  # boundary: the display is the least important thing in the process
+        except Exception as error:  # boundary: an error of the display must not end the run
             self._closing.set()
             self._plain = None
             self._give_up(error)
@@ -184,23 +181,23 @@ class Display:
             if live is not None:
                 live.stop()
             self._console.print(clean(f"the display stopped ({type(error).__name__}: {error}); the run goes on"))
-        except Exception:  # boundary: stderr itself is gone, and with it the place to say so
+        except Exception:  # boundary: stderr is broken, so nothing can be reported
             self._console.quiet = True
 
 
 class _PlainLines:
-    """Says when a run starts, how it gets on, and how it ends."""
+    """Prints plain lines: start, progress and end of each run."""
 
     def __init__(self, console: Console, quiet: bool, budget: Callable[[], str]) -> None:
         self._console = console
         self._budget = budget
         self._quiet = quiet
         self._said: dict[int, tuple[float, int]] = {}
-        """Run → when its last line was printed, and how many rollouts were done."""
+        """Run → time of its last line, and rollouts done then."""
         self._ended: set[int] = set()
 
     def show(self, watches: Sequence[RunWatch], now: float) -> None:
-        """Print what is due."""
+        """Print the lines that are due."""
         with_model = len({watch.progress.model for watch in watches}) > 1
         for watch in watches:
             progress, key = watch.progress, id(watch.progress)
@@ -237,6 +234,6 @@ class _PlainLines:
         return quiet_for >= max(PATIENCE, watch.elapsed(now) / 10)
 
     def _print(self, line: str) -> None:
-        # Lines for logs: never wrapped, never coloured.
+        # Print a line without wrapping or colour, for logs.
         ascii_only = self._console.options.ascii_only
         self._console.print(in_ascii(line) if ascii_only else line, soft_wrap=True, style=None)

@@ -1,5 +1,4 @@
-"""Numbers as people read them. Owns the spelling of scores, intervals, counts, tokens and durations, in every table and
-display; never rounds a difference away."""
+"""Formatting of numbers: scores, intervals, counts, tokens and durations. Rounding never hides a difference."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ from harness.stats.passk import PassRate
 from harness.stats.summary import Summary
 
 NONE = "–"
-"""Stands for what is undefined."""
+"""Placeholder for an undefined value."""
 
 MOST_DIGITS = 6
 
 
 def score(value: float | None, digits: int = 3) -> str:
-    """A reward, metric or rate."""
+    """Format a reward, metric or rate."""
     if value is None or not math.isfinite(value):
         return NONE
     if value and (abs(value) >= 1e6 or abs(value) < 1e-5):
@@ -29,7 +28,7 @@ def score(value: float | None, digits: int = 3) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    """`[low, high]`, with as many digits as it takes to show two different ends."""
+    """Format as `[low, high]`, with enough digits to show two different ends."""
     if estimate.low is None or estimate.high is None:
         return NONE
     digits = _digits(estimate.high - estimate.low)
@@ -37,7 +36,7 @@ def interval(estimate: Estimate) -> str:
 
 
 def plus_minus(estimate: Estimate, sign: str = "±") -> str:
-    """`mean ±half`: the larger half of the interval; never `±0`. The mean alone if there is no interval."""
+    """Format as `mean ±half`, with the larger half of the interval, never `±0`; the mean alone without an interval."""
     half = estimate.half_width
     if half is None:
         return score(estimate.mean)
@@ -46,13 +45,13 @@ def plus_minus(estimate: Estimate, sign: str = "±") -> str:
 
 
 def signed(value: float | None, digits: int = 3) -> str:
-    """A difference: a score with its sign, `+` included."""
+    """Format a difference with its sign, including `+`."""
     words = score(value, digits)
     return f"+{words}" if value is not None and float(words) > 0 else words
 
 
 def signed_interval(estimate: Estimate) -> str:
-    """`interval` of a difference."""
+    """Format the interval of a difference, with signs."""
     words = interval(estimate)
     if estimate.low is None or estimate.high is None:
         return words
@@ -61,8 +60,7 @@ def signed_interval(estimate: Estimate) -> str:
 
 
 def difference(estimate: Estimate) -> str:
-    """The mean of a difference with its sign, and as many digits as its interval; one that is not 0 never looks like
-    it."""
+    """Format the mean of a difference with sign and as many digits as its interval; only 0 is shown as 0."""
     mean, digits = estimate.mean, 3
     if estimate.low is not None and estimate.high is not None:
         digits = _digits(estimate.high - estimate.low)
@@ -72,7 +70,7 @@ def difference(estimate: Estimate) -> str:
 
 
 def p_value(value: float | None, bound: float = 0.05) -> str:
-    """A p-value, with as many digits as it takes to see on which side of a bound it lies."""
+    """Format a p-value, with enough digits to show on which side of `bound` it is."""
     if value is None:
         return NONE
     digits = max(3, math.ceil(-math.log10(bound)) + 1)
@@ -85,23 +83,23 @@ LARGE_COUNT = 10**12
 
 
 def count(value: int) -> str:
-    """A whole number with separators; a very large one in short."""
+    """Format a whole number with separators, a very large one in short form."""
     return f"{value:,}" if abs(value) < LARGE_COUNT else f"{value:.2g}"
 
 
 def coverage(*summaries: Summary) -> str:
-    """`9 of 10`: the scored rollouts of these runs among those that were asked for."""
+    """`9 of 10`: scored of planned rollouts, over all given runs."""
     asked = sum(max(each.planned, each.num_rollouts) for each in summaries)
     return f"{count(sum(each.scored for each in summaries))} of {count(asked)}"
 
 
 def pass_rate(rate: PassRate | None) -> str:
-    """pass@k or pass^k; None where it was not asked for."""
+    """Format pass@k or pass^k; None means not computed."""
     return NONE if rate is None else score(rate.value)
 
 
 def short_count(value: int) -> str:
-    """A whole number in at most five characters: 999, 12.3k, 1.2M."""
+    """Format a whole number in at most five characters: 999, 12.3k, 1.2M."""
     if value < 1000:
         return str(value)
     for unit in ("k", "M", "G", "T"):
@@ -113,14 +111,14 @@ def short_count(value: int) -> str:
 
 
 def tokens(usage: Usage, part: int) -> str:
-    """`part` of `usage`: `unknown` if no reply reported it, `≥ n` if some did not."""
+    """Format a token count of `usage`: `unknown` if no reply reported usage, `≥ n` if some did not."""
     if usage.unreported and usage.unreported >= usage.requests:
         return "unknown"
     return f"≥ {count(part)}" if usage.unreported else count(part)
 
 
 def rate(value: float | None) -> str:
-    """Per second; per minute where that is easier to read."""
+    """Format a rate per second, or per minute if it is slow."""
     if value is None or not math.isfinite(value) or value <= 0:
         return NONE
     if value < 0.1:
@@ -129,14 +127,14 @@ def rate(value: float | None) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """`$1.25`; `$0.034` where cents do not tell."""
+    """Format as `$1.25`, or `$0.034` below 10 cents."""
     if cost is None or cost >= 0.1 or cost == 0:
         return NONE if cost is None else f"${cost:,.2f}"
     return f"${Decimal(f'{cost:.2g}'):f}"  # not $2e-05
 
 
 def duration(seconds: float | None) -> str:
-    """0.4 s, 41 s, 3:05, 2:03:41, 3 d 4 h."""
+    """Format seconds: 0.4 s, 41 s, 3:05, 2:03:41, 3 d 4 h."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         return NONE
     if seconds < 9.95:
@@ -152,21 +150,21 @@ def duration(seconds: float | None) -> str:
 
 
 def latency(seconds: float | None) -> str:
-    """The time that one answer took: 8 ms, 350 ms, 1.2 s, 3:05."""
+    """Format the time of one answer: 8 ms, 350 ms, 1.2 s, 3:05."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         return NONE
     return f"{round(seconds * 1000)} ms" if seconds < 0.9995 else duration(seconds)
 
 
 def percent(part: float) -> str:
-    """A share of 1 without pretending: below 1 % but not 0 is `<1 %`, above 99 % but not all is `>99 %`."""
+    """Format a share as a percentage; a share near 0 or 1 is `<1 %` or `>99 %`, unless it is exact."""
     if 0 < part < 0.01:
         return "<1 %"
     return ">99 %" if 0.99 < part < 1 else f"{100 * part:.0f} %"
 
 
 def reasons(unscored: Mapping[str, int], most: int = 4) -> str:
-    """`timeout 2, judge error 1`: the commonest first, the rest added up."""
+    """`timeout 2, judge error 1`: most frequent first, the rest added up."""
     ordered = sorted(unscored.items(), key=lambda item: -item[1])
     words = [f"{clean(reason, 60)} {count(number)}" for reason, number in ordered[:most]]
     rest = ordered[most:]

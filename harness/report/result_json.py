@@ -1,4 +1,4 @@
-"""What `--json` prints: one object on stdout, for programs. Owns its outer shape; the numbers are `Summary.to_json`."""
+"""JSON output of `--json`: one object on stdout."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, 
     """`{"runs": [{env_id, name, model, path, state, note, summary}]}`; `summary` is null for a run without rollouts.
 
     Args:
-        results: How the runs ended.
-        budget: What they might spend and did, under `budget`; None leaves it out.
-        suite: Their suite's id, under `suite`; None leaves it out.
+        results: Results of the runs.
+        budget: Limits and spending, under `budget`; None omits the key.
+        suite: Id of the suite, under `suite`; None omits the key.
     """
     whole: JsonDict = {
         "runs": [
@@ -40,13 +40,13 @@ def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, 
 
 
 def result_json(results: Sequence[RunReport], budget: JsonDict | None = None, suite: str | None = None) -> bytes:
-    """The object as indented JSON with a final newline; write it to `sys.stdout.buffer`."""
+    """Indented JSON with a final newline; write it to `sys.stdout.buffer`."""
     whole = _writable(result_object(results, budget, suite))
     return orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def _writable(value: object) -> object:
-    """`value` without secrets and what no UTF-8 text or terminal should hold: reasons and notes come from outside."""
+    """Copy of `value` without secrets and unprintable characters, since reasons and notes may hold foreign text."""
     if isinstance(value, str):
         value = redactor.text(value, patterns=False)
         return value if value.isprintable() else clean_block(value)

@@ -1,5 +1,4 @@
-"""What a run's journal comes to for somebody who looks at the run afterwards: its numbers, its failures by reason, the
-order of its examples by score. Owns the reading; lays nothing out, and leaves every statistic to `stats`."""
+"""Digest of a run's journal: summary, failures by reason, worst and best examples. Statistics are in `stats`."""
 
 from __future__ import annotations
 
@@ -22,31 +21,31 @@ from harness.store.rundir import RunDir
 from harness.store.tally import enter, summary_of
 
 MOST = 3
-"""Examples shown as the worst, and as the best."""
+"""Number of worst, and of best, examples to show."""
 
 
 @dataclass(slots=True)
 class Trouble:
-    """Rollouts that something went wrong with for the same reason."""
+    """Rollouts with the same problem."""
 
     reason: str
-    """In the words that tables count."""
+    """Reason, as counted in tables."""
     message: str
-    """What the first of them says, whole."""
+    """Full message of the first of them."""
     is_scored: bool = False
-    """Whether they have a reward all the same: only a function that does not count gave no value."""
+    """Whether they have a reward all the same: only a function with weight 0 returned no value."""
     retryable: int = 0
-    """How many failed in a way that time may heal."""
+    """Number of failures that a retry may repair."""
     places: list[tuple[int | str, int]] = field(default_factory=list[tuple[int | str, int]])
     """(example id, rollout index) of each."""
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of rollouts."""
         return len(self.places)
 
     def to_json(self) -> JsonDict:
-        """For programs."""
+        """JSON form."""
         return {
             "reason": self.reason,
             "count": self.count,
@@ -59,18 +58,18 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """An example among the others of its run."""
+    """An example with its rank in the run."""
 
     mean: float
-    """Of the rewards of its scored rollouts."""
+    """Mean reward of its scored rollouts."""
     scored: int
     made: int
-    """Rollouts with or without a score."""
+    """Number of rollouts, scored or not."""
     shown: Outcome
-    """Its worst rollout, or its best one."""
+    """Its worst or best rollout."""
 
     def to_json(self) -> JsonDict:
-        """For programs."""
+        """JSON form."""
         example = self.shown.example
         return {
             "example_id": example.example_id,
@@ -84,31 +83,31 @@ class Ranked:
 
 @dataclass(slots=True)
 class Digest:
-    """One run, read whole."""
+    """Digest of one run."""
 
     summary: Summary | None
-    """None if no rollout has a line."""
+    """None without any rollout."""
     waiting: int = 0
-    """Rollouts that are generated and not scored yet."""
+    """Rollouts that are generated but not scored yet."""
     troubles: list[Trouble] = field(default_factory=list[Trouble])
-    """The commonest first; those of scored rollouts last."""
+    """Most frequent first; problems of scored rollouts last."""
     worst: list[Ranked] = field(default_factory=list[Ranked])
-    """The lowest mean first."""
+    """Lowest mean first."""
     best: list[Ranked] = field(default_factory=list[Ranked])
-    """The highest mean first; no example that is among the worst."""
+    """Highest mean first; excludes the worst examples."""
     functions: dict[str, Summary] = field(default_factory=dict[str, Summary])
-    """The numbers of each function, of an agent evaluation that has several."""
+    """Summary of each function, for an agent evaluation with several."""
     is_level: bool = False
-    """Whether all examples with a score have the same mean: then the worst are simply the first."""
+    """Whether all scored examples have the same mean: then `worst` has just the first ones."""
 
 
 def digest(run: RunDir, manifest: Manifest, final: Mapping[str, object] | None) -> Digest:
     """Read a run's journal.
 
     Args:
-        run: Its folder.
+        run: The run's folder.
         manifest: Its manifest.
-        final: Its `summary.json`, which alone knows how long it took, if it is of everything that the journal holds.
+        final: Its `summary.json`, the only source of the run's duration; used if it covers the whole journal.
 
     Raises:
         JournalDamaged: a line cannot be read.
@@ -129,19 +128,19 @@ def digest_of(
     *,
     measure: str = "",
 ) -> Digest:
-    """The same of a journal whose lines are known.
+    """Compute the digest of a journal that is already indexed.
 
     Args:
-        recorded: Where its lines are, read to its end.
-        manifest: As `digest`.
-        final: As `digest`.
-        also: Told of every rollout, with its number, in the order of tables: reading takes longer than anything that is
-            done with what was read, so a journal is read once for all.
-        measure: The metric that stands in place of the reward; "" if none does.
+        recorded: Index of the journal, read to its end.
+        manifest: As in `digest`.
+        final: As in `digest`.
+        also: Called with the number and outcome of every rollout, in table order, so that other consumers share the one
+            pass over the journal.
+        measure: Metric to use in place of the reward; "" for the reward.
 
     Raises:
-        JournalDamaged: as `digest`.
-        StoreError: as `digest`.
+        JournalDamaged: as in `digest`.
+        StoreError: as in `digest`.
     """
     if not len(recorded):
         return Digest(None)
@@ -174,10 +173,10 @@ def digest_of(
 
 
 def _note(troubles: dict[tuple[bool, str], Trouble], outcome: Outcome) -> None:
-    """Enter a rollout under each thing that went wrong with it."""
+    """Add a rollout to each problem that it has."""
     base, score = outcome.base, outcome.score
     if score is None and isinstance(base, Generated):
-        return  # nothing went wrong: it waits for its score
+        return  # not a problem: waiting for its score
     place = (outcome.example.example_id, base.rollout_index)
     if not outcome.is_scored:
         message = base.error if isinstance(base, Failed) else outcome.error
@@ -191,7 +190,7 @@ def _note(troubles: dict[tuple[bool, str], Trouble], outcome: Outcome) -> None:
 
 
 class _Standing(NamedTuple):
-    """One example's place, in a few bytes."""
+    """Compact record of one example's score."""
 
     mean: float
     scored: int
@@ -199,11 +198,11 @@ class _Standing(NamedTuple):
     low: int
     """Number of its worst rollout in the journal."""
     high: int
-    """And of its best one."""
+    """Number of its best rollout in the journal."""
 
 
 def _rank(found: Digest, standings: list[_Standing], recorded: Recorded) -> None:
-    # Sorting is stable: of equal means the first in the table comes first, at either end.
+    # Fill in worst and best examples. Sorting is stable, so equal means keep the table order.
     worst = sorted(standings, key=lambda each: each.mean)
     best = sorted(standings, key=lambda each: -each.mean)
     found.is_level = bool(worst) and worst[0].mean == best[0].mean
@@ -219,15 +218,15 @@ def _ranked(standings: Sequence[_Standing], numbers: Sequence[int], recorded: Re
 
 
 def example_outcomes(run: RunDir, name: str, rollout: int | None = None) -> list[tuple[Example, list[Outcome]]]:
-    """The rollouts of the example that a user names.
+    """Rollouts of the example that a user names.
 
     Args:
         run: The run's folder.
-        name: The example's id, as tables show it. Several examples may have it.
-        rollout: Only the rollout of this index; None is all.
+        name: Id of the example, as in tables. Several examples may have it.
+        rollout: Only the rollout of this index; None for all.
 
     Returns:
-        Each example of that id with its rollouts, in the order of every table.
+        Each example of that id with its rollouts, in table order.
 
     Raises:
         UsageError: no rollout of it is recorded.

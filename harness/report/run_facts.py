@@ -1,5 +1,4 @@
-"""Everything that is shown of one run, gathered: its entry, its journal's digest, its relatives, its settings, what to
-do next. Owns the gathering and its JSON; `report.run_page` lays it out."""
+"""Data of one run's page: entry, journal digest, related runs, settings, next steps; and their JSON form."""
 
 from __future__ import annotations
 
@@ -27,36 +26,36 @@ from harness.store.tally import tally
 from harness.store.values import table
 
 BUILT_IN = "builtin"
-"""Layer of the settings that nobody chose."""
+"""Layer of settings that keep their default."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What is known of a run."""
+    """Data about a run."""
 
     entry: ListedRun
     name: str
-    """What commands call the run."""
+    """Name of the run for commands."""
     digest: Digest | None
-    """None if the journal cannot be read; `problems` then says why."""
+    """None if the journal cannot be read; see `problems`."""
     problems: tuple[str, ...] = ()
     parent: ListedRun | None = None
-    """The run that it was made from, if that is still there."""
+    """The run that it was made from, if it still exists."""
     children: Sequence[ListedRun] = ()
     siblings: Sequence[ListedRun] = ()
-    """The other runs of its invocation that are still there."""
+    """Other runs of its invocation that still exist."""
     changes: Changes | None = None
-    """It beside the run that it was made from; None if it was not, or if either cannot be read."""
+    """Comparison with its parent; None without one, or if either cannot be read."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Bytes of its files, by what they are."""
+    """Bytes of its files by kind."""
 
 
 def facts_of(path: Path, name: str) -> RunFacts:
-    """Read a run and what it has to do with.
+    """Read a run and its related runs.
 
     Args:
-        path: Its folder.
-        name: What commands call it.
+        path: The run's folder.
+        name: Name of the run for commands.
     """
     entry = read_entry(path)
     found, problems = None, list[str]()
@@ -83,7 +82,7 @@ def _changes(entry: ListedRun, parent: ListedRun) -> Changes | None:
 
 
 def _relatives(entry: ListedRun) -> tuple[ListedRun | None, list[ListedRun], list[ListedRun]]:
-    """The run's parent, its children, and the other runs of its invocation, as far as they are there."""
+    """Existing related runs: parent, children, and other runs of the invocation."""
     manifest, home = entry.manifest, home_of(entry.run)
     if manifest is None or home is None:
         return None, [], []
@@ -99,13 +98,13 @@ def _relatives(entry: ListedRun) -> tuple[ListedRun | None, list[ListedRun], lis
 
 
 def home_of(run: RunDir) -> Path | None:
-    """The output folder that a run lies in; None if it lies elsewhere."""
+    """Output folder of a run; None if the run is elsewhere."""
     root = run.path.absolute().parent.parent
     return root.parent if root.name == "evals" else None
 
 
 def spent_on(entry: ListedRun) -> tuple[int | None, Usage | None]:
-    """How many rollouts a run holds, and what its model and judges used for them. None is unknown."""
+    """Number of rollouts of a run, and the usage of its model and judges. None if unknown."""
     if (summary := entry.final) is not None:
         rollouts = summary.get("num_rollouts")
         parts = [read_usage(summary.get(name)) for name in ("usage", "judge_usage")]
@@ -119,7 +118,7 @@ def spent_on(entry: ListedRun) -> tuple[int | None, Usage | None]:
 
 
 def read_usage(table: object) -> Usage | None:
-    """Usage as `summary.json` has it, where null is unknown."""
+    """Parse usage from `summary.json`, where null is unknown."""
     if not isinstance(table, dict):
         return None
     names = {each.name for each in dataclasses.fields(Usage)}
@@ -131,7 +130,7 @@ def read_usage(table: object) -> Usage | None:
 
 
 def sizes_of(run: RunDir) -> dict[str, int]:
-    """Bytes of a run's files, by what they are."""
+    """Bytes of a run's files by kind."""
     sizes = {"journal.jsonl": 0, "data/": 0, "others": 0}
     for folder, _, names in os.walk(run.path):
         for name in names:
@@ -139,12 +138,12 @@ def sizes_of(run: RunDir) -> dict[str, int]:
             try:
                 sizes[place] += os.lstat(os.path.join(folder, name)).st_size
             except OSError:
-                continue  # replaced at this very moment, as files of a run under way are
+                continue  # replaced meanwhile by a running run
     return {name: size for name, size in sizes.items() if size}
 
 
 def settings_of(manifest: Manifest) -> list[tuple[str, str, str, str]]:
-    """(path, value, layer, source) of each setting; of a table its entries, and not the whole again."""
+    """(path, value, layer, source) of each setting; a table is listed by its entries."""
     settings = manifest.settings
     above = {path.rpartition(".")[0] for path in settings}
     rows: list[tuple[str, str, str, str]] = []
@@ -158,12 +157,12 @@ def settings_of(manifest: Manifest) -> list[tuple[str, str, str, str]]:
 
 
 def inherited(manifest: Manifest, source: str) -> bool:
-    """Whether a setting of that source is the one of the run that this one was made from."""
+    """Whether a setting was inherited from the run's parent."""
     return bool(manifest.parent) and f"{manifest.parent}/config.toml: " in source
 
 
 def settings_json(manifest: Manifest) -> JsonDict:
-    """`{path: {value, origin, source}}`: every setting, and where it came from."""
+    """`{path: {value, origin, source}}`: every setting with its origin."""
     rows: JsonDict = {}
     for path, value in manifest.settings.items():
         origin = table(manifest.origins.get(path))
@@ -172,7 +171,7 @@ def settings_json(manifest: Manifest) -> JsonDict:
 
 
 def facts_json(facts: RunFacts) -> JsonDict:
-    """All of it for programs; keys are documented in docs/reference/runs.md."""
+    """JSON form; the keys are documented in docs/reference/runs.md."""
     found, manifest = facts.digest, facts.entry.manifest
     return {
         "run": facts.entry.to_json(),
@@ -195,7 +194,7 @@ def facts_json(facts: RunFacts) -> JsonDict:
 
 
 def steps_of(facts: RunFacts) -> tuple[str, ...]:
-    """What to do with the run: commands, each with its purpose in front."""
+    """Next steps for the run: commands, each with its purpose."""
     entry, name = facts.entry, shlex.quote(facts.name)
     manifest, found = entry.manifest, facts.digest
     if manifest is None:
@@ -224,7 +223,7 @@ def steps_of(facts: RunFacts) -> tuple[str, ...]:
 
 
 def size_words(size: float) -> str:
-    """Bytes as people read them."""
+    """Format a number of bytes."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             break

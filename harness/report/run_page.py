@@ -1,5 +1,5 @@
-"""One run on a page: what it was, how it scored, what failed and why, which examples to look at, and what to do next.
-Owns the layout; `report.run_facts` gathers what is shown, `report.table` shows the numbers."""
+"""Page of one run (`bench runs show`): settings, scores, failures, examples, next steps. `report.run_facts` gathers the
+data, `report.table` prints the scores."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ from harness.store.catalogue import ListedRun
 from harness.store.manifest import Manifest
 
 WIDEST = 120
-"""Cells of a line of prose, however wide the terminal is."""
+"""Maximum width of prose in cells."""
 
 MOST_IDS = 8
-"""Examples that a failure names; `--json` names them all."""
+"""Maximum number of examples named per failure; `--json` has all."""
 
 MOST_RELATIVES = 8
 
 MOST_METRICS = 4
-"""Metrics of an example's rollout: its transcript has them all."""
+"""Maximum number of metrics shown for a rollout; its transcript has all."""
 
 _KINDS = {"eval": "an agent over rows", "multi": "a list of tasks"}
 
 MESSAGE_LINES = 16
 _MESSAGE = 4000
-"""Lines, and characters, of an error message: some hold a whole page of HTML. The transcript has all of it."""
+"""Maximum lines and characters of an error message, some of which are whole HTML pages. The transcript has all of
+it."""
 
 SNIPPET_LINES = 2
 _SNIPPET = 400
-"""Lines, and characters, of one text of an example: it is to be recognised, not read."""
+"""Maximum lines and characters of an example's text."""
 
 _TAIL = 90
-"""Characters of a completion model's prompt: those at its end."""
+"""Number of characters shown from the end of a completion model's prompt."""
 
 DIED = "its process is gone and did not say why: it was killed, or the machine went down"
 
@@ -54,9 +55,9 @@ def page_lines(page: RunFacts, console: Console, width: int) -> None:
     """Print the page.
 
     Args:
-        page: What it shows.
+        page: Data of the page.
         console: From `report.text.make_console`.
-        width: Cells of a line.
+        width: Width of a line in cells.
     """
     width = min(width, WIDEST)
     entry, manifest = page.entry, page.entry.manifest
@@ -76,7 +77,7 @@ def page_lines(page: RunFacts, console: Console, width: int) -> None:
 
 
 def settings_lines(manifest: Manifest, width: int) -> Iterator[str]:
-    """Every setting with its value and where that came from: first those that somebody chose."""
+    """All settings with value and origin: first those that differ from the default."""
     rows = settings_of(manifest)
     chosen = [row for row in rows if row[2] != BUILT_IN]
     yield from _aligned([(path, value, source) for path, value, _, source in chosen], width)
@@ -101,7 +102,7 @@ def _facts(page: RunFacts) -> Iterator[tuple[str, str]]:
 
 
 def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """What was asked for."""
+    """Facts about the request: kind, plan, command, commit."""
     if manifest.kind != "run":
         yield "kind", _KINDS.get(manifest.kind, manifest.kind)
     examples, rollouts = (manifest.planned.get(name, "?") for name in ("num_examples", "rollouts_per_example"))
@@ -114,7 +115,7 @@ def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def _family(page: RunFacts, manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """The runs that it has to do with."""
+    """Facts about related runs."""
     if manifest.parent:
         there = "which is not here any more" if page.parent is None else _relative(page.parent)
         yield "made", f"{origin_words(manifest.derived, manifest.parent)}, {there}"
@@ -155,7 +156,7 @@ def _scores(page: RunFacts, console: Console, width: int) -> None:
         them = "rollout is" if found.waiting == 1 else "rollouts are"
         waiting = f"{numerals.count(found.waiting)} {them} generated and not scored yet"
         note = f"{note}; {waiting}" if note else waiting
-    # The name alone: model, state and folder stand above.
+    # Only the name: model, state and folder are shown above.
     summaries = found.functions or {entry.name: found.summary}
     final_table(
         [
@@ -196,7 +197,7 @@ def _troubles(console: Console, troubles: Sequence[Trouble], page: RunFacts, wid
 
 
 def _message(message: str, width: int) -> Iterator[str]:
-    """A message in whole lines; of an endless one the beginning."""
+    """A message as lines, cut if it is too long."""
     whole = clean_block(message[:_MESSAGE]).expandtabs(4).strip().split("\n")
     lines = [part for line in whole for part in textwrap.wrap(line, max(20, width), break_on_hyphens=False) or [""]]
     yield from lines[:MESSAGE_LINES]
@@ -240,7 +241,7 @@ def _ranking(console: Console, ranking: Sequence[Ranked], width: int) -> None:
 
 
 def _metrics(metrics: Mapping[str, float | None]) -> str:
-    """What the functions gave one by one, if that is more than the reward. Some have nothing to say of an example."""
+    """Metrics of a rollout, unless there is only one. Metrics without a value are omitted."""
     words = [f"{clean(name, 40)} {numerals.score(value)}" for name, value in metrics.items() if value is not None]
     if not words or len(metrics) < 2:
         return ""
@@ -249,7 +250,7 @@ def _metrics(metrics: Mapping[str, float | None]) -> str:
 
 
 def _last(messages: Prompt, role: str) -> str:
-    """The text of the last message of a role; of a completion model's prompt the end, where the question is."""
+    """Text of the last message of a role; for a completion model's prompt its end, where the question is."""
     if isinstance(messages, str):
         return f"…{messages[-_TAIL:]}" if role == "user" and len(messages) > _TAIL else messages
     said = [message for message in cast("list[object]", messages) if _role(message) in (role, None)]
@@ -290,7 +291,7 @@ def _steps(console: Console, page: RunFacts) -> None:
 
 
 def _aligned(rows: Sequence[tuple[str, str, str]], width: int, indent: str = "") -> Iterator[str]:
-    """Path, value, source. A long value pushes its source away instead of being cut."""
+    """Rows of path, value and source. A long value shifts its source instead of being cut."""
     clear = [tuple(clean(cell, 1000) for cell in row) for row in rows]
     first = max((cell_len(row[0]) for row in clear), default=0)
     second = min(max((cell_len(row[1]) for row in clear), default=0), max(8, (width - first) // 2))
@@ -301,7 +302,7 @@ def _aligned(rows: Sequence[tuple[str, str, str]], width: int, indent: str = "")
 
 def _table(console: Console, rows: Iterator[tuple[str, str]], width: int) -> None:
     for name, value in rows:
-        # Commands and paths are not wrapped: they must survive copying.
+        # Commands and paths are not wrapped, so that they can be copied.
         whole = clean(value, 4000)
         lead = f"  {name:<13} "
         if name in ("command", "folder"):
@@ -318,7 +319,7 @@ def _head(console: Console, text: str) -> None:
 
 
 def _prose(console: Console, text: str, width: int, indent: str = "") -> None:
-    # Paths stay in one piece: they must survive copying.
+    # Wrap text without breaking paths, so that they can be copied.
     wrapped = textwrap.wrap(
         text, max(30, width), initial_indent=indent, subsequent_indent=indent + "  ",
         break_long_words=False, break_on_hyphens=False,

@@ -1,5 +1,4 @@
-"""The list of runs: one line a run, newest first, with a remark below where there is something to say. Owns the columns
-and which of them go where the terminal is narrow; the entries are `store.catalogue`'s."""
+"""The list of runs (`bench runs`): one line per run, newest first, with remarks below."""
 
 from __future__ import annotations
 
@@ -24,13 +23,13 @@ from harness.store.values import ends, number, table
 GAP = "  "
 
 _COMFORT, _LEAST = {"environment": 12, "model": 14}, {"environment": 6, "model": 8}
-"""Cells that the columns of names keep while others still may go, and those that they keep in any case."""
+"""Minimum cells of name columns: while other columns can be dropped, and in any case."""
 
 _FIRST_TO_GO = ("cost", "95 % interval", "kind")
 _NEXT_TO_GO = ("scored",)
 
 _BRACKETS = {(False, False): "", (False, True): " ┐", (True, True): " │", (True, False): " ┘"}
-"""Behind an id, by whether the run above, and the one below, is of the same command."""
+"""Mark after an id, by whether the run above, and the one below, belongs to the same invocation."""
 
 _HOW = {"rescore": "rescored", "replay": "replayed"}
 
@@ -47,15 +46,15 @@ class _RunColumn:
 
 
 def runs_lines(entries: Sequence[ListedRun], width: int, *, name_of: Callable[[ListedRun], str]) -> Iterator[str]:
-    """The list.
+    """Format the list of runs.
 
     Args:
         entries: The runs.
-        width: Cells of a line. Names are cut to fit, ids and figures never.
-        name_of: What commands call a run.
+        width: Width of a line in cells. Names are cut to fit, ids and figures never.
+        name_of: Function that returns the name of a run for commands.
 
     Yields:
-        Lines without a trailing newline; none at all if there are no runs.
+        Lines without a trailing newline; no line if there are no runs.
     """
     if not entries:
         return
@@ -73,11 +72,11 @@ def runs_lines(entries: Sequence[ListedRun], width: int, *, name_of: Callable[[L
 
 
 def remarks(entry: ListedRun, name: str) -> list[str]:
-    """What a line of figures cannot say of a run.
+    """Remarks below a run's line.
 
     Args:
         entry: The run.
-        name: What commands call it.
+        name: Name of the run for commands.
     """
     said = [clean(problem, 1000) for problem in entry.problems]
     if entry.manifest is not None and entry.manifest.parent:
@@ -90,33 +89,33 @@ def remarks(entry: ListedRun, name: str) -> list[str]:
 
 
 def how_to_go_on(entry: ListedRun, name: str) -> str:
-    """The command that goes on with a run; of one of the Python API, whose rows are in a program, what does."""
+    """The resume command of a run; for a run made from Python, an instruction."""
     if entry.manifest is not None and not has_rows(entry.manifest):
         return "run the program that made it again, with resume=True"
     return shlex.join(["bench", "resume", name, *budget_flags(entry)])
 
 
 def budget_flags(entry: ListedRun) -> list[str]:
-    """The bounds on what the run's last invocation might spend, for the command that goes on: it must not lose them."""
+    """Options that repeat the budget of the run's last invocation, for the resume command."""
     return [] if entry.manifest is None else flags_of(entry.manifest.budget)
 
 
 def has_rows(manifest: Manifest) -> bool:
-    """Whether its settings alone can make the run again."""
+    """Whether settings alone can repeat the run."""
     ours = BUILT_INS.get(str(manifest.settings.get("env.env_id")))
     args: object = manifest.settings.get("env.env_args")
     return ours is None or ours.has_rows(table(args))
 
 
 def origin_words(derived: Mapping[str, object], parent: str) -> str:
-    """How a run was made from another: `rescored from ID (unscored only)`."""
+    """Description of a derived run: `rescored from ID (unscored only)`."""
     how = _HOW.get(str(derived.get("how")), "made")
     only = derived.get("only")
     return f"{how} from {clean(parent, 100)}" + (f" ({clean(only, 60)} only)" if only else "")
 
 
 def function_words(entry: ListedRun) -> str:
-    """The mean of each function, by the `summary.json` of an agent evaluation that has several; else ""."""
+    """Mean of each function from `summary.json`, for an agent evaluation with several; otherwise ""."""
     metrics = table((entry.final or {}).get("metrics"))
     names = () if entry.manifest is None else entry.manifest.functions
     means = {name: number(table(metrics.get(name)).get("mean")) for name in names if name in metrics}
@@ -124,14 +123,14 @@ def function_words(entry: ListedRun) -> str:
 
 
 def recorded_estimate(summary: JsonDict | None) -> Estimate:
-    """The mean reward of a `summary.json`, with its interval."""
+    """Mean reward with its interval from `summary.json`."""
     reward = reward_of(summary)
     low, high = ends(reward.get("ci95")) or (None, None)
     return Estimate(number(reward.get("mean")), number(reward.get("stderr")), low, high)
 
 
 def recorded_coverage(summary: JsonDict | None, planned: int | None) -> str:
-    """`9 of 10`: scored rollouts of a `summary.json` among the planned ones."""
+    """`9 of 10`: scored of planned rollouts, from `summary.json`."""
     known = summary or {}
     scored, asked, made = (number(known.get(key)) for key in ("scored", "planned", "num_rollouts"))
     total = max((int(number) for number in (asked, made, planned) if number is not None), default=None)
@@ -166,7 +165,7 @@ def _columns(entries: Sequence[ListedRun]) -> list[_RunColumn]:
 
 
 def _brackets(entries: Sequence[ListedRun]) -> list[str]:
-    """What holds those runs together that one command made and that stand together; nothing where no two do."""
+    """Marks that join consecutive runs of one invocation; "" for each run if no two belong together."""
     suites = [entry.manifest.suite if entry.manifest else None for entry in entries]
     if not any(one is not None and one == other for one, other in pairwise(suites)):
         return [""] * len(suites)
@@ -178,7 +177,7 @@ def _brackets(entries: Sequence[ListedRun]) -> list[str]:
 
 
 def _fitted(columns: list[_RunColumn], width: int) -> list[_RunColumn]:
-    """As many columns as fit, names cut to what is left."""
+    """Drop columns and cut names until the table fits."""
     columns, most = list(columns), dict(_COMFORT)
     for going in (*_FIRST_TO_GO, "", *_NEXT_TO_GO, ""):
         if _least(columns, most) <= width:
@@ -196,7 +195,7 @@ def _least(columns: Sequence[_RunColumn], most: Mapping[str, int]) -> int:
 
 
 def _shared(columns: Sequence[_RunColumn], least: Mapping[str, int], width: int) -> list[_RunColumn]:
-    """`columns` with those of names as wide as there is room for: first the shorter one gets what it needs."""
+    """Widen the name columns to the available space, the narrower one first."""
     room = {column.head: min(column.width, least[column.head]) for column in columns if column.head in least}
     spare = width - _least(columns, least)
     elastic = sorted((column for column in columns if column.head in room), key=lambda column: column.width)
@@ -204,7 +203,7 @@ def _shared(columns: Sequence[_RunColumn], least: Mapping[str, int], width: int)
         more = max(0, min(column.width - room[column.head], spare // left))
         room[column.head] += more
         spare -= more
-    if elastic:  # what the shorter one left over
+    if elastic:  # remaining space
         last = elastic[-1]
         room[last.head] = min(last.width, room[last.head] + max(0, spare))
     return [

@@ -1,5 +1,5 @@
-"""Several models side by side: what each scored, how sure that is, what it cost, how the models differ task by task,
-and what is missing. Owns columns and words; the numbers are `stats.standings`', the layout is `report.grid`'s."""
+"""Side-by-side comparison of several models on the same tasks: scores, cost, differences, missing tasks. Numbers come
+from `stats.standings`, the layout from `report.grid`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from harness.stats.intervals import Estimate
 from harness.stats.standings import ALPHA, ModelDifference, Standing, Standings
 
 MOST_FAILURES = 4
-"""Reasons of one model that are told with an example."""
+"""Maximum number of failure reasons of a model, each with an example."""
 
 MOST_TASKS = 5
-"""Tasks shown of those on which the models differ."""
+"""Maximum number of differing tasks to show."""
 
 MOST_HEAD = 16
-"""Cells of a task's name at the head of a column."""
+"""Maximum cells of a task's name in a column header."""
 
 MOST_NAMES = 4
-"""Models named one by one where all others are meant."""
+"""Maximum number of models listed by name when all others are meant."""
 
 LONGEST_ERROR = 160
-"""Characters of an example."""
+"""Maximum characters of an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Ending:
 def side_by_side(
     found: Standings, width: int = 80, *, endings: Sequence[Ending] = (), ascii_only: bool = False
 ) -> list[Text]:
-    """The whole of it as lines; bold marks heads where the terminal can.
+    """Format the comparison as lines, with bold headers.
 
     Args:
         found: The models' numbers.
-        width: Of the terminal, in cells. Below 60, lines may grow longer than it.
-        endings: How each model's run ended, in the same order; all are done if there are none.
-        ascii_only: Whether the terminal has no other characters.
+        width: Width of the terminal in cells. Below 60, lines may be longer.
+        endings: How each model's run ended, in the same order; empty if all are done.
+        ascii_only: Whether the terminal supports only ASCII.
     """
     ends = list(endings) or [Ending()] * len(found.models)
     lines = [*_scores(found, width), *_answered(found, width), *_differences(found, width), *_verdict(found, width)]
@@ -98,7 +98,7 @@ def _legend(found: Standings) -> Iterator[str]:
 
 
 def _answered(found: Standings, width: int) -> Iterator[Text]:
-    """The means of the tasks that have a score, with their intervals, where those are not the numbers above."""
+    """Means over scored tasks with intervals, if these differ from the means above."""
     models = found.models
     if not _is_whole(found) and any(each.scores for each in models):
         columns = [
@@ -124,7 +124,7 @@ def _method(found: Standings) -> str:
 
 
 def _is_whole(found: Standings) -> bool:
-    """Whether the documented means are those that the intervals belong to."""
+    """Whether every task has a score, so that the intervals apply to the documented means."""
     return all(each.is_whole for each in found.models)
 
 
@@ -132,7 +132,7 @@ def _is_whole(found: Standings) -> bool:
 
 
 def _differences(found: Standings, width: int) -> Iterator[Text]:
-    """Every model minus the first, and minus the best if that is another one and says more."""
+    """Differences of every model from the first, and from the best if that is another and adds information."""
     if len(found.models) < 2 or not any(each.scores for each in found.models):
         return
     best = found.best
@@ -176,7 +176,7 @@ def _difference(estimate: Estimate, difference: ModelDifference, *, counted: boo
 
 
 def _verdict(found: Standings, width: int) -> Iterator[Text]:
-    """In words: which model is better, and whether that is more than noise."""
+    """Sentences on which model is better, and whether the difference is significant."""
     if len(found.models) < 2:
         return
     best, pairs = found.best, found.pairs
@@ -201,7 +201,7 @@ def _verdict(found: Standings, width: int) -> Iterator[Text]:
 
 
 def _verdict_words(name: str, against: Sequence[ModelDifference]) -> Iterator[str]:
-    """What the best may be said to be to the others. Each sentence says on how much of the tasks it stands."""
+    """Sentences that compare the best model with the others, each with the tasks that it covers."""
     better = [each for each in against if each.is_better]
     worse = [each for each in against if each.is_worse]
     level = [each for each in against if each.is_level]
@@ -223,7 +223,7 @@ def _verdict_words(name: str, against: Sequence[ModelDifference]) -> Iterator[st
         yield " ".join(filter(None, (lead, against_close)))
     if better and tied:
         yield f"{_names(tied, against)} {'has' if len(tied) == 1 else 'have'} the same mean as {name}."
-    if worse:  # the best is ahead of most others, not of all
+    if worse:  # the best may lose against a model
         yield f"{_names(worse, against)} did better than {name} on the tasks of both: more than noise."
     if level:
         verb = "has" if len(level) == 1 else "have"
@@ -233,7 +233,7 @@ def _verdict_words(name: str, against: Sequence[ModelDifference]) -> Iterator[st
 
 
 def _if_counted(name: str, better: Sequence[ModelDifference], against: Sequence[ModelDifference]) -> Iterator[str]:
-    """Where it matters that tasks without a score are left out."""
+    """Sentences for the case that counting unscored tasks as 0 changes the result."""
     behind = [each for each in against if each.is_behind_if_counted and not each.is_worse]
     unsure = [each for each in better if each not in behind and not each.is_signal_if_counted]
     if behind:
@@ -244,12 +244,12 @@ def _if_counted(name: str, better: Sequence[ModelDifference], against: Sequence[
 
 
 def _where(differences: Sequence[ModelDifference], words: str = " on the tasks that have a score") -> str:
-    """That not all tasks are compared, if they are not."""
+    """Note that not all tasks are compared; "" if all are."""
     return words if any(each.is_partial for each in differences) else ""
 
 
 def _too_few(close: Sequence[ModelDifference]) -> str:
-    """Whether it is for want of tasks that nothing can be said."""
+    """Note that there are too few tasks for a significant result; "" if there are enough."""
     if any(each.can_tell for each in close):
         return ""
     most = max(each.scored.pairs for each in close)
@@ -257,7 +257,7 @@ def _too_few(close: Sequence[ModelDifference]) -> str:
 
 
 def _by_task(found: Standings, width: int) -> Iterator[Text]:
-    """The tasks on which the models are furthest apart, if they are on any."""
+    """Table of the tasks on which the models differ most."""
     apart = found.apart
     if not apart:
         return
@@ -274,7 +274,7 @@ def _by_task(found: Standings, width: int) -> Iterator[Text]:
 
 
 def _names(differences: Sequence[ModelDifference], against: Sequence[ModelDifference]) -> str:
-    """The second models of these, of all that the best is held against."""
+    """Names of the second models in these comparisons."""
     if len(differences) == len(against) > MOST_NAMES:
         return f"all {len(against)} others"
     return _listed([clean(each.second, 80) for each in differences])
@@ -288,7 +288,7 @@ def _tasks(number: int) -> str:
     return "one task" if number == 1 else f"{numerals.count(number)} tasks"
 
 
-# What is missing
+# Missing tasks
 
 
 def _failures(found: Standings, width: int) -> Iterator[Text]:

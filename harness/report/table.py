@@ -1,5 +1,5 @@
-"""The final table: what a suite came to, where its results are and what to do next. Owns the layout: as many small
-tables as the width needs, so that no number is ever cut."""
+"""The final table: results of a suite, result folders and next steps. Split into as many tables as the width needs;
+numbers are never cut."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from harness.stats.intervals import WILSONS
 from harness.stats.summary import Summary
 
 MOST_NAME = 36
-"""Cells of the first column: what is longer loses its middle, and is named in full with its results."""
+"""Maximum cells of the first column; the middle of a longer name is cut, and the results list has it in full."""
 
 MOST_STEPS = 8
-"""Next steps shown: those of twenty runs are all alike."""
+"""Maximum number of next steps to show."""
 
 GAP = 2
 """Cells between two columns."""
 
 MOST_METRICS = 16
-"""Rows of the metrics table: what is longer hides the results, and is read by a program."""
+"""Maximum rows of the metrics table; more belong into a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What the final table and `--json` show of one run."""
+    """Result of one run, for the final table and `--json`."""
 
     name: str
     env_id: str
@@ -41,15 +41,15 @@ class RunReport:
     path: str | None = None
     """The run's folder; None if nothing was kept."""
     summary: Summary | None = None
-    """None if the run came to no rollout."""
+    """None if the run has no rollout."""
     state: str = "done"
     """How it ended: a `RunState`."""
     note: str = ""
-    """Why it ended early, or what the user must know of it."""
+    """Why it ended early, or another note to the user."""
     next_steps: tuple[Step, ...] = field(default=())
-    """Shown once each under all tables; `report.advice` makes the usual ones."""
+    """Shown below all tables without duplicates; `report.advice` has the usual ones."""
     error: str = ""
-    """Why the first rollout without a score has none."""
+    """Error of the first unscored rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class _TableColumn:
 
 
 def final_table(results: Sequence[RunReport], console: Console, what: str = "run") -> None:
-    """Print all of it.
+    """Print the tables, remarks and next steps.
 
     Args:
         results: The runs, in the order of the suite.
-        console: From `report.text.make_console`: stdout, or stderr where stdout carries JSON.
-        what: Each of them is.
+        console: From `report.text.make_console`: stdout, or stderr if stdout has JSON.
+        what: Header of the first column, such as `run`.
     """
     labels = _labels(results)
     names = _TableColumn(what, [_short(label) for label in labels])
@@ -88,7 +88,7 @@ def final_table(results: Sequence[RunReport], console: Console, what: str = "run
 
 
 def _labels(results: Sequence[RunReport]) -> list[str]:
-    """A name for each run that tells it from the others: its own, with the model where they differ."""
+    """Label of each run: its name, with the model if these differ."""
     models = {result.model for result in results}
     if len(models) <= 1:
         return [clean(result.name, 80) for result in results]
@@ -100,7 +100,7 @@ def _short(label: str) -> str:
 
 
 def _groups(results: Sequence[RunReport]) -> list[list[_TableColumn]]:
-    """Columns that belong together; a table is cut between groups only."""
+    """Columns that belong together; tables are split only between groups."""
 
     def column(head: str, cell: Callable[[Summary], str], absent: Callable[[RunReport], str] = _absent) -> _TableColumn:
         return _TableColumn(head, [absent(r) if r.summary is None else cell(r.summary) for r in results])
@@ -122,7 +122,7 @@ def _groups(results: Sequence[RunReport]) -> list[list[_TableColumn]]:
         cost.insert(2, column("cost", lambda s: numerals.dollars(s.usage.cost)))
     powers = sorted({k for summary in summaries for k in summary.pass_at_k})
     at_k = [column(f"pass@{k}", lambda s, k=k: numerals.pass_rate(s.pass_at_k.get(k))) for k in powers]
-    # pass^1 is pass@1.
+    # pass^1 equals pass@1.
     hat_k = [column(f"pass^{k}", lambda s, k=k: numerals.pass_rate(s.pass_hat_k.get(k))) for k in powers if k > 1]
     groups = [score, at_k, hat_k, cost] if len(powers) > 3 else [score, [*at_k, *hat_k], cost]
     return [group for group in groups if group]
@@ -133,7 +133,7 @@ def _absent(_: RunReport) -> str:
 
 
 def _pack(groups: list[list[_TableColumn]], names: _TableColumn, width: int) -> list[list[_TableColumn]]:
-    """Put as many groups side by side as fit beside the names."""
+    """Combine as many groups as fit beside the names."""
     packed: list[list[_TableColumn]] = []
     for group in groups:
         if packed and _table_width([names, *packed[-1], *group]) <= width:
@@ -144,7 +144,7 @@ def _pack(groups: list[list[_TableColumn]], names: _TableColumn, width: int) -> 
 
 
 def _without_empty(columns: Sequence[_TableColumn]) -> list[_TableColumn]:
-    """Leave out the runs that have nothing to show: the first table names them."""
+    """Omit runs without any value; the first table has them."""
     full = [i for i in range(len(columns[0].cells)) if any(c.cells[i] != numerals.NONE for c in columns[1:])]
     return [_TableColumn(column.head, [column.cells[i] for i in full]) for column in columns]
 
@@ -154,7 +154,7 @@ def _table_width(columns: Sequence[_TableColumn]) -> int:
 
 
 def _print(columns: Sequence[_TableColumn], console: Console, left: int = 1) -> None:
-    """One table: the first `left` columns are words, the others figures. The head is told by a line, not by colour."""
+    """Print one table: the first `left` columns are text, the others figures. The header is marked by a line."""
     if not columns[0].cells:
         return
     rows = [[column.head for column in columns], *zip(*(column.cells for column in columns), strict=True)]
@@ -174,7 +174,7 @@ def _print(columns: Sequence[_TableColumn], console: Console, left: int = 1) -> 
 
 
 def _metrics(labels: Sequence[str], results: Sequence[RunReport], console: Console) -> None:
-    """The metrics of each run, unless they only repeat the reward."""
+    """Print the metrics of each run, unless they only repeat the reward."""
     rows = [
         (_short(label), name, spread)
         for label, result in zip(labels, results, strict=True)
@@ -210,7 +210,7 @@ def _metrics(labels: Sequence[str], results: Sequence[RunReport], console: Conso
 
 
 def repeats(summary: Summary) -> bool:
-    """Whether the only metric is the reward itself."""
+    """Whether the only metric equals the reward."""
     reward = summary.reward
     same = [m.estimate.mean == reward.estimate.mean and m.std == reward.std for m in summary.metrics.values()]
     return same == [True]
@@ -223,7 +223,7 @@ def _pass_meaning(results: Sequence[RunReport]) -> list[str]:
 
 
 def thresholds(named: Iterable[tuple[str, float]]) -> str:
-    """The usual one, and whose are others."""
+    """The most frequent pass threshold, with the names of environments that use others."""
     named = dict.fromkeys(named)
     counts = Counter(threshold for _, threshold in named)
     usual = max(counts, key=lambda threshold: (counts[threshold], threshold))
@@ -232,7 +232,7 @@ def thresholds(named: Iterable[tuple[str, float]]) -> str:
 
 
 def _interval_meaning(labels: Sequence[str], results: Sequence[RunReport]) -> list[str]:
-    """Which intervals are Wilson's, in one line for all runs."""
+    """Line that names the runs with Wilson intervals."""
     shown = [(label, r.summary) for label, r in zip(labels, results, strict=True) if r.summary and r.summary.scored]
     wilson = [label for label, summary in shown if summary.reward.estimate.method in WILSONS]
     if not wilson:
@@ -241,7 +241,7 @@ def _interval_meaning(labels: Sequence[str], results: Sequence[RunReport]) -> li
 
 
 def remarks_of(result: RunReport) -> list[str]:
-    """What the numbers alone would hide."""
+    """Remarks on facts that the numbers do not show."""
     remarks: list[str] = []
     if result.state != "done" or result.note:
         note = clean(result.note, 2000)
@@ -254,7 +254,7 @@ def remarks_of(result: RunReport) -> list[str]:
 
 
 def _early(summary: Summary, note: str) -> list[str]:
-    """What the interval of a run that ended once its mean was known is about; its note may have told that it did."""
+    """Remarks on the interval of a run that ended early (`--until-ci`), unless its note has them."""
     target = summary.target
     if target is None:
         return []
@@ -269,14 +269,14 @@ def _early(summary: Summary, note: str) -> list[str]:
 
 
 def _why_none(result: RunReport, summary: Summary) -> list[str]:
-    """The first error, where there is nothing but errors: what they have in common is most likely what is wrong."""
+    """The first error, if no rollout has a score."""
     if summary.scored or not result.error or result.error in result.note:
         return []
     return [f"first error: {clean(result.error)}"]
 
 
 def _judges(summary: Summary) -> list[str]:
-    """What judges cost, which no column shows: it is not the model's."""
+    """Usage and cost of judges, which are not part of the columns."""
     usage = summary.judge_usage
     if usage is None:
         return []
@@ -301,7 +301,7 @@ def _missing(summary: Summary, why_none: Sequence[str]) -> list[str]:
         remarks.append(f"{numerals.count(summary.not_run)} of {numerals.count(summary.planned)} not run")
     excluded = {k: rate.excluded for k, rate in summary.pass_at_k.items() if rate.excluded}
     if excluded:
-        # The largest k loses most; one number says enough.
+        # The largest k excludes most; one number is sufficient.
         k, number = max(excluded.items(), key=lambda item: (item[1], item[0]))
         noun = "example has" if number == 1 else "examples have"
         few = "no scored rollout" if k == 1 else f"fewer than {k} scored rollouts"
@@ -346,7 +346,7 @@ def _places(labels: Sequence[str], results: Sequence[RunReport], console: Consol
         for label, path in kept:
             _say(console, f"  {label}: {clean(path, 2000)}" if len(results) > 1 else f"  {clean(path, 2000)}")
     every = dict.fromkeys(step for result in results for step in result.next_steps)
-    steps = sorted(every, key=lambda step: step.purpose != GO_ON)  # what was cut off comes first
+    steps = sorted(every, key=lambda step: step.purpose != GO_ON)  # incomplete runs first
     if steps:
         _say(console, "\nNext", "bold")
         for step in steps[:MOST_STEPS]:
@@ -363,5 +363,5 @@ def _prose(console: Console, line: str, indent: int = 0) -> None:
 
 
 def _say(console: Console, line: str, style: str = "") -> None:
-    # Not wrapped: paths and commands must survive copying.
+    # Print without wrapping, so that paths and commands can be copied.
     console.print(Text(line), style=style or None, soft_wrap=True)

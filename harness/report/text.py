@@ -1,5 +1,4 @@
-"""What everything is printed on: consoles that take text literally, and words that fit a place. The filter of foreign
-text is `harmless`'s; whoever prints has it from here."""
+"""Consoles that print text literally, and functions to fit text. Foreign text is cleaned by `safe_text`."""
 
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ _ASCII = str.maketrans({"─": "-", "–": "-", "…": "~", "≥": ">", "±": "+
 
 
 def in_ascii(words: str) -> str:
-    """Words of ours for a terminal that has no characters but ASCII's; names of others keep what they are made of."""
+    """Convert our own text to ASCII; names from others are not changed."""
     return words.translate(_ASCII)
 
 
 def fit(text: str, width: int) -> str:
-    """`text` padded or cut to `width` cells. A cut leaves out the middle: names differ at both ends."""
+    """Pad or cut `text` to `width` cells. The middle is cut, since names differ at both ends."""
     length = cell_len(text)
     if length <= width:
         return text + " " * (width - length)
@@ -37,18 +36,16 @@ def fit(text: str, width: int) -> str:
 
 
 class PlainConsole(Console):
-    """A console that takes every text literally and survives a reader that went away."""
+    """A console that prints all text literally and ignores a broken pipe."""
 
     def on_broken_pipe(self) -> None:
-        """Say no more. rich would end the process here, and silence stdout for a broken stderr."""
+        """Become quiet. By default rich would end the process, and silence stdout for a broken stderr."""
         self.quiet = True
 
 
 def make_console(*, stderr: bool = False, file: IO[str] | None = None, width: int | None = None) -> PlainConsole:
-    """A console on stdout, stderr or `file`: no markup, no emoji codes, no guessed highlighting.
-
-    Its stream replaces what its encoding cannot write instead of raising.
-    """
+    """A console on stdout, stderr or `file`: no markup, no emoji codes, no highlighting. Characters that the stream's
+    encoding cannot write are replaced instead of raising an error."""
     stream = file or (sys.stderr if stderr else sys.stdout)
     if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
         stream.reconfigure(errors="replace")

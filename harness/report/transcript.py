@@ -1,7 +1,5 @@
-"""One rollout to read: what was said, what it scored, what the judges said of it. Owns how messages of any shape become
-lines; cuts nothing, and lets nothing through that a terminal would obey.
-
-Every line of a text stands two cells in, so that no text can pass for a heading of ours."""
+"""Transcript of a rollout: messages, score, judgements. Nothing is cut, and control sequences are removed. All text is
+indented by two cells, so that it cannot look like a heading."""
 
 from __future__ import annotations
 
@@ -21,18 +19,18 @@ from harness.store.outcomes import Outcome
 INDENT = "  "
 
 _SHOWN = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "reasoning_content", "reasoning"})
-"""Fields of a message that have a place of their own; all others are shown by name."""
+"""Message fields with their own layout; others are shown by name."""
 
 _WIDEST = 80
 
 
 def transcript(example: Example, rollouts: Sequence[Outcome], width: int) -> Iterator[str]:
-    """An example with some of its rollouts, as lines.
+    """Format an example with some of its rollouts as lines.
 
     Args:
-        example: What was asked.
-        rollouts: What came of it.
-        width: Of a rule between two rollouts; texts are not wrapped, so that they can be copied.
+        example: The example.
+        rollouts: Rollouts of it.
+        width: Width of the rule between rollouts; text is not wrapped, so that it can be copied.
     """
     rule = "─" * min(width, _WIDEST)
     yield f"Example {clean(example.example_id, 200)}" + (f" · task {clean(example.task, 200)}" if example.task else "")
@@ -52,14 +50,14 @@ def transcript(example: Example, rollouts: Sequence[Outcome], width: int) -> Ite
 
 
 def verdict(outcome: Outcome) -> str:
-    """What came of a rollout, in a few words."""
+    """Result of a rollout in a few words."""
     if outcome.reward is not None:
         return f"reward {numerals.score(outcome.reward)}"
     return f"no score: {clean(outcome.reason, 200) or 'no reason given'}"
 
 
 def example_json(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
-    """An example with some of its rollouts for programs; keys are documented in docs/reference/runs.md."""
+    """JSON of an example with some of its rollouts; the keys are documented in docs/reference/runs.md."""
     return {
         "example_id": example.example_id,
         "index": example.index,
@@ -72,7 +70,7 @@ def example_json(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
 
 
 def _rollout_json(outcome: Outcome) -> JsonDict:
-    """A rollout for programs, whole."""
+    """JSON of a complete rollout."""
     base, score = outcome.base, outcome.score
     made = isinstance(base, Generated)
     return {
@@ -94,7 +92,7 @@ def _rollout_json(outcome: Outcome) -> JsonDict:
 
 
 def message_text(message: object) -> str:
-    """What a message says, in words alone: its text, or the calls that it makes."""
+    """Text of a message, or its tool calls if it has no text."""
     if not isinstance(message, dict):
         return message if isinstance(message, str) else to_text(message)
     known = cast(Message, message)
@@ -135,7 +133,7 @@ def _message(message: Message) -> Iterator[str]:
 
 
 def content_parts(content: object) -> Iterator[str]:
-    """The parts of a message's content; of what is no text, what it is."""
+    """Text of each part of a message's content; a placeholder or JSON for parts that are not text."""
     if content is None or content == "":
         return
     if isinstance(content, str):
@@ -168,7 +166,7 @@ def _picture(url: object) -> str:
 
 
 def call_lines(calls: object) -> Iterator[str]:
-    """Tool calls, with their arguments as the model wrote them."""
+    """Tool calls, with the arguments as the model wrote them."""
     if not calls:
         return
     for call in cast("list[object]", calls) if isinstance(calls, list) else [calls]:
@@ -194,7 +192,7 @@ def _is_json(text: str) -> bool:
 
 
 def _result(example: Example, outcome: Outcome) -> Iterator[str]:
-    """What a rollout scored, and how it came about."""
+    """Result section of a rollout: figures, errors, judgements, state."""
     base, score = outcome.base, outcome.score
     yield ""
     yield "result"
@@ -262,7 +260,7 @@ def _labelled(label: str, text: object) -> Iterator[str]:
 
 
 def _table(values: Mapping[str, object]) -> Iterator[str]:
-    """Values by name, one below the other; what is no text as JSON."""
+    """Values by name, one per line; a value that is not text as JSON."""
     for name, value in values.items():
         text = value if isinstance(value, str) else to_text(value)
         if "\n" in text:
@@ -272,5 +270,5 @@ def _table(values: Mapping[str, object]) -> Iterator[str]:
 
 
 def _block(text: str, indent: str = INDENT) -> Iterator[str]:
-    # Not splitlines(): it also splits where no terminal begins a line, and would change what a model wrote.
+    # Not splitlines(), which also splits at characters that are no line breaks in a terminal.
     yield from (f"{indent}{line}" if line else "" for line in clean_block(text).split("\n"))

@@ -1,3 +1,3 @@
-"""Runs compared: which with which (`pairing`, `earlier`), what each came to example by example (`sides`), how far two
-differ (`difference`) and on which examples (`matching`), how that is told (`screen`), what a gate makes of it
-(`verdicts`), and how many examples the next comparison takes (`planning`). Owns no statistic: `stats` alone does."""
+"""Comparison of runs (`bench compare`, `bench gate`). Modules: choose pairs (`pairing`, `earlier`), read each run
+(`sides`), compute differences (`difference`), find differing examples (`matching`), print (`screen`), apply the gate
+(`verdicts`), and plan the sample size (`planning`). Statistics are in `stats`."""

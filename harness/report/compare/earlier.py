@@ -1,4 +1,4 @@
-"""What a run that has just ended can be compared with. Owns that choice; reads manifests, no results."""
+"""Search for a previous run to compare a finished run with. Reads manifests, not results."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from harness.store.rundir import RunDir, safe_name
 from harness.store.values import table
 
 LOOKED_AT = 20
-"""Earlier runs of an environment that are read, the newest first: who has thousands waits no longer."""
+"""Maximum number of earlier runs to read, newest first."""
 
 
 def previous_run(folder: RunDir, manifest: Manifest) -> RunDir | None:
-    """The newest earlier run of the same examples that another model made, or other sampling; None without one.
+    """The newest earlier run of the same examples with another model or sampling; None without one.
 
     Args:
-        folder: Of the run that has ended.
+        folder: Folder of the finished run.
         manifest: Its manifest.
     """
     if manifest.derived or not _has_pairs(manifest):
         return None
-    with contextlib.suppress(OSError):  # a hint: nothing may fail for it
+    with contextlib.suppress(OSError):  # only a suggestion: errors are ignored
         for other in _others(folder, manifest):
-            with contextlib.suppress(StoreError):  # damaged, or of a later version: `bench runs` says so
+            with contextlib.suppress(StoreError):  # damaged, or written by a later version
                 its = other.read_manifest()
                 if its.status == "done" and not its.derived and _has_pairs(its) and _differs_in_model(manifest, its):
                     return other
@@ -40,13 +40,13 @@ def previous_run(folder: RunDir, manifest: Manifest) -> RunDir | None:
 
 
 def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
-    """The id of the newest earlier suite with runs of the same names; None without one.
+    """Id of the newest earlier suite with runs of the same names; None without one.
 
     Args:
-        output_dir: Of the suites.
-        suite: The id of the one that has ended.
+        output_dir: Output folder of the suites.
+        suite: Id of the finished suite.
     """
-    with contextlib.suppress(KeyError, OSError, StoreError):  # a hint: nothing may fail for it
+    with contextlib.suppress(KeyError, OSError, StoreError):  # only a suggestion: errors are ignored
         files = {file.stem: file for file in suite_files(output_dir)}
         names = Counter(read_invocation(files[suite]).names)
         before = [*itertools.takewhile(lambda stem: stem != suite, files)]
@@ -59,13 +59,13 @@ def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
 
 
 def have_rivals(manifests: Sequence[Manifest]) -> bool:
-    """Whether one invocation made runs that `bench compare` without a name sets side by side."""
+    """Whether an invocation has several models on one environment, which `bench compare` can compare."""
     ran = {(each.name or each.env_id, each.model) for each in manifests}
     return len(ran) > len({name for name, _ in ran})
 
 
 def _others(folder: RunDir, manifest: Manifest) -> Iterator[RunDir]:
-    """Other runs of the environment, by whatever model, the newest first."""
+    """Other runs of the environment, with any model, newest first."""
     root = folder.parent.parent
     beginning = f"{safe_name(manifest.env_id)}--"
     found = [run for parent in root.glob("*") if parent.name.startswith(beginning) for run in runs_in(parent)]
@@ -73,12 +73,12 @@ def _others(folder: RunDir, manifest: Manifest) -> Iterator[RunDir]:
 
 
 def _has_pairs(manifest: Manifest) -> bool:
-    """Whether there are as many as it takes to tell anything."""
+    """Whether a run has enough examples for a significant difference."""
     return manifest.planned.get("num_examples", 0) >= fewest_pairs(ALPHA)
 
 
 def _differs_in_model(ours: Manifest, theirs: Manifest) -> bool:
-    """Whether all but the model is the same, as far as it says which examples there are."""
+    """Whether two runs have the same examples and differ in the model."""
 
     def examples(manifest: Manifest) -> tuple[object, ...]:
         env = table(manifest.identity.get("env"))

@@ -1,5 +1,4 @@
-"""Two runs side by side: how they differ, which examples tell them apart, and what could not be paired. Owns these
-examples; the difference is `difference`'s."""
+"""Comparison of two runs: difference, examples on which they differ, examples without a pair."""
 
 from __future__ import annotations
 
@@ -25,34 +24,34 @@ class Flip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match(Difference):
-    """The candidate against its baseline, in one environment."""
+    """Comparison of a candidate with its baseline, on one environment."""
 
     name: str
-    """Of the environment's run."""
+    """Name of the environment's run."""
     candidate: ComparedRun
     baseline: ComparedRun
     flips: tuple[Flip, ...]
-    """The largest difference first."""
+    """Largest difference first."""
     only_candidate: int
-    """Examples with a value that the baseline does not have at all."""
+    """Examples with a value in the candidate that are missing in the baseline."""
     only_baseline: int
     lost: int
-    """Examples of both that have no value on one side."""
+    """Examples of both runs without a value on one side."""
     column: str = ""
-    """What the candidate has in common with those of other environments."""
+    """Label shared by the candidates of all environments."""
 
 
 def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str = "") -> Match:
     """Compare two runs.
 
     Args:
-        name: What the comparison is called.
-        candidate: Whose advantage is asked for.
-        baseline: What it is measured against.
-        column: What the candidate has in common with those of other environments.
+        name: Name of the comparison.
+        candidate: The run to evaluate.
+        baseline: The run to compare with.
+        column: Label shared by the candidates of all environments.
 
     Raises:
-        UsageError: they have no example in common and are of different environments.
+        UsageError: they have no example in common and belong to different environments.
     """
     scores, others = candidate.scores, baseline.scores
     first, second = scores.means, others.means
@@ -86,7 +85,7 @@ def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str 
 
 
 def match_json(match: Match, most_flips: int | None = None) -> JsonDict:
-    """As `--json` prints it."""
+    """JSON for `--json`."""
     return {
         "name": match.name,
         "measure": match.candidate.measure,

@@ -1,5 +1,4 @@
-"""Which run is compared with which: what names of runs and of suites mean side by side. Owns that rule and what it
-leaves over; reads manifests, no results."""
+"""Choice of runs to compare, from names of runs and suites. Reads manifests, not results."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ NEWEST = "the newest invocation"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A run of those that were named, with its manifest."""
+    """A named run with its manifest."""
 
     run: RunDir
     manifest: Manifest
 
     @property
     def name(self) -> str:
-        """Of the run, in its suite."""
+        """Name of the run in its suite."""
         return self.manifest.name or self.manifest.env_id
 
 
@@ -34,34 +33,35 @@ class Pair:
     """A candidate and its baseline."""
 
     name: str
-    """What the comparison is called."""
+    """Name of the comparison."""
     candidate: RunDir
     baseline: RunDir
     column: str
-    """What the candidate has in common with those of other environments: its model, or the suite it is of."""
+    """Label shared by the candidates of all environments: the model, or the suite."""
 
 
 @dataclass(slots=True)
 class Pairing:
-    """All pairs that some names ask for."""
+    """All pairs for the given names."""
 
     pairs: list[Pair] = field(default_factory=list[Pair])
     lonely: list[str] = field(default_factory=list[str])
-    """What has nothing to be compared with, a sentence each."""
+    """Sentences about runs without a partner."""
 
 
 def pairs_of(names: Sequence[str], output_dir: Path) -> Pairing:
-    """What is compared with what.
+    """Choose the pairs to compare.
 
-    Runs are each compared with the first. Of suites, those of the same name are: where one side has several of a name,
-    those of the same model. Of one suite alone, each run is compared with the first of its name, or of its environment.
+    Several runs are each compared with the first. With suites, runs of the same name are compared; if one side has
+    several of a name, those of the same model. Within a single suite, each run is compared with the first of its name
+    or environment.
 
     Args:
-        names: Of runs and suites; the first is the baseline. None at all: the newest invocation.
-        output_dir: Where they are looked for.
+        names: Names of runs and suites; the first is the baseline. Empty: the newest invocation.
+        output_dir: Output folder in which to search.
 
     Raises:
-        UsageError: a name means nothing, a run would be compared with itself, or nobody can tell what belongs together.
+        UsageError: a name is unknown, a run would be compared with itself, or the pairs are ambiguous.
         StoreError: a run cannot be read.
     """
     found = Pairing()
@@ -97,7 +97,7 @@ def _pair(name: str, candidate: Member, baseline: Member, column: str) -> Pair:
 
 
 def _within(members: Sequence[Member], found: Pairing) -> None:
-    """The runs of one suite."""
+    """Pair the runs of one suite."""
     named = _by_name(members)
     is_swept = all(len(group) == 1 for group in named.values())
     groups = _grouped(members, lambda each: each.manifest.env_id) if is_swept else named
@@ -112,7 +112,7 @@ def _within(members: Sequence[Member], found: Pairing) -> None:
 
 
 def _between(members: Sequence[Member], baselines: Sequence[Member], given: tuple[str, str], found: Pairing) -> None:
-    """The runs of two suites."""
+    """Pair the runs of two suites."""
     ours, theirs = _by_name(members), _by_name(baselines)
     for name, group in ours.items():
         if name not in theirs:

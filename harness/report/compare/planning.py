@@ -1,5 +1,5 @@
-"""What a comparison of two models would take: the difference that a number of examples finds, and the cheapest way to
-find a given one. Owns how a journal becomes the parts of that, and the words; the formulae are `stats.power`'s."""
+"""Sample-size planning for a comparison of two models. Finds the difference that a number of examples can detect, and
+the cheapest design for a given difference. Formulas are in `stats.power`."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ from harness.stats.power import Components, Split, components, components_of_one
 from harness.stats.summary import number
 
 SHOWN = 5
-"""Ways that the table shows: the cheapest, and these numbers of rollouts."""
+"""Number of designs in the table: the cheapest, and some with these numbers of rollouts."""
 
 ROUND = frozenset(1 << power for power in range(7))
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked."""
+    """Parameters of a sample-size plan."""
 
     difference: float | None
-    """The smallest one that is to be found; None asks only what these examples would find."""
+    """Smallest difference to detect; None to report only what the pilot's examples can detect."""
     alpha: float = 0.05
     power: float = 0.8
     correlation: float = 0.0
-    """Of two models' true scores over examples, where there is one run to go by."""
+    """Assumed correlation of two models' true scores over examples, used with only one pilot run."""
     most_examples: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SampleSizePlan:
-    """What comes of it."""
+    """Result of sample-size planning."""
 
     question: Question
     pilot: ComparedRun
     parts: Components
     examples: int
-    """Of the pilot."""
+    """Examples of the pilot run."""
     rollouts: int
-    """Of each of its examples."""
+    """Rollouts per example of the pilot run."""
     detectable: float
-    """The difference that as many examples and rollouts would find; NaN where so few find none, however large."""
+    """Difference that this number of examples and rollouts detects; NaN if there are too few for any."""
     ways: tuple[Split, ...]
-    """To find the difference asked for, the cheapest first."""
+    """Designs that detect the requested difference, cheapest first."""
     rollout_cost: float | None
-    """US dollars that one rollout of both models takes; None if unknown: then a rollout counts 1 for each model."""
+    """US dollars for one rollout of each model; None if unknown: then a rollout counts 1 per model."""
 
 
 def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> SampleSizePlan:
-    """Answer it from a run, or from two of the same examples.
+    """Plan the sample size from one pilot run, or from two of the same examples.
 
     Raises:
-        UsageError: too few examples have scores, the two are one run, or no two runs can differ so much.
+        UsageError: too few examples have scores, the two are one run, or the difference exceeds the possible range.
     """
     if other is not None and other.manifest.id == pilot.manifest.id:
         raise UsageError(f"--against {other.run.path}: it is the run of --from; name one of another model")
@@ -93,7 +93,7 @@ def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> S
     found = detectable(
         parts, examples, rollouts=rollouts, second_rollouts=others, alpha=question.alpha, power=question.power
     )
-    # More rollouts of no fewer examples are no way at all.
+    # Skip designs with more rollouts and no fewer examples.
     fewest = {way.rollouts: way.examples for way in ways}
     worth = [way for way in ways if all(way.examples < n for k, n in fewest.items() if k < way.rollouts)]
     return SampleSizePlan(question, pilot, parts, examples, rollouts, found, tuple(worth), cost)
@@ -107,7 +107,7 @@ def _cost(pilot: ComparedRun, other: ComparedRun | None) -> float | None:
 
 
 def lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:
-    """For the terminal."""
+    """Plan as lines for the terminal."""
     question = planned.question
     yield from prose(_found(planned), width)
     if question.difference is not None:
@@ -121,7 +121,7 @@ def lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:
 
 
 def _found(planned: SampleSizePlan) -> str:
-    """What examples like those of the pilot find."""
+    """Sentence about the difference that examples like the pilot's detect."""
     question = planned.question
     these = f"{planned.examples:,} examples like those of {clean(planned.pilot.run.id)}, {_each(planned.rollouts)},"
     if math.isnan(planned.detectable):
@@ -165,7 +165,7 @@ def _ways(planned: SampleSizePlan, difference: float, width: int) -> Iterator[Te
 
 
 def plan_json(planned: SampleSizePlan) -> JsonDict:
-    """As `--json` prints it."""
+    """JSON for `--json`."""
     question, parts = planned.question, planned.parts
     return {
         "schema_version": 1,

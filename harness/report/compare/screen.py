@@ -1,5 +1,5 @@
-"""A comparison in the terminal: what each run came to, how the others differ from the first, what that means, and the
-examples that tell them apart. Owns columns and words; the numbers are `matching`'s, the layout is `report.grid`'s."""
+"""Terminal output of a comparison: scores of each run, differences from the first, verdicts, differing examples.
+Numbers come from `matching`, the table layout from `report.grid`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from harness.stats.methods import describe
 from harness.store.manifest import Manifest
 
 LONGEST_ID = 40
-"""Characters of an example's id in the table of flips."""
+"""Maximum characters of an example's id in the table of differing examples."""
 
 LONGEST_LABEL = 80
-"""Characters of what a run is called, in sentences."""
+"""Maximum characters of a run's label in sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,16 @@ class Compared:
     """All comparisons of one command."""
 
     matches: tuple[Match, ...]
-    """Every candidate against its baseline, environment by environment."""
+    """Each candidate with its baseline, grouped by environment."""
     lonely: tuple[str, ...] = ()
-    """What nothing was compared with, in words."""
+    """Sentences about runs that were not compared."""
     averages: tuple[tuple[str, Estimate], ...] = field(default=())
-    """Of several environments, the mean difference of each candidate: what it is called, and the estimate."""
+    """With several environments, label and mean difference of each candidate."""
 
 
 def averages_of(matches: Sequence[Match]) -> tuple[tuple[str, Estimate], ...]:
-    """Each candidate's mean difference over its environments, where there are several: every one counts alike. The
-    baseline is one model throughout."""
+    """Mean difference of each candidate over its environments, equally weighted; empty with only one environment.
+    Requires the same baseline model in all environments."""
     columns: dict[str, list[Match]] = {}
     for match in matches:
         columns.setdefault(match.column, []).append(match)
@@ -54,7 +54,7 @@ def averages_of(matches: Sequence[Match]) -> tuple[tuple[str, Estimate], ...]:
         and all(match.estimate.mean is not None for match in group)
     }
     models = [{match.candidate.label for match in group} for group in found.values()]
-    # Each column is of one model, and no two are of the same.
+    # Each column must have one model, and all columns different ones.
     are_told_apart = sum(map(len, models)) == len(set[str]().union(*models)) == len(models)
     return tuple(
         (group[0].candidate.label if are_told_apart else column, macro_mean([match.estimate for match in group]))
@@ -63,12 +63,12 @@ def averages_of(matches: Sequence[Match]) -> tuple[tuple[str, Estimate], ...]:
 
 
 def screen(found: Compared, width: int, *, flips: int) -> Iterator[Text]:
-    """The whole of it as lines.
+    """Format all comparisons as lines.
 
     Args:
         found: The comparisons.
-        width: Of the terminal, in cells.
-        flips: Examples that are named of each comparison.
+        width: Width of the terminal in cells.
+        flips: Maximum number of differing examples to list per comparison.
     """
     for group in _by_baseline(found.matches):
         named = labels([group[0].baseline, *(match.candidate for match in group)])
@@ -98,8 +98,8 @@ def _by_baseline(matches: Sequence[Match]) -> list[list[Match]]:
 
 
 def labels(sides: Sequence[ComparedRun]) -> list[str]:
-    """What tells runs apart: their models, else their names, else their ids; with numbers where a table would cut them
-    to the same."""
+    """Labels that distinguish runs: models, otherwise names, otherwise ids. Numbered if a table would cut them to the
+    same text."""
     ways = [side.label for side in sides], [_swept(side.manifest) for side in sides], [side.run.id for side in sides]
     for way in ways:
         named = [clean(words, LONGEST_LABEL) for words in way]
@@ -113,7 +113,7 @@ def labels(sides: Sequence[ComparedRun]) -> list[str]:
 
 
 def _swept(manifest: Manifest) -> str:
-    """A run's name, or what is in its brackets, which tells the runs of a sweep apart."""
+    """Name of a run; in a sweep, only the part in brackets, which distinguishes its runs."""
     name = manifest.name
     begin = f"{manifest.env_id}["
     return name[len(begin) : -1] if name.startswith(begin) and name.endswith("]") else name
@@ -188,7 +188,7 @@ def _differences(group: Sequence[Match]) -> Iterator[Group]:
 
 
 def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
-    """What the figures mean, in sentences."""
+    """Sentences that explain a comparison's figures."""
     size = numerals.difference(match.estimate).lstrip("+-")
     if match.is_found:
         yield f"{label} is {match.verdict} than {baseline}, by {size}: more than noise."
@@ -209,7 +209,7 @@ def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
 
 
 def _alone(match: Match) -> str:
-    """Why an interval without 0 is no finding."""
+    """Explain why an interval without 0 is not significant: the correction for several comparisons."""
     if match.p_value is None or match.p_value >= ALPHA:
         return ""
     p = numerals.p_value(match.p_value)
@@ -217,7 +217,7 @@ def _alone(match: Match) -> str:
 
 
 def _too_few(match: Match) -> str:
-    """Why even the largest difference would have shown nothing."""
+    """Explain that there are too few examples for any significant result."""
     if not match.is_too_small or match.p_value is None:
         return ""
     they_show = "it shows" if match.units == 1 else "they show"

@@ -1,5 +1,4 @@
-"""A run as a comparison needs it: its examples by content, each with the values of its rollouts, what it took, and the
-cluster that it belongs to. Owns that reduction of a journal; pairs nothing."""
+"""One run, reduced for comparison: values of each example, cluster, tokens and times."""
 
 from __future__ import annotations
 
@@ -30,86 +29,86 @@ REWARD = "reward"
 
 @dataclass(slots=True)
 class ExampleScores:
-    """One example of a run."""
+    """Scores of one example in a run."""
 
     example_id: int | str
     index: int
-    """Its place in the run."""
+    """Position in the run."""
     cluster: str | None = None
     values: list[float] = field(default_factory=list[float])
-    """Of its scored rollouts."""
+    """Values of scored rollouts."""
     unscored: int = 0
 
     @property
     def mean(self) -> float | None:
-        """The example's value: the mean of its scored rollouts; None if it has none."""
+        """Mean of the scored rollouts; None without any."""
         return math.fsum(self.values) / len(self.values) if self.values else None
 
 
 @dataclass(slots=True)
 class ComparedRun:
-    """One run."""
+    """Scores of one run."""
 
     run: RunDir
     manifest: Manifest
     recorded: Recorded
-    """Its journal."""
+    """Content of its journal."""
     measure: str
     """`reward`, or the name of a metric."""
     cells: dict[str, ExampleScores] = field(default_factory=dict[str, ExampleScores])
-    """By example key, which is a hash of the example's content."""
+    """By example key, a hash of the example's content."""
     unscored: Counter[str] = field(default_factory=Counter[str])
-    """Reason → rollouts."""
+    """Number of rollouts by reason."""
     usage: Usage = field(default_factory=Usage)
     seconds: list[float] = field(default_factory=list[float])
-    """That each rollout took to generate, our own waiting left out."""
+    """Generation time of each rollout, without waiting in queues."""
 
     is_reward: bool = True
-    """Whether the measure has the reward's value in every rollout."""
+    """Whether the measure equals the reward in every rollout."""
 
     ended_early: Spread | None = None
-    """What is measured, of a run that ended, as asked, before all was made, with the interval that this allows."""
+    """Mean and interval of a run that ended early (`--until-ci`); None for others."""
 
     @property
     def label(self) -> str:
-        """What tables call it."""
+        """Label in tables."""
         return self.manifest.model
 
     @property
     def range(self) -> Range:
-        """The least and the greatest value possible, as the run says."""
+        """Minimum and maximum possible value, as declared by the run."""
         return self.manifest.reward_range if self.is_reward else self.manifest.range_of(self.measure)
 
     @property
     def means(self) -> dict[str, float]:
-        """Each example's value, by key; examples without one are left out."""
+        """Value of each example by key; examples without a value are omitted."""
         return {key: mean for key, cell in self.cells.items() if (mean := cell.mean) is not None}
 
     @property
     def rollouts(self) -> int:
-        """Rollouts with an outcome."""
+        """Number of rollouts with an outcome."""
         return len(self.seconds)
 
     @property
     def examples(self) -> int:
-        """Examples that were asked for."""
+        """Number of planned examples."""
         return max(len(self.cells), self._planned("num_examples"))
 
     @property
     def planned(self) -> int:
-        """Rollouts that were asked for; of a run that ended once its mean was known, those that it made."""
+        """Number of planned rollouts; for a run that ended early (`--until-ci`), those made."""
         if self.ended_early is not None:
             return self.rollouts
         return max(self.rollouts, self._planned("num_examples") * max(1, self._planned("rollouts_per_example")))
 
     @property
     def coverage(self) -> float:
-        """Part of them that has a value."""
+        """Share of planned rollouts with a value."""
         return self.scored / self.planned if self.planned else 0.0
 
     @property
     def spread(self) -> Spread:
-        """Mean, interval and the rest, as in the run's own table; with clusters the interval is theirs."""
+        """Mean, interval and other statistics, as in the run's own table; with clusters, a clustered interval."""
         if self.ended_early is not None:
             return self.ended_early
         cells = [cell for cell in self.cells.values() if cell.values]
@@ -123,22 +122,22 @@ class ComparedRun:
 
     @property
     def typical(self) -> int:
-        """Scored rollouts of the example in the middle, by their number."""
+        """Median number of scored rollouts per example."""
         counts = sorted(len(cell.values) for cell in self.cells.values() if cell.values)
         return counts[len(counts) // 2] if counts else 1
 
     @property
     def scored(self) -> int:
-        """Rollouts with a value."""
+        """Number of rollouts with a value."""
         return sum(len(cell.values) for cell in self.cells.values())
 
     def latency(self, part: float) -> float | None:
-        """Seconds within which this part of the rollouts were generated; None without any."""
+        """Quantile `part` of the generation time in seconds; None without any."""
         known = sorted(value for value in self.seconds if value > 0)
         return nearest_rank(known, part) if known else None
 
     def filled(self, key: str, value: float) -> list[float]:
-        """The values of an example, with `value` for each planned rollout that has no score."""
+        """Values of an example, with `value` for each planned rollout without a score."""
         planned = max(1, self._planned("rollouts_per_example"))
         cell = self.cells.get(key)
         if cell is None:
@@ -147,15 +146,15 @@ class ComparedRun:
 
     @property
     def scores(self) -> Scores:
-        """What a comparison looks at."""
+        """Scores for `stats.difference`."""
         clusters = {key: cell.cluster for key, cell in self.cells.items() if cell.cluster is not None}
         return scores_of({key: cell.values for key, cell in self.cells.items()}, self.range, clusters or None)
 
     def check_within_range(self, flag: str, size: float) -> None:
-        """See to it that a difference in the measure can be as large as somebody says.
+        """Check that a difference of this size is possible within the range of the measure.
 
         Raises:
-            UsageError: it cannot: whoever writes 5 for 5 % would let everything pass.
+            UsageError: it is not; for example 5 was given for 5 %, with which every run would pass.
         """
         limits = limits_of(self.scores)
         if limits is not None and size >= limits[1] - limits[0]:
@@ -166,14 +165,14 @@ class ComparedRun:
             )
 
     def _planned(self, what: str) -> int:
-        planned: Mapping[str, object] = self.manifest.planned  # a file that may say anything
+        planned: Mapping[str, object] = self.manifest.planned  # from a file, so any type is possible
         value = planned.get(what)
         return value if isinstance(value, int) and value > 0 else 0
 
 
 def worst_case(candidate: ComparedRun, baseline: ComparedRun) -> Difference:
-    """The difference if every planned rollout without a score had the worst reward for the candidate, and the best for
-    the baseline: the rewards' range decides, or what was seen where it is unknown."""
+    """Difference if every planned rollout without a score had the worst reward for the candidate, and the best for the
+    baseline. Worst and best come from the rewards' range or, if it is unknown, from the observed values."""
     ours, theirs = candidate.scores, baseline.scores
     low, high = limits_of(ours, theirs) or (min(ours.seen | theirs.seen), max(ours.seen | theirs.seen))
     keys = dict.fromkeys([*candidate.cells, *baseline.cells])
@@ -190,12 +189,12 @@ def worst_case(candidate: ComparedRun, baseline: ComparedRun) -> Difference:
 
 
 def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None) -> ComparedRun:
-    """Read a run's journal.
+    """Read a run's journal for comparison.
 
     Args:
-        run: Its folder.
-        measure: What is compared: the reward, or a metric.
-        cluster: What tells clusters apart: `task`, or a key of the examples' `info`; None is no clusters.
+        run: The run's folder.
+        measure: Value to compare: the reward, or a metric.
+        cluster: Key of the clusters: `task`, or a key of the examples' `info`; None for no clusters.
 
     Raises:
         UsageError: the run has no such metric, or an example no such key.
@@ -220,7 +219,7 @@ def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None)
 
 
 def rollouts_of(side: ComparedRun, key: str) -> list[Outcome]:
-    """What a run has of one example, in the order of tables."""
+    """Rollouts of one example, in table order."""
     recorded = side.recorded
     place = recorded.example_index(key)
     numbers = (number for number in range(len(recorded)) if recorded.place(number)[0] == place)
@@ -268,7 +267,7 @@ def _cluster_of(example: Example, name: str, side: ComparedRun) -> str:
 
 
 def side_json(side: ComparedRun) -> JsonDict:
-    """As `--json` prints it."""
+    """JSON for `--json`."""
     p50, p95 = side.latency(0.5), side.latency(0.95)
     return {
         "run": side.run.id,

@@ -1,5 +1,5 @@
-"""Whether a candidate may take its baseline's place: the rule, and its verdict for a terminal, a program, a pull
-request and a test report. Owns what passes; the interval is `matching`'s, the test on it `stats.hypotheses`'."""
+"""The gate: whether a candidate may replace its baseline, and output for terminal, JSON, Markdown and JUnit. The
+interval comes from `matching`, the test from `stats.hypotheses`."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "inconclusive": 3}
 
 @dataclass(frozen=True, slots=True)
 class GateRule:
-    """What a candidate must keep."""
+    """Requirements of a gate."""
 
     margin: float
-    """Loss of reward that would not matter."""
+    """Tolerated loss of reward."""
     min_coverage: float
-    """Part of its planned rollouts that must have a score."""
+    """Share of planned rollouts that must have a score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """The rule applied to one environment."""
+    """Verdict of the gate on one environment."""
 
     match: Match
     verdict: Verdict
     why: str
-    """One sentence."""
+    """Reason, in one sentence."""
 
 
 def rulings_on(matches: Sequence[Match], rule: GateRule) -> list[Ruling]:
     """Apply the rule to every environment.
 
     Raises:
-        UsageError: the margin is such that nothing could fail.
+        UsageError: the margin is so large that nothing could fail.
     """
     for match in matches:
         match.candidate.check_within_range("--margin", rule.margin)
@@ -63,7 +63,7 @@ def rulings_on(matches: Sequence[Match], rule: GateRule) -> list[Ruling]:
 
 
 def rule_on(match: Match, rule: GateRule) -> Ruling:
-    """Apply the rule to one environment: first whether enough was measured, then what that says."""
+    """Apply the rule to one environment: check that enough was measured, then test the difference."""
     unfit = _too_little(match, rule)
     if unfit is not None:
         return Ruling(match, *unfit)
@@ -83,7 +83,7 @@ def rule_on(match: Match, rule: GateRule) -> Ruling:
 
 
 def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
-    """Why a candidate whose interval passes may not: losses too rare to be seen, or missing scores. None if it may."""
+    """Why a passing interval is not sufficient: rare losses could be missed, or scores are missing. None if it is."""
     if not is_above(match.paired.cautious_low, rule.margin):
         return (
             f"the interval {interval} lies above {_edge(rule)}, but {numerals.count(match.units)} "
@@ -109,7 +109,7 @@ def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
 
 
 def _outlook(match: Match, rule: GateRule) -> str:
-    """What it would take to settle it."""
+    """Describe what a decision would need, such as more examples."""
     if not rule.margin:
         return "; with a margin of 0 only what is better can pass"
     limits = limits_of(match.candidate.scores, match.baseline.scores)
@@ -124,7 +124,7 @@ def _outlook(match: Match, rule: GateRule) -> str:
 
 
 def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
-    """What was not measured, or not on both sides: it must never pass. None if enough was."""
+    """Verdict if too little was measured on one of the sides; None if enough was."""
     candidate, baseline = match.candidate, match.baseline
     wanted = numerals.percent(rule.min_coverage)
     if candidate.ended_early is not None or baseline.ended_early is not None:
@@ -158,7 +158,7 @@ def _edge(rule: GateRule) -> str:
 
 
 def _ignored(match: Match) -> str:
-    """What a verdict leaves out."""
+    """Note on rollouts without a score, which the verdict ignores."""
     missing = match.candidate.planned - match.candidate.scored
     return f"; {numerals.count(missing)} of its rollouts have no score and are left out" if missing else ""
 
@@ -172,7 +172,7 @@ def _no_interval(match: Match) -> str:
 
 
 def overall(rulings: Sequence[Ruling]) -> Verdict:
-    """Of all environments: each must pass, so none needs a correction for their number."""
+    """Verdict over all environments. All must pass, so no correction for their number is needed."""
     verdicts = [ruling.verdict for ruling in rulings]
     if "fail" in verdicts:
         return "fail"
@@ -180,7 +180,7 @@ def overall(rulings: Sequence[Ruling]) -> Verdict:
 
 
 def lines(rulings: Sequence[Ruling], rule: GateRule, width: int) -> Iterator[Text]:
-    """For the terminal."""
+    """Verdicts as lines for the terminal."""
     estimates = [ruling.match.paired.estimate for ruling in rulings]
     columns = [
         [
@@ -202,7 +202,7 @@ def lines(rulings: Sequence[Ruling], rule: GateRule, width: int) -> Iterator[Tex
 
 
 def _names(rulings: Sequence[Ruling]) -> list[str]:
-    """What each is called: its environment, with the function and the model where there are several."""
+    """Label of each verdict: the environment, with function and model if there are several."""
     measures = len({ruling.match.candidate.measure for ruling in rulings})
     names = [
         ruling.match.name if measures < 2 else f"{ruling.match.name} · {ruling.match.candidate.measure}"
@@ -215,7 +215,7 @@ def _names(rulings: Sequence[Ruling]) -> list[str]:
 
 
 def _sides(rulings: Sequence[Ruling]) -> str:
-    """Which models it is about; of two runs also which runs."""
+    """Models that were compared; for a single comparison also the runs."""
     pairs = [(ruling.match.candidate, ruling.match.baseline) for ruling in rulings]
     if len(pairs) == 1:
         [(candidate, baseline)] = pairs
@@ -225,7 +225,7 @@ def _sides(rulings: Sequence[Ruling]) -> str:
 
 
 def markdown(rulings: Sequence[Ruling], rule: GateRule) -> str:
-    """As a comment on a pull request."""
+    """Verdicts as Markdown, for a comment on a pull request."""
     rows = [
         f"**Gate: {overall(rulings)}** · {escape(clean(_sides(rulings), 1000))} · margin {rule.margin:g}",
         "",
@@ -247,7 +247,7 @@ def markdown(rulings: Sequence[Ruling], rule: GateRule) -> str:
 
 
 def junit(rulings: Sequence[Ruling], rule: GateRule) -> str:
-    """As a test report that CI systems show: a test case an environment."""
+    """Verdicts as a JUnit report for CI systems, with one test case per environment."""
     verdicts = [ruling.verdict for ruling in rulings]
     suite = ElementTree.Element(
         "testsuite",
@@ -268,12 +268,12 @@ def junit(rulings: Sequence[Ruling], rule: GateRule) -> str:
 
 
 def _xml(words: str) -> str:
-    """Without what no XML may hold."""
+    """Remove characters that XML does not allow."""
     return _NO_XML.sub("\ufffd", clean(words, 500))
 
 
 def gate_json(rulings: Sequence[Ruling], rule: GateRule) -> JsonDict:
-    """As `--json` prints it."""
+    """JSON for `--json`."""
     return {
         "schema_version": 1,
         "verdict": overall(rulings),

@@ -1,5 +1,4 @@
-"""Runs as data frames, for notebooks. Owns the three public names, and nothing else. They are loaded when they are
-first used, so `import harness.report.frames` costs nothing."""
+"""Runs as data frames, for notebooks. Names are imported on first use, so importing this package is cheap."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ _HOMES = {
     "rollouts_df": "harness.report.frames.rollouts",
     "runs_df": "harness.report.frames.runs",
 }
-"""Where each public name lives."""
+"""Module that defines each public name."""
 
 __all__ = ["messages_df", "rollouts_df", "runs_df"]
 

@@ -1,5 +1,4 @@
-"""Columns of a table and how each gets its value from a row's source. Owns the way from Python values to an Arrow table
-whose types are fixed before the first value is seen; which columns there are is said elsewhere."""
+"""Columns of a data frame, and their conversion to an Arrow table with types that do not depend on the values."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ Kind: TypeAlias = Literal["text", "number", "integer", "flag", "time"]
 
 BATCH_ROWS = 1000
 BATCH_CHARACTERS = 16 << 20
-"""How much is held as Python values before it becomes Arrow: the smaller of the two ends a batch."""
+"""Maximum rows and characters held as Python values before conversion to Arrow."""
 
 _LIMIT = 1 << 63
 
@@ -31,15 +30,15 @@ class Field(Generic[T]):
     name: str
     kind: Kind
     value: Callable[[T], object]
-    """Its value in the row that is made of a `T`; None where there is none. A time is in seconds since 1970."""
+    """Function that returns the value for a row; None if missing. A time is in seconds since 1970."""
 
 
 def table_of(fields: Sequence[Field[T]], rows: Iterable[T]) -> Any:
-    """An Arrow table (a `pyarrow.Table`).
+    """Build an Arrow table (a `pyarrow.Table`).
 
     Args:
-        fields: The columns in their order.
-        rows: What the rows are made of; read once.
+        fields: Columns in order.
+        rows: Source objects of the rows; iterated once.
     """
     pa = arrow()
     schema = pa.schema([pa.field(field.name, _arrow_type(field.kind)) for field in fields])
@@ -59,10 +58,10 @@ def table_of(fields: Sequence[Field[T]], rows: Iterable[T]) -> Any:
 
 
 def selected(fields: Sequence[Field[T]], columns: Sequence[str] | None) -> list[Field[T]]:
-    """The fields that were asked for, in the order in which they were; all of them for None.
+    """Select columns by name, in the given order; all for None.
 
     Raises:
-        UsageError: one is asked for that there is not.
+        UsageError: there is no column of that name.
     """
     if columns is None:
         return list(fields)
@@ -76,7 +75,7 @@ def selected(fields: Sequence[Field[T]], columns: Sequence[str] | None) -> list[
 
 
 def free_name(name: str, prefix: str, taken: Container[str]) -> str:
-    """`name`, or `prefix.name` if another column has that name already."""
+    """A unique column name: `name`, or `prefix.name` if it is taken."""
     while name in taken:
         name = f"{prefix}.{name}"
     return name

@@ -1,4 +1,4 @@
-"""`messages_df`: one row a message, over one run or many. Owns its columns; what a message says is read in `texts`."""
+"""`messages_df`: a data frame with one row per message, over one or more runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KNOWN = frozenset({"role", "content", "reasoning_content", "name", "tool_call_i
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """What one row is made of."""
+    """Source of one row."""
 
     run: Manifest
     outcome: Outcome
@@ -52,7 +52,7 @@ def messages_df(
 def messages_df(
     runs: Runs, *, path: str | Path = "outputs", columns: Sequence[str] | None = None, backend: Backend = "pandas"
 ) -> Frame:
-    """One row a message: the prompt and the completion of every rollout, in the order of `rollouts_df`.
+    """Data frame with one row per message: prompt and completion of every rollout, in the order of `rollouts_df`.
 
     Args:
         runs: A run's id, the beginning of one, `latest`, its path, an output folder, a list of such, or a frame of

@@ -1,5 +1,5 @@
-"""`rollouts_df`: one row a rollout, over one run or many. Owns its columns; the values that the run's own dataset has,
-too, are made as there."""
+"""`rollouts_df`: a data frame with one row per rollout, over one or more runs. Values that are also in the run's
+dataset are converted as there."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that rows are made of."""
+    """A run, as a source of rows."""
 
     folder: RunDir
     manifest: Manifest
     columns: RowShape
-    """Of its rows, without those of state."""
+    """Columns of its rows, without state values."""
     state: tuple[str, ...]
     """State values that become columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutRow:
-    """What one row is made of."""
+    """Source of one row."""
 
     run: Run
     outcome: Outcome
     row: dict[str, str | int | float | bool | None]
-    """The row of the run's dataset, without the messages."""
+    """Row of the run's dataset, without the messages."""
 
 
 _BEFORE_METRICS = 11
-"""Columns that stand before the metrics: up to `error`."""
+"""Number of columns before the metrics: up to `error`."""
 
 _Value: TypeAlias = Callable[[RolloutRow], object]
 
@@ -84,18 +84,18 @@ def rollouts_df(
     state: Sequence[str] | None = None,
     backend: Backend = "pandas",
 ) -> Frame:
-    """One row a rollout, by run, then example, then rollout index.
+    """Data frame with one row per rollout, ordered by run, example and rollout index.
 
-    Read from the runs' journals: a run that is under way, or was killed, shows all that it has come to. What has no
-    score has no reward, never 0. The columns are in docs/reference/results-api.md.
+    Read from the journals, so the rollouts of a run that is running or was killed are included. A rollout without a
+    score has no reward, never 0. The columns are documented in docs/reference/results-api.md.
 
     Args:
         runs: A run's id, the beginning of one, `latest`, its path, an output folder, a list of such, or a frame of
             `runs_df`.
         path: The output folder in which ids are looked up.
-        columns: Only these columns, in this order. Without `prompt` and `completion` large runs take far less memory.
-        state: Values of the rollouts' state that become columns, as JSON; None is those that each run was told to keep
-            as columns (`state_columns`).
+        columns: Only these columns, in this order. Without `prompt` and `completion` large runs need far less memory.
+        state: Values of the rollouts' state that become columns, as JSON; None for each run's own setting
+            (`state_columns`).
         backend: `pandas`, or `polars`.
 
     Raises:
@@ -113,8 +113,7 @@ def rollouts_df(
 def _run(folder: RunDir, state: Sequence[str] | None) -> Run:
     manifest = folder.read_manifest()
     names = manifest.state_columns if state is None else tuple(dict.fromkeys(state))
-    # State is looked up here and not by the row: any name may be asked for, and a row has no room for one that is named
-    # like a column of the dataset.
+    # State values are added separately, since a state name may equal a column of the dataset.
     return Run(folder, manifest, RowShape(manifest.env_id, manifest.model, tuple(manifest.metric_names)), names)
 
 
@@ -125,7 +124,7 @@ def _rollouts(runs: Iterable[Run]) -> Iterator[RolloutRow]:
 
 
 def _fields(runs: Sequence[Run]) -> list[Field[RolloutRow]]:
-    """All columns: those that every frame has, with one a metric behind `error` and one a state value at the end."""
+    """All columns: the fixed ones, with metrics after `error` and state values at the end."""
     names = {field.name for field in _FIXED}
     metrics = dict.fromkeys(name for run in runs for name in run.columns.metric_names)
     measured = [Field(free_name(name, "metric", names), "number", _of_row(name)) for name in metrics]
@@ -140,7 +139,7 @@ def _of_row(name: str) -> _Value:
 
 
 def _of_usage(name: str) -> _Value:
-    """A count of tokens; None where no reply reported any, because a 0 would not be one."""
+    """A token count; None if no reply reported usage."""
 
     def value(rollout: RolloutRow) -> object:
         usage = rollout.outcome.base.usage
@@ -154,7 +153,7 @@ def _of_timing(name: str) -> _Value:
 
 
 def _of_state(name: str) -> _Value:
-    """A state value as JSON. What scoring set stands before what the rollout left."""
+    """A state value as JSON. A value set during scoring has precedence."""
 
     def value(rollout: RolloutRow) -> object:
         outcome = rollout.outcome

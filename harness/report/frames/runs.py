@@ -1,5 +1,4 @@
-"""`runs_df`: one row a run, from manifests and summaries alone. Owns its columns and the settings that may be added to
-them; what a run's state is and which runs a filter keeps is said in `store.catalogue`."""
+"""`runs_df`: a data frame with one row per run, from manifests and summaries."""
 
 from __future__ import annotations
 
@@ -53,19 +52,19 @@ def runs_df(
     settings: Sequence[str] = (),
     backend: Backend = "pandas",
 ) -> Frame:
-    """One row a run, the newest first.
+    """Data frame with one row per run, newest first.
 
-    Only `run.json` and `summary.json` are read. The numbers of a run that is under way, or was killed, are missing,
-    because no summary is of all that it has come to; `rollouts_df` reads its journal.
+    Reads only `run.json` and `summary.json`. A run that is running or was killed has no figures, since its summary is
+    incomplete; `rollouts_df` reads the journal.
 
     Args:
         path: The output folder, or the folder of one environment and model in it.
-        env: Part of an environment's id or of a run's name, with `*` the whole; or several, of which any may fit.
-        model: The same of the model.
+        env: Part of an environment's id or of a run's name; with `*`, a pattern for all of it; or several alternatives.
+        model: The same for the model.
         kind: `run`, `eval` or `multi`, or several of these.
         state: `running`, `done`, `stopped`, `interrupted`, `failed`, `died` or `damaged`, or several of these.
-        settings: Settings that become columns, by their dotted paths (`model.sampling_args.temperature`): of numbers,
-            or of flags, if all values are; else of text, JSON where a value is no text.
+        settings: Settings that become columns, by dotted path (`model.sampling_args.temperature`). The column has
+            numbers or booleans if all values do; otherwise text, with JSON for other values.
         backend: `pandas`, or `polars`.
 
     Raises:
@@ -96,14 +95,14 @@ def _several(what: str, value: str | Sequence[str] | None, known: Sequence[str] 
 
 
 def _settings(names: Sequence[str], entries: Sequence[ListedRun]) -> list[Field[ListedRun]]:
-    """A column for each setting."""
+    """One column per setting."""
     found = [entry.manifest.settings for entry in entries if entry.manifest is not None]
     taken = {field.name for field in _FIXED}
     return [Field(free_name(name, "settings", taken), _kind(name, found), _setting(name)) for name in names]
 
 
 def _kind(name: str, settings: Sequence[Mapping[str, object]]) -> Kind:
-    """What a setting's column holds: no type is declared for what stands in `sampling_args` or `env_args`."""
+    """Type of a setting's column, inferred from its values, since keys of tables have no declared type."""
     tables = [table for table in settings if _has_place_for(name, table)]
     if settings and not tables:
         known = dict.fromkeys(key for table in settings for key in table)
@@ -116,14 +115,14 @@ def _kind(name: str, settings: Sequence[Mapping[str, object]]) -> Kind:
 
 
 def _has_place_for(name: str, settings: Mapping[str, object]) -> bool:
-    """Whether a run could have the setting: it is there, or a table of which it would be a key."""
+    """Whether a run may have the setting: it exists, or would be a key of an existing table."""
     parts = name.split(".")
     above = (settings.get(".".join(parts[:count])) for count in range(1, len(parts)))
     return name in settings or any(isinstance(table, Mapping) for table in above)
 
 
 def _look_up(name: str, settings: Mapping[str, object]) -> object:
-    """The value of a setting; None if it is not set."""
+    """Value of a setting; None if it is not set."""
     if name in settings:
         return settings[name]
     table, dot, key = name.rpartition(".")
@@ -140,7 +139,7 @@ def _of_manifest(name: str) -> Callable[[ListedRun], object]:
 
 
 def _of_summary(*path: str | int) -> Callable[[ListedRun], object]:
-    """A value of the summary, however deep; None where there is no such thing."""
+    """Value at a path of the summary; None if missing."""
 
     def value(entry: ListedRun) -> object:
         found: object = entry.final

@@ -1,4 +1,4 @@
-"""Which runs are meant. Owns the many ways in which a caller may name runs; reads none of them."""
+"""Selection of runs from ids, paths, folders and data frames."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     Runs: TypeAlias = str | Path | RunDir | Frame | Mapping[str, object] | Iterable[str | Path | RunDir]
 
 PATH = "path"
-"""The column of `runs_df` by which its runs are found again."""
+"""Column of `runs_df` with the path of the run."""
 
 
 def chosen(runs: Runs, path: str | Path) -> list[RunDir]:
-    """The run folders that `runs` means, each once, in the order in which they were named.
+    """Run folders for `runs`, each once, in the given order.
 
     Args:
-        runs: An id, the beginning of one, `latest` (all of the newest invocation), a run folder, a folder of
-            runs, several of these, or a frame of `runs_df`, or a row of it.
+        runs: An id, the beginning of one, `latest` (all runs of the newest invocation), a run folder, a folder of
+            runs, several of these, a frame of `runs_df`, or a row of it.
         path: The output folder in which ids are looked up.
 
     Raises:
-        UsageError: something names no run, or more than one.
+        UsageError: a name matches no run, or more than one.
         StoreError: the output folder cannot be read.
     """
     found: dict[Path, RunDir] = {}
@@ -39,8 +39,9 @@ def chosen(runs: Runs, path: str | Path) -> list[RunDir]:
 
 
 def folders_in(path: Path) -> list[Path]:
-    """The runs in an output folder, or in the folder of one environment and model, oldest first; of a run folder itself
-    that run; none if it is nothing of these.
+    """Runs in an output folder, or in the folder of one environment and model, oldest first.
+
+    For a run folder, that run; empty for any other path.
 
     Raises:
         StoreError: the output folder cannot be read.
@@ -80,7 +81,7 @@ def _named(runs: Runs) -> Iterable[str | Path | RunDir]:
 
 
 def _is_row(value: object) -> bool:
-    """Whether it is one row of a frame of `runs_df`: a series of pandas, or a dict as polars gives them."""
+    """Whether a value is one row of a `runs_df` frame: a pandas series, or a dict from polars."""
     keys: object = getattr(value, "keys", None)
     return callable(keys) and PATH in tuple(cast("Iterable[object]", keys()))
 

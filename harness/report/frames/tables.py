@@ -1,5 +1,4 @@
-"""Arrow tables as data frames. Owns which backends there are, the only imports of pandas and polars, and what a missing
-one says; what is in the tables is `fields`'s business."""
+"""Conversion of Arrow tables to data frames; imports pandas or polars."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 Backend: TypeAlias = Literal["pandas", "polars"]
 
 BACKENDS: dict[str, str] = {"pandas": "pandas", "polars": "bench-harness[polars]"}
-"""What to install for each."""
+"""Package to install for each backend."""
 
 
 def library(backend: str) -> ModuleType:
-    """The library that makes the frames. Ask before anything is read: a missing one should not cost a minute.
+    """Import the backend. Call it before reading any run, so that a missing package is reported at once.
 
     Args:
         backend: `pandas` or `polars`.
@@ -42,16 +41,15 @@ def library(backend: str) -> ModuleType:
 
 
 def framed(table: Any, made_by: ModuleType) -> Frame:
-    """A data frame with the columns and values of an Arrow table.
+    """Convert an Arrow table to a data frame.
 
     Args:
         table: A `pyarrow.Table`.
-        made_by: From `library`.
+        made_by: The backend from `library`.
     """
     if made_by.__name__ == "polars":
         return cast("polars.DataFrame", made_by.from_arrow(table))
     pa = arrow()
-    # Without these, a column of integers would become one of floats, and one of flags one of objects, as soon as a
-    # value is missing: the type would hang on the values.
+    # Nullable types: otherwise a missing value would turn integers into floats and booleans into objects.
     types = {pa.int64(): made_by.Int64Dtype(), pa.bool_(): made_by.BooleanDtype()}
     return cast("pandas.DataFrame", table.to_pandas(types_mapper=types.get))

@@ -1,4 +1,4 @@
-"""What was said last, as text: columns of data frames."""
+"""Text of messages, for columns of data frames."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def by_role(messages: Sequence[object], role: str) -> list[Mapping[str, object]]
 
 
 def last_text(messages: Sequence[object], role: str) -> str | None:
-    """The text of the last message of `role`; None if there is no such message, or if it has no text."""
+    """Text of the last message of `role`; None without such a message or text."""
     found = by_role(messages, role)
     return content_text(found[-1].get("content")) if found else None

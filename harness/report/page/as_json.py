@@ -1,5 +1,4 @@
-"""The page for programs. Owns the keys, which docs/reference/runs.md lists; figures are those of `Summary.to_json` and
-its like."""
+"""JSON form of the report page. The keys are documented in docs/reference/runs.md."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from harness.stats.summary import number
 
 
 def page_json(page: Page, content: PageData) -> JsonDict:
-    """All that the page shows.
+    """All data of the page as JSON.
 
     Args:
         page: The runs.
@@ -83,7 +82,7 @@ def _run(run: RunPart) -> JsonDict:
 
 
 def _writable(value: object) -> object:
-    """`value` without secrets, and without what no UTF-8 text or terminal should hold."""
+    """Copy of `value` without secrets and unprintable characters."""
     if isinstance(value, str):
         value = redactor.text(value, patterns=False)
         return value if value.isprintable() else clean_block(value)

@@ -1,5 +1,4 @@
-"""The figures of an environment's leaderboard, run by run, as they stand in its cells, in HTML as in Markdown. Owns
-which figures these are; how a cell looks is the form's."""
+"""Leaderboard of an environment: figures of each run, for HTML and Markdown."""
 
 from __future__ import annotations
 
@@ -11,16 +10,16 @@ from harness.report.page.gather import EnvPart, RunPart
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One run."""
+    """One run of a leaderboard."""
 
     run: RunPart
     mean: str
     interval: str
     scored: str
     rates: list[str]
-    """As many as the board has."""
+    """Pass rates, as many as the board has columns for."""
     cost: list[str]
-    """One; none where no run of the board has a cost."""
+    """One cell; empty if no run of the board has a cost."""
     time: str
 
     @property
@@ -32,18 +31,18 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """An environment."""
+    """Leaderboard of one environment."""
 
     rates: list[str]
-    """What its pass rates are called: those of the largest k."""
+    """Headers of the pass rates, for the largest k."""
     cost: list[str]
-    """What the column of costs is called, if there is one."""
+    """Header of the cost column; empty without one."""
     lines: list[Line]
-    """The best first."""
+    """Best first."""
 
 
 def board_of(environment: EnvPart) -> Board:
-    """Its leaderboard."""
+    """Build the leaderboard of an environment."""
     k = max((k for run in environment.runs for k in run.summary.pass_at_k), default=1)
     is_priced = any(run.summary.usage.cost is not None for run in environment.runs)
     lines = [_line(run, k, is_priced=is_priced) for run in environment.runs]

@@ -1,5 +1,5 @@
-"""The rollouts of a run as columns of numbers, and its examples as rows. Owns what is kept of a journal that is read
-once, at some fifty bytes a rollout; keeps no text but an example's name and how its question begins."""
+"""Rollouts of a run as columns of numbers, and examples as rows; about 50 bytes per rollout. Keeps no text except an
+example's name and the start of its question."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from harness.stats.difference import Range, Scores
 from harness.store.outcomes import Outcome
 
 SNIPPET = 110
-"""Characters of a question that the table shows: it is to be recognised, not read."""
+"""Maximum characters of a question in the table."""
 
 NAME = 80
-"""Characters of an example's id in the table."""
+"""Maximum characters of an example's id in the table."""
 
 TURNS, TOKENS, SECONDS, COST = "turns", "tokens", "seconds", "cost"
 
 MEASURES = (TURNS, TOKENS, SECONDS, COST)
-"""What a rollout took, each a column."""
+"""Resources of a rollout; each is a column."""
 
 
 class ExampleRow(NamedTuple):
@@ -33,67 +33,67 @@ class ExampleRow(NamedTuple):
     key: str
     name: str
     asked: str
-    """How the question begins."""
+    """Start of the question."""
     begin: int
     """Its rollouts are the rows `begin` to `end` of the columns."""
     end: int
     mean: float
-    """Mean over its scored rollouts; NaN if it has none."""
+    """Mean over its scored rollouts; NaN without any."""
     scored: int
     low: float
     high: float
     reason: str
-    """Why its first unscored rollout has no score; "" if all have one."""
+    """Reason of its first unscored rollout; "" if all are scored."""
 
     @property
     def made(self) -> int:
-        """Rollouts with or without a score."""
+        """Number of rollouts, scored or not."""
         return self.end - self.begin
 
 
 @dataclass(slots=True)
 class RolloutColumns:
-    """A run's rollouts, by example and rollout index. What is unknown is NaN."""
+    """A run's rollouts, by example and rollout index. Unknown values are NaN."""
 
     reward: array[float] = field(default_factory=lambda: array("d"))
     numbers: array[int] = field(default_factory=lambda: array("q"))
-    """Of each rollout in the journal."""
+    """Number of each rollout in the journal."""
     measures: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in MEASURES})
     examples: list[ExampleRow] = field(default_factory=list[ExampleRow])
 
     def means(self) -> dict[str, float]:
-        """Example key → mean reward; examples without a score are left out."""
+        """Example key → mean reward; examples without a score are omitted."""
         return {row.key: row.mean for row in self.examples if row.scored}
 
     def scores(self, promised: Range) -> Scores:
-        """What a comparison looks at.
+        """Scores for a comparison.
 
         Args:
-            promised: What rewards can be, as the run says.
+            promised: Range of rewards, as declared by the run.
         """
         return Scores(self.means(), frozenset(value for value in self.reward if value == value), promised)
 
     def mean_of(self, measure: str, row: ExampleRow) -> float:
-        """What the rollouts of an example took on average; NaN if that is unknown of all."""
+        """Mean of a resource over the rollouts of an example; NaN if unknown for all."""
         known = [value for value in self.measures[measure][row.begin : row.end] if value == value]
         return math.fsum(known) / len(known) if known else math.nan
 
 
 class Filling:
-    """Columns that are filled rollout by rollout, those of an example one after the other."""
+    """Builder of `RolloutColumns`, which takes rollouts grouped by example."""
 
     def __init__(self) -> None:
         self._columns = RolloutColumns()
         self._example: Example | None = None
-        """Of the last rollout."""
+        """Example of the last rollout."""
         self._begin, self._reason = 0, ""
 
     def take(self, number: int, outcome: Outcome) -> None:
         """Add the next rollout.
 
         Args:
-            number: In the journal.
-            outcome: What it came to.
+            number: Number of the rollout in the journal.
+            outcome: The rollout with its score.
         """
         if self._example is None or self._example.key != outcome.example.key:
             self._end_example()
@@ -107,7 +107,7 @@ class Filling:
             self._reason = clean(outcome.reason, 120)
 
     def columns(self) -> RolloutColumns:
-        """What they are, when all rollouts have been taken."""
+        """Finalize the columns, after all rollouts were added."""
         self._end_example()
         self._example = None
         return self._columns
@@ -136,7 +136,7 @@ def _row(columns: RolloutColumns, example: Example, begin: int, reason: str) -> 
 
 
 def asked(prompt: Prompt) -> str:
-    """How the question begins; of a completion model's prompt how it ends, where the question is."""
+    """Start of the question; for the prompt of a completion model its end, where the question is."""
     if isinstance(prompt, str):
         return clean(prompt, SNIPPET) if len(prompt) <= SNIPPET else f"…{clean(prompt[1 - SNIPPET :], SNIPPET - 1)}"
     said = [message for message in cast("list[object]", prompt) if _role(message) in ("user", None)]
@@ -148,7 +148,7 @@ def _role(message: object) -> object:
 
 
 def _taken(outcome: Outcome) -> tuple[float, float, float, float]:
-    """Turns of the model, tokens that it wrote, seconds without our own queues, dollars."""
+    """Turns of the model, output tokens, seconds without waiting in queues, dollars."""
     base = outcome.base
     usage, timing = base.usage, base.timing
     seconds = timing.generation - timing.waiting

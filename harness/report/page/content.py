@@ -1,5 +1,4 @@
-"""The examples of a page and their transcripts as data for its script. Owns what fits: how many rows, how many bytes,
-and the sentences that say what was left out."""
+"""Examples and transcripts of a page, as data for its script. Limits rows and bytes, with notes on omissions."""
 
 from __future__ import annotations
 
@@ -19,31 +18,31 @@ from harness.report.page.transcripts import transcript_data
 from harness.store.outcomes import outcomes
 
 ROWS = 60_000
-"""Examples in the table, all runs together."""
+"""Maximum number of examples in the table, over all runs."""
 
 BYTES = 6_000_000
-"""Of all transcripts together, as they stand in the file."""
+"""Maximum size of all transcripts in the file."""
 
 _DIGITS = 5
 
 
 @dataclass(slots=True)
 class PageData:
-    """What the script shows."""
+    """Data for the page's script."""
 
     rows: list[JsonDict] = field(default_factory=list[JsonDict])
-    """One object a run: its name and the columns of its examples."""
+    """One object per run: its name and the columns of its examples."""
     transcripts: list[JsonDict] = field(default_factory=list[JsonDict])
     notes: list[str] = field(default_factory=list[str])
-    """What is there, and what was left out."""
+    """Notes on which examples are shown and omitted."""
 
 
 def content_of(page: Page, most: int) -> PageData:
-    """Choose and read what is shown.
+    """Choose and read the data to show.
 
     Args:
         page: The runs.
-        most: Examples of a run that are shown with their transcripts.
+        most: Maximum examples per run with transcripts.
 
     Raises:
         JournalDamaged: a line cannot be read.
@@ -69,7 +68,7 @@ def content_of(page: Page, most: int) -> PageData:
 
 
 def _shares(runs: Sequence[RunPart]) -> list[int]:
-    """Rows of each run: all if they fit, else each its part."""
+    """Table rows per run: all if they fit, otherwise a proportional share."""
     counts = [len(run.columns.examples) for run in runs]
     if sum(counts) <= ROWS:
         return counts
@@ -77,7 +76,7 @@ def _shares(runs: Sequence[RunPart]) -> list[int]:
 
 
 def _add_transcripts(content: PageData, run: RunPart, sample: Sample, budget: int) -> dict[int, int]:
-    """Read the chosen examples as long as they fit; returns where each one's transcript is."""
+    """Read the chosen examples within a byte budget; return the index of each transcript."""
     places: dict[int, int] = {}
     for position in sample.kinds:
         row = run.columns.examples[position]
@@ -94,7 +93,7 @@ def _add_transcripts(content: PageData, run: RunPart, sample: Sample, budget: in
 
 
 def _rows(columns: RolloutColumns, places: dict[int, int], share: int) -> list[int]:
-    """The examples that have a row: those with a transcript, those without a score, and the first of the others."""
+    """Examples in the table: those with a transcript, then those without a score, then the first others."""
     every = range(len(columns.examples))
     if share >= len(every):
         return list(every)
@@ -139,7 +138,7 @@ def _plain(value: str) -> str:
 
 
 def _number(value: float) -> float | int | None:
-    """A figure of a table: five digits are more than are shown."""
+    """A figure rounded to five digits, more than are shown; None if not finite."""
     if not math.isfinite(value):
         return None
     short = float(f"{value:.{_DIGITS}g}")

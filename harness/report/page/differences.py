@@ -1,5 +1,4 @@
-"""The differences of a page: which runs of an environment are held against each other, and what is said of it in a
-table's cell. Owns that choice and these words; a difference is `report.compare`'s, here as there."""
+"""Differences between the runs of an environment on the page, and their wording. Computed as in `bench compare`."""
 
 from __future__ import annotations
 
@@ -12,20 +11,20 @@ from harness.report import numerals
 from harness.stats.difference import Difference, Scores, adjust, difference_of
 
 ALL_PAIRS = 5
-"""Runs of which every pair is looked at: ten pairs. Of more, each beside the best one."""
+"""Maximum number of runs for which all pairs (ten) are compared; with more, each is compared with the best."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside(Difference):
-    """One run beside another."""
+    """Comparison of two runs of an environment."""
 
     first: int
-    """Position of the run among those of its environment."""
+    """Position of the run in its environment."""
     second: int
 
     @property
     def words(self) -> str:
-        """What is known of the first, in a word or three: `better`, `worse`, or why neither can be said."""
+        """Verdict on the first run: `better`, `worse`, or why neither can be said."""
         if self.is_found:
             return self.verdict
         if self.adjusted is None:
@@ -34,7 +33,7 @@ class Beside(Difference):
 
     @property
     def outlook(self) -> str:
-        """The same, and what it would take to know more."""
+        """The verdict, with the number of examples needed to decide."""
         if self.unpaired is not None and self.adjusted is not None:
             return f"{self.words}, as two samples: too few examples in common"
         if self.is_too_small:
@@ -48,7 +47,7 @@ class Beside(Difference):
 
     @property
     def figures(self) -> list[str]:
-        """Difference, interval, p, and outcomes, each as it stands in a cell."""
+        """Difference, interval, p, and wins/ties/losses, as text of cells."""
         outcomes = (self.paired.wins, self.paired.ties, self.paired.losses)
         return [
             numerals.difference(self.estimate),
@@ -58,10 +57,10 @@ class Beside(Difference):
         ]
 
     def to_json(self, names: Sequence[str]) -> JsonDict:
-        """For programs.
+        """JSON form.
 
         Args:
-            names: What each run is called.
+            names: Name of each run.
         """
         return {
             "first": names[self.first],
@@ -75,11 +74,12 @@ class Beside(Difference):
 
 
 def differences_of(environments: Sequence[Sequence[Scores]]) -> list[list[Beside]]:
-    """The differences of a page, by environment: of all pairs of its runs, or of each run and the best one; those
-    without a score are left out. P-values are adjusted for all of them: whoever reads the page looks at all.
+    """Differences of a page by environment: all pairs of runs, or each run and the best.
+
+    Runs without a score are omitted. P-values are adjusted for all comparisons of the page.
 
     Args:
-        environments: Their runs, the best mean first.
+        environments: Runs of each environment, best mean first.
     """
     found = [_pairs(runs) for runs in environments]
     adjusted = iter(adjust([each for pairs in found for each in pairs]))

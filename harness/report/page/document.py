@@ -1,5 +1,5 @@
-"""The whole HTML file: policy, style, script, data and the parts in their order. Owns that the file needs nothing
-beside itself and that nothing but the script and the style of this package can act in it."""
+"""The HTML file of a report page: policy, style, script, data and sections. Self-contained; only its own script
+runs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from harness.report.page.runs_part import runs_section
 
 
 def document(page: Page, content: PageData, *, plots: Plots | None, now: datetime | None = None) -> str:
-    """The file.
+    """Render the HTML file.
 
     Args:
-        page: What is on it.
-        content: Its examples and their transcripts.
-        plots: What draws the figures; None leaves them out.
-        now: The present.
+        page: Content of the page.
+        content: Its examples and transcripts.
+        plots: Renderer of the figures; None for no figures.
+        now: Current time.
     """
     style, script = _asset("page.css"), _asset("page.js")
     head = [
@@ -52,7 +52,7 @@ def document(page: Page, content: PageData, *, plots: Plots | None, now: datetim
 
 
 def policy(style: str, script: str) -> str:
-    """The content security policy: nothing is loaded, nothing runs but the script with this hash."""
+    """Content security policy: nothing is loaded, and only the script with this hash runs."""
     return (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -68,7 +68,7 @@ def _meta(name: str, content: str) -> Html:
 
 
 def _asset(name: str) -> str:
-    # The parser of HTML turns CR LF into LF before the browser hashes.
+    # With LF line ends, as the HTML parser converts CR LF before the browser computes the hash.
     source = importlib.resources.files("harness.report.page").joinpath("assets", name).read_text(encoding="utf-8")
     return source.replace("\r\n", "\n")
 
@@ -127,7 +127,7 @@ def _body(page: Page, content: PageData, plots: Plots | None) -> Html:
 
 
 def _examples(content: PageData) -> Html:
-    """Where the script puts the table of examples."""
+    """Section with an empty element that the script fills with the table of examples."""
     return tag(
         "section",
         tag("h2", "Examples", id="examples"),

@@ -1,5 +1,5 @@
-"""Everything that is on the page, gathered from run folders. Owns what belongs together (environments, their runs, what
-each run is called) and its order; every statistic is made by `stats` or `store.tally`."""
+"""Data of a report page, gathered from run folders: environments, runs, labels, order. Statistics are computed in
+`stats` and `store.tally`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness.store.outcomes import read_journal
 from harness.store.recorded import Recorded
 
 LABEL = 80
-"""Characters of what a run is called."""
+"""Maximum characters of a run's label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +36,23 @@ class RunPart:
     entry: ListedRun
     manifest: Manifest
     label: str
-    """What tells it from the other runs of its environment."""
+    """Label that distinguishes it from other runs of its environment."""
     model: str
     colour: int
-    """Which of the colours stands for its model."""
+    """Number of the colour of its model."""
     found: Digest
     summary: Summary
     recorded: Recorded
     columns: RolloutColumns
     relations: dict[str, list[CostBin]]
     remarks: list[str]
-    """What the figures alone would hide."""
+    """Remarks on facts that the figures do not show."""
     measure: str = ""
-    """The evaluation function that its figures are of, of an agent evaluation that has several; else ""."""
+    """Evaluation function of the figures, for an agent evaluation with several; otherwise ""."""
 
     @property
     def environment(self) -> str:
-        """Where it stands on the page: its environment, with the function."""
+        """Group on the page: its environment, with the evaluation function."""
         name = clean(self.entry.env_id, LABEL)
         return f"{name} · {clean(self.measure, LABEL)}" if self.measure else name
 
@@ -64,18 +64,18 @@ class RunPart:
 
 @dataclass(frozen=True, slots=True)
 class EnvPart:
-    """The runs of one environment, the best mean first."""
+    """Runs of one environment, best mean first."""
 
     name: str
     runs: list[RunPart]
     differences: list[Beside]
     limits: tuple[float, float]
-    """The axis of its rewards."""
+    """Axis of the rewards: minimum and maximum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """A model's mean over environments, each counting as much as any other."""
+    """A model's mean over environments, equally weighted."""
 
     model: str
     colour: int
@@ -84,39 +84,39 @@ class Overall:
 
 @dataclass(slots=True)
 class Page:
-    """What is on the page."""
+    """Content of the page."""
 
     title: str
     environments: list[EnvPart]
     overall: list[Overall] = field(default_factory=list[Overall])
-    """The best first; only models that have one run in every environment."""
+    """Best first; only models with exactly one run in every environment."""
     missing: list[str] = field(default_factory=list[str])
-    """Runs that were asked for and are not on the page, and why, in whole words."""
+    """Sentences about requested runs that are not on the page."""
 
     @property
     def runs(self) -> list[RunPart]:
-        """All runs, in the order of the page; an agent evaluation with several functions once for each."""
+        """All runs in page order; an agent evaluation with several functions appears once per function."""
         return [run for environment in self.environments for run in environment.runs]
 
     @property
     def folders(self) -> list[RunPart]:
-        """The same, each run once: by the function that scored most of it."""
+        """All runs, each once, by the function that scored the most rollouts."""
         most = sorted(self.runs, key=lambda run: run.summary.scored)
         best = {run.entry.id: run for run in most}
         return [best[name] for name in dict.fromkeys(run.entry.id for run in self.runs)]
 
 
 def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = ()) -> Page:
-    """Read some runs.
+    """Read runs for a page.
 
     Args:
-        paths: Their folders.
-        title: Of the page; "" makes one of what was run.
-        missing: What is known to be missing.
+        paths: Folders of the runs.
+        title: Title of the page; "" to derive one.
+        missing: Sentences about runs already known to be missing.
 
     Raises:
-        UsageError: none of them can be shown.
-        StoreError: the only one cannot be read.
+        UsageError: no run can be shown.
+        StoreError: the only run cannot be read.
     """
     parts: list[RunPart] = []
     said = list(missing)
@@ -137,15 +137,15 @@ def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = 
 
 
 def _run_parts(entry: ListedRun) -> list[RunPart]:
-    """Read one run; of an agent evaluation with several functions, once for each.
+    """Read one run; an agent evaluation with several functions gives one part per function.
 
     Raises:
         StoreError: it cannot be read.
-        UsageError: it holds no rollout.
+        UsageError: it has no rollout.
     """
     if entry.manifest is None:
         raise StoreError("; ".join(entry.problems) or f"cannot read {entry.run.manifest_path}")
-    recorded = read_journal(entry.run)  # once: of a run under way all figures are of one moment
+    recorded = read_journal(entry.run)  # read once, so that all figures of a running run agree
     return [_run_part(entry, entry.manifest, recorded, measure) for measure in entry.manifest.functions or [""]]
 
 
@@ -176,13 +176,13 @@ def _run_part(entry: ListedRun, manifest: Manifest, recorded: Recorded, measure:
 
 
 def _coloured(parts: Sequence[RunPart]) -> list[RunPart]:
-    """Each model has a colour of its own, the same in every environment."""
+    """Assign each model a colour, the same in every environment."""
     colours = {model: number for number, model in enumerate(dict.fromkeys(part.model for part in parts))}
     return [dataclasses.replace(part, colour=colours[part.model]) for part in parts]
 
 
 def _named(parts: Sequence[RunPart]) -> list[RunPart]:
-    """Name each run by its model; where that is not enough by its own name too, and then by its id."""
+    """Label each run by its model; if that is ambiguous, add its name, then its id."""
     labels = [part.model for part in parts]
     for words in ([_own_name(part) for part in parts], [part.entry.id for part in parts]):
         twins = [_has_twin(parts, labels, position) for position in range(len(parts))]
@@ -193,7 +193,7 @@ def _named(parts: Sequence[RunPart]) -> list[RunPart]:
 
 
 def _own_name(part: RunPart) -> str:
-    """The run's name; of one that a sweep named only what the page does not say beside it."""
+    """Name of the run; in a sweep, only the part that the page does not show elsewhere."""
     name = clean(part.entry.name, 4 * LABEL)
     env = clean(part.entry.env_id, LABEL)
     if name.startswith(f"{env}[") and name.endswith("]"):
@@ -202,7 +202,7 @@ def _own_name(part: RunPart) -> str:
 
 
 def _has_twin(parts: Sequence[RunPart], labels: Sequence[str], position: int) -> bool:
-    """Whether another run of the environment is called the same."""
+    """Whether another run of the environment has the same label."""
     ours = [n for n, part in enumerate(parts) if part.environment == parts[position].environment]
     return sum(labels[n] == labels[position] for n in ours) > 1
 
@@ -220,7 +220,7 @@ def _by_mean(part: RunPart) -> float:
 
 
 def _limits(runs: Sequence[RunPart]) -> tuple[float, float]:
-    """The axis: what rewards can be; where that is unbounded, what they were."""
+    """Axis of the rewards: their range or, if unbounded, the observed values."""
     ends = [end for run in runs for end in run.manifest.reward_range if math.isfinite(end)]
     for run in runs:
         ends += [value for value in (run.summary.reward.min, run.summary.reward.max) if value is not None]
@@ -230,7 +230,7 @@ def _limits(runs: Sequence[RunPart]) -> tuple[float, float]:
 
 def _overall(environments: Sequence[EnvPart]) -> list[Overall]:
     if len(environments) < 2 or any(run.measure for environment in environments for run in environment.runs):
-        return []  # unlike functions have no mean
+        return []  # different functions have no common mean
     models = list(dict.fromkeys(run.model for environment in environments for run in environment.runs))
     found: list[Overall] = []
     for model in models:

@@ -1,5 +1,4 @@
-"""The same figures as Markdown, for a README or a pull request. Owns its layout; names and texts of others are
-escaped, so that they can be nothing but text."""
+"""Report page as Markdown, for a README or a pull request. Names and texts from others are escaped."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ from harness.report.text import clean
 from harness.store.card_text import escape
 
 CELL = 200
-"""Characters of a name in a table."""
+"""Maximum characters of a name in a table."""
 
 
 def markdown(page: Page) -> str:
-    """The page, without figures and transcripts."""
+    """The page without figures and transcripts."""
     lines = [f"# {_text(page.title)}", "", _head(page), ""]
     if page.missing:
         lines += ["Not in this report:", "", *(f"- {_text(each)}" for each in page.missing), ""]
@@ -83,13 +82,13 @@ def _line(line: Line) -> list[str]:
         *line.rates,
         numerals.tokens(usage, usage.input_tokens),
         numerals.tokens(usage, usage.output_tokens),
-        *map(escape, line.cost),  # two dollar signs in a line are not to become a formula
+        *map(escape, line.cost),  # two dollar signs in a line could become a formula
         line.time,
     ]
 
 
 def _interval(words: str) -> str:
-    """Two numbers in brackets are not to become a link."""
+    """Escape brackets, so that an interval does not become a link."""
     return words.replace("[", "\\[").replace("]", "\\]")
 
 
@@ -140,7 +139,7 @@ def _reproduce(page: Page) -> Iterator[str]:
 
 
 def _code(command: str) -> str:
-    """Code in a line, fenced by more backticks than it holds."""
+    """Inline code, fenced with more backticks than it contains."""
     words = redactor.text(clean(command, 2000), patterns=False)
     fence = "`" * (max((len(part) for part in _ticks(words)), default=0) + 1)
     return f"{fence} {words} {fence}" if "`" in words else f"{fence}{words}{fence}"

@@ -1,5 +1,5 @@
-"""HTML in which no foreign text can become a tag, an attribute or a script. Owns escaping: whatever is not `Html`
-already is taken for text; and JSON that can stand inside a script element."""
+"""HTML generation with escaping: foreign text cannot become a tag, an attribute or a script. Any value that is not
+`Html` is treated as text. Also writes JSON for script elements."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from harness.report.text import clean_block
 
 
 class Html(str):
-    """Text that is markup of ours. Made by this module alone."""
+    """Trusted markup. Created only in this module."""
 
     __slots__ = ()
 
 
 Child: TypeAlias = "Html | str | int | Iterable[Child] | None"
-"""What an element may hold; None is nothing."""
+"""Content of an element; None is empty."""
 
 _VOID = frozenset({"br", "col", "hr", "input", "meta", "wbr"})
 
 MANY = 6
-"""Columns from which on a table has one block a row on a narrow screen."""
+"""Number of columns from which on a table is split into one block per row on a narrow screen."""
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
 
 
 def text(value: object) -> Html:
-    """A foreign text as markup: known secrets and control characters gone, everything else shown as it is."""
+    """Escape foreign text as markup, without known secrets and control characters."""
     return Html(html.escape(redactor.text(clean_block(str(value)), patterns=False)))
 
 
 def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -> Html:
-    """An element.
+    """Create an element.
 
     Args:
-        name: Of the element; a word of ours.
-        *children: What it holds. What is no `Html` is shown as text.
-        **attributes: By name; a trailing `_` is dropped and other `_` become `-`. None and False leave one out, True is
-            one without a value. Names that begin with `on`, and `style`, are refused: the page's policy forbids them.
+        name: Trusted name of the element.
+        *children: Content; any value that is not `Html` is escaped.
+        **attributes: By name; a trailing `_` is dropped and other `_` become `-`. None and False omit the attribute,
+            True writes it without a value. Names starting with `on`, and `style`, are rejected, since the page's policy
+            forbids them.
     """
     assert _NAME.fullmatch(name), name
     words = [name]
@@ -60,7 +61,7 @@ def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -
 
 
 def join(children: Child) -> Html:
-    """Children one after the other."""
+    """Concatenate children."""
     if children is None:
         return Html("")
     if isinstance(children, Html):
@@ -78,14 +79,14 @@ def table(
     words: Collection[int] = (0,),
     caption: str = "",
 ) -> Html:
-    """A table; with many columns, on a narrow screen, one block a row.
+    """Create a table; one with many columns becomes one block per row on a narrow screen.
 
     Args:
-        head: The columns' heads.
-        rows: Their cells.
-        label: What it is, for those who cannot see it.
-        words: Which columns are words; the others are figures.
-        caption: What is said above it.
+        head: Column headers.
+        rows: Cells of each row.
+        label: Description for screen readers.
+        words: Indexes of text columns; the others are figures.
+        caption: Caption above the table.
     """
 
     is_many = len(head) >= MANY
@@ -115,11 +116,11 @@ _SCRIPT_UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026",
 
 
 def script_json(value: object) -> Html:
-    """A JSON value for the inside of `<script type="application/json">`: nothing in it can end the element.
+    """JSON for the inside of `<script type="application/json">`, escaped so that it cannot end the element.
 
     Raises:
-        ValueError: it holds NaN or an infinity.
+        ValueError: it has NaN or an infinity.
     """
     written = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # Outside of strings JSON has none of these characters.
+    # JSON has these characters only inside strings.
     return Html(written.translate(_SCRIPT_UNSAFE).encode("utf-8", "replace").decode())

@@ -1,5 +1,4 @@
-"""How the figures of a page were made, in words. Owns which methods a page names: those that it uses; the words are
-those of `stats`."""
+"""Descriptions of the statistical methods used on a page. The wording is that of `stats`."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from harness.stats.paired import METHODS as PAIRED
 
 
 def passing(page: Page) -> str:
-    """What a pass is."""
+    """Sentence about the reward from which a rollout passes."""
     named = [
         (environment.name, run.summary.pass_threshold) for environment in page.environments for run in environment.runs
     ]
@@ -21,11 +20,11 @@ def passing(page: Page) -> str:
 
 
 def methods_of(page: Page, *, in_short: bool = False) -> list[tuple[str, str]]:
-    """(figure or method, how it is made), the figures first, then every kind of interval that is on the page.
+    """List of (figure or method, description): figures first, then each kind of interval on the page.
 
     Args:
         page: The page.
-        in_short: Whether it has neither metrics nor figures.
+        in_short: Whether the output has neither metrics nor figures.
     """
     told = [(name, words) for name, words in SUMMARY.items() if name not in INTERVALS]
     differences = [each for environment in page.environments for each in environment.differences]
@@ -41,7 +40,7 @@ def methods_of(page: Page, *, in_short: bool = False) -> list[tuple[str, str]]:
 
 
 def _estimates(page: Page, *, in_short: bool) -> Iterator[Estimate]:
-    """Every mean on the page that may have an interval."""
+    """All means on the page that may have an interval."""
     yield from (each.estimate for each in page.overall)
     for environment in page.environments:
         yield from (each.estimate for each in environment.differences)

@@ -1,5 +1,5 @@
-"""The figures of the page. Owns the door to matplotlib, how each figure is laid out and what its axes are called; what
-is drawn comes from `stats`. No name that others gave is ever drawn: legends are the page's own."""
+"""Figures of the page, drawn with matplotlib: layout and axes. Data come from `stats`. Names from others are never
+drawn; the page has its own legends."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from harness.report.page.svg import COLOURS, fitted
 from harness.stats.passk import PassRate
 
 MARKERS = "os^DvPX*"
-"""One a colour: who cannot tell two colours apart can tell these."""
+"""Marker of each colour, for readers who cannot distinguish the colours."""
 
 SYMBOLS = "●■▲◆▼✚✖★"
-"""The same for legends and tables."""
+"""The same markers as characters, for legends and tables."""
 
 BARS = 20
-"""Steps of an axis of rewards; each bar stands in the middle of one."""
+"""Number of steps of a reward axis; each bar is centred on a step."""
 
 AXES = {TURNS: "turns of the model", TOKENS: "tokens written", SECONDS: "seconds", COST: "US dollars"}
 
 _SIZE = (4.4, 2.7)
-"""Inches; at 72 units each, about the pixels of a column of the page."""
+"""Inches; at 72 units each, about the pixels of a page column."""
 
 _STYLE: dict[str, object] = {
     "svg.fonttype": "none", "svg.hashsalt": "bench", "font.size": 10, "axes.spines.top": False,
@@ -44,7 +44,7 @@ _STYLE: dict[str, object] = {
 
 
 def bars_of(means: Iterable[float], limits: tuple[float, float]) -> list[int]:
-    """How many of the means lie about each step of the axis."""
+    """Number of means near each step of the axis."""
     low, high = limits
     counts = [0] * (BARS + 1)
     for mean in means:
@@ -53,17 +53,17 @@ def bars_of(means: Iterable[float], limits: tuple[float, float]) -> list[int]:
 
 
 def colour(number: int) -> str:
-    """The name of the colour of a model."""
+    """Name of a model's colour."""
     return f"c{number % 8}"
 
 
 def symbol(number: int) -> str:
-    """The letter that looks like the marker of a model."""
+    """Character that looks like a model's marker."""
     return SYMBOLS[number % 8]
 
 
 class Plots:
-    """Draws the figures of one page.
+    """Renderer of the figures of one page.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -85,14 +85,14 @@ class Plots:
     def distribution(
         self, counts: Sequence[int], tallest: int, limits: tuple[float, float], number: int, title: str
     ) -> Html:
-        """How many examples have which mean reward.
+        """Histogram of the examples' mean rewards.
 
         Args:
-            counts: Examples by bar, as `bars_of` counts them.
-            tallest: The highest bar of all the figures that stand side by side.
-            limits: Of the axis.
-            number: Of the run's colour.
-            title: What is shown, in words.
+            counts: Examples per bar, from `bars_of`.
+            tallest: Highest bar of all figures side by side.
+            limits: Minimum and maximum of the axis.
+            number: Number of the run's colour.
+            title: Description in words.
         """
         low, high = limits
         step = (high - low) / BARS
@@ -112,11 +112,11 @@ class Plots:
     def attempts(
         self, curves: Sequence[tuple[int, Mapping[int, PassRate], Mapping[int, PassRate]]], title: str
     ) -> Html:
-        """pass@k and pass^k against k.
+        """Plot of pass@k and pass^k against k.
 
         Args:
-            curves: Of each run its colour's number, pass@k and pass^k.
-            title: What is shown, in words.
+            curves: For each run: number of its colour, pass@k and pass^k.
+            title: Description in words.
         """
 
         def draw(axes: Any) -> None:
@@ -136,13 +136,14 @@ class Plots:
         return self._drawn(draw, title)
 
     def relation(self, measure: str, runs: Sequence[tuple[int, Sequence[CostBin]]], title: str) -> Html:
-        """Mean reward of rollouts that took about as much, with intervals; a bar shows from what to what they took.
-        Nothing is drawn between groups, where there may be no rollout.
+        """Plot of mean reward by resource use, in groups of rollouts, with intervals and the range of each group.
+
+        Groups are not connected, since there may be no rollouts between them.
 
         Args:
-            measure: What they took.
-            runs: Of each run its colour's number and its groups.
-            title: What is shown, in words.
+            measure: The resource.
+            runs: For each run: number of its colour, and its groups.
+            title: Description in words.
         """
 
         def draw(axes: Any) -> None:
@@ -182,9 +183,9 @@ class Plots:
 
     @contextmanager
     def _styled(self) -> Generator[None]:
-        """Our own style, whatever the user's matplotlibrc says."""
+        """Use our own style instead of the user's matplotlibrc."""
         with self._library.rc_context(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a font without a glyph, an axis whose ends are the same
+            warnings.simplefilter("ignore")  # a font without a glyph, an axis with equal ends
             self._library.rcdefaults()
             self._library.rcParams.update(_STYLE)
             yield

@@ -1,5 +1,5 @@
-"""Reward against what a rollout took: turns, tokens, seconds, dollars. Owns how rollouts are put into groups; each
-group's mean and interval are those of `stats`, over examples."""
+"""Reward by resource use (turns, tokens, seconds, dollars): grouping of rollouts. Mean and interval of each group are
+computed in `stats`, over examples."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import number
 
 GROUPS = 6
-"""Groups of a run at most, where it has more than MOST_VALUES different values."""
+"""Maximum number of groups of a run with more than MOST_VALUES different values."""
 
 MOST_VALUES = 12
-"""Different values up to which each is a group of its own: turns, and whatever else has LEAST rollouts a value."""
+"""Maximum number of different values for one group per value, if each has about LEAST rollouts. For turns, LEAST is not
+required."""
 
 LEAST = 5
-"""Rollouts of a group of several values."""
+"""Minimum rollouts of a group with several values."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostBin:
-    """Rollouts that took about as much."""
+    """Rollouts with similar resource use."""
 
     low: float
     middle: float
-    """The median of what they took."""
+    """Median resource use."""
     high: float
     rollouts: int
     reward: Estimate
-    """Over examples, each the mean of its rollouts in the group."""
+    """Mean over examples, each the mean of its rollouts in the group."""
 
     def to_json(self) -> JsonDict:
-        """For programs."""
+        """JSON form."""
         e = self.reward
         return {
             "low": self.low,
@@ -53,13 +54,13 @@ class CostBin:
 def relations_of(
     columns: RolloutColumns, *, limits: tuple[float, float] | None = None, is_watched: bool = False
 ) -> dict[str, list[CostBin]]:
-    """The groups by measure; nothing for a measure that is unknown, or the same for all rollouts.
+    """Groups by resource; a resource that is unknown, or equal for all rollouts, is omitted.
 
     Args:
         columns: The rollouts.
-        limits: The least and the greatest reward possible; None if unknown.
-        is_watched: Whether the run ended because of what it showed: then no group has an interval, since the ordinary
-            one is of runs whose size was set beforehand.
+        limits: Minimum and maximum possible reward; None if unknown.
+        is_watched: Whether the run ended early because of its results: then groups have no interval, since the ordinary
+            one assumes a size fixed in advance.
     """
     found = {measure: _groups(columns, measure, limits) for measure in MEASURES}
     return {
@@ -74,7 +75,7 @@ def _without_interval(group: CostBin) -> CostBin:
 
 
 def _groups(columns: RolloutColumns, measure: str, limits: tuple[float, float] | None) -> list[CostBin]:
-    """Scored rollouts by the measure: each value a group, or, of many values, groups of about equal size."""
+    """Group scored rollouts by a resource: one group per value or, with many values, of about equal size."""
     values, examples = columns.measures[measure], _example_of(columns)
     rows = [row for row, reward in enumerate(columns.reward) if reward == reward and values[row] == values[row]]
     rows.sort(key=lambda row: values[row])
@@ -97,7 +98,7 @@ def _groups(columns: RolloutColumns, measure: str, limits: tuple[float, float] |
 
 
 def _example_of(columns: RolloutColumns) -> list[int]:
-    """The example of each rollout."""
+    """Index of the example of each rollout."""
     return [number for number, row in enumerate(columns.examples) for _ in range(row.made)]
 
 

@@ -1,5 +1,4 @@
-"""The parts of the page about single runs: what was set and where, how to repeat it, how to load its rows. Owns their
-layout; settings and next steps are `report.run_facts`'s."""
+"""Page sections about single runs: settings, how to repeat the run, how to load its rows."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ from harness.stats.methods import describe
 from harness.store.card_text import shown_config
 
 CONFIG = 256 << 10
-"""Bytes of a `config.toml` that are shown. One whose environment takes whole tables of rows can be larger."""
+"""Maximum bytes of a `config.toml` to show. One with whole tables of rows can be larger."""
 
 SETTING = 2000
-"""Characters of a setting's value."""
+"""Maximum characters of a setting's value."""
 
 
 def runs_section(page: Page) -> Html:
-    """Every run: settings with their origins, and how to reproduce it."""
+    """Section with every run: settings with origins, and how to reproduce it."""
     parts: list[Child] = [tag("h2", "Runs", id="runs")]
     if len(page.folders) > 1:
         parts.append(

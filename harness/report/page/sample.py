@@ -1,5 +1,4 @@
-"""Which examples are shown with their transcripts. Owns the kinds that are worth reading, how many of each, and what is
-said of those that are left out."""
+"""Choice of the examples that are shown with transcripts."""
 
 from __future__ import annotations
 
@@ -11,10 +10,10 @@ from harness.report.page.columns import TOKENS, RolloutColumns
 from harness.report.page.gather import EnvPart
 
 EXAMPLES = 60
-"""Examples of a run that are shown with transcripts unless somebody says otherwise."""
+"""Default number of examples per run with transcripts."""
 
 A_REASON = 3
-"""Examples that are taken early for each reason why there is no score."""
+"""Examples taken early for each reason without a score."""
 
 KINDS = {
     "unscored": "without a score, of every reason",
@@ -25,32 +24,32 @@ KINDS = {
     "longest": "with the most tokens written",
     "others": "evenly from the rest",
 }
-"""In the order in which they take turns."""
+"""Kinds of examples, in the order in which they take turns."""
 
 
 @dataclass(slots=True)
 class Sample:
-    """The examples of one run that are shown."""
+    """Chosen examples of one run."""
 
     kinds: dict[int, str] = field(default_factory=dict[int, str])
-    """Position of the example among the run's → why it was chosen, in the order in which they were."""
+    """Position of the example in the run → kind that it was chosen for, in order of choice."""
     total: int = 0
-    """Examples that there are."""
+    """Number of examples in the run."""
 
     def counts(self) -> dict[str, int]:
-        """Examples by the kind that they were chosen for."""
+        """Number of chosen examples by kind."""
         chosen = list(self.kinds.values())
         return {kind: chosen.count(kind) for kind in KINDS if kind in chosen}
 
 
 def samples_of(environment: EnvPart, most: int) -> list[Sample]:
-    """Choose for each run of an environment.
+    """Choose examples for each run of an environment.
 
-    The kinds take turns, so that each has its part however few are shown. The same numbers give the same choice.
+    The kinds take turns, so that each is represented even if few are shown. Deterministic.
 
     Args:
         environment: Its runs.
-        most: Examples of a run.
+        most: Maximum examples per run.
     """
     differing = _spreads([run.columns for run in environment.runs])
     return [_sample(run.columns, differing, most) for run in environment.runs]
@@ -72,11 +71,11 @@ def _sample(columns: RolloutColumns, differing: Mapping[str, float], most: int) 
 
 
 def _orders(columns: RolloutColumns, differing: Mapping[str, float]) -> dict[str, Iterator[int]]:
-    """The examples by kind, those first that are most of it."""
+    """Examples by kind, most typical first."""
     rows = columns.examples
     scored = [n for n, row in enumerate(rows) if row.scored]
     by_mean = sorted(scored, key=lambda n: rows[n].mean)
-    from_best = sorted(scored, key=lambda n: -rows[n].mean)  # not the reverse: of equals the first comes first
+    from_best = sorted(scored, key=lambda n: -rows[n].mean)  # not reversed: equal means keep their order
     level = bool(by_mean) and rows[by_mean[0]].mean == rows[by_mean[-1]].mean
     mixed = [n for n in scored if rows[n].high > rows[n].low]
     tokens = {n: mean for n, row in enumerate(rows) if (mean := columns.mean_of(TOKENS, row)) == mean}
@@ -93,7 +92,7 @@ def _orders(columns: RolloutColumns, differing: Mapping[str, float]) -> dict[str
 
 
 def _by_reason(columns: RolloutColumns) -> list[int]:
-    """A few of every reason, then the rest."""
+    """A few examples of every reason, then the rest."""
     reasons: dict[str, list[int]] = {}
     for number, row in enumerate(columns.examples):
         if row.reason:
@@ -103,7 +102,7 @@ def _by_reason(columns: RolloutColumns) -> list[int]:
 
 
 def _evenly(count: int) -> Iterator[int]:
-    """All of 0 … count − 1, so that any first few of them are spread over the whole."""
+    """Yield 0 … count − 1 in an order in which any first few are spread evenly."""
     step = 1
     while step < count:
         step *= 2
@@ -117,7 +116,8 @@ def _evenly(count: int) -> Iterator[int]:
 
 
 def _spreads(runs: Sequence[RolloutColumns]) -> dict[str, float]:
-    """Example key → how far the runs' means of it lie apart; those of one run alone are left out."""
+    """Example key → difference between the highest and lowest mean of the runs; examples of a single run are
+    omitted."""
     means: dict[str, list[float]] = {}
     for columns in runs:
         for key, mean in columns.means().items():

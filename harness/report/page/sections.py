@@ -1,5 +1,5 @@
-"""The parts of the page about what was measured: the leaderboard, differences, one section an environment. Owns their
-layout and words; every figure comes from `gather`, in the spelling of `report.numerals`."""
+"""Page sections about results: leaderboard, differences, and one section per environment. Figures come from `gather`,
+formatted by `report.numerals`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.stats.intervals import Estimate
 from harness.stats.summary import Summary
 
 MOST_PANELS = 12
-"""Runs of an environment whose distributions are drawn."""
+"""Maximum number of runs of an environment with a distribution plot."""
 
 WATCHED = (
     "Runs that ended early as asked (--until-ci) have an interval that allows for it; those of differences, and p, "
@@ -31,27 +31,27 @@ SAMPLES = (
 )
 
 OTHER_WAY = {"better": "worse", "worse": "better"}
-"""The verdict on the second run, by that on the first."""
+"""Verdict on the second run, by that on the first."""
 
 CLASSES = {"better": "found", "worse": "lost"}
-"""How a verdict looks; the others are open."""
+"""CSS class of a verdict; the others are undecided."""
 
 _LABELS = {TURNS: "Turns", "tokens": "Tokens", SECONDS: "Latency", "cost": "Cost"}
 
 
 def who(name: str, number: int) -> Html:
-    """A name with the sign of its model, which stands for it in tables, legends and figures."""
+    """A name with the marker of its model, as in tables, legends and figures."""
     sign = tag("span", symbol(number), class_=f"mark t-{colour(number)}", aria_hidden="true")
     return tag("span", sign, tag("span", name, class_="name"), class_="who")
 
 
 def name_of(run: RunPart) -> Html:
-    """A run in a table."""
+    """A run's label for tables."""
     return who(run.label, run.colour)
 
 
 def leaderboards(page: Page) -> Html:
-    """Who scored what, environment by environment."""
+    """Section with a leaderboard per environment."""
     parts: list[Child] = [tag("h2", "Leaderboard", id="leaderboard")]
     if page.overall:
         parts.append(_overall(page))
@@ -160,7 +160,7 @@ def _remarks(environment: EnvPart) -> Html | None:
 
 
 def differences(page: Page) -> Html | None:
-    """Which runs differ, pair by pair."""
+    """Section with the differences of all pairs of runs; None without any."""
     told = [environment for environment in page.environments if environment.differences]
     if not told:
         return None
@@ -187,12 +187,12 @@ def differences(page: Page) -> Html | None:
 
 
 def has_samples(page: Page) -> bool:
-    """Whether runs are compared that share too few examples."""
+    """Whether some compared runs share too few examples."""
     return any(each.unpaired is not None for environment in page.environments for each in environment.differences)
 
 
 def is_watched(page: Page) -> bool:
-    """Whether runs are compared of which one ended early as asked."""
+    """Whether one of the compared runs ended early (`--until-ci`)."""
     return any(run.summary.target is not None for each in page.environments if each.differences for run in each.runs)
 
 
@@ -207,7 +207,7 @@ def _differences(environment: EnvPart) -> Html:
 
 
 def environment_section(environment: EnvPart, number: int, plots: Plots | None) -> Html:
-    """One environment: distributions, attempts, relations, what has no score, metrics."""
+    """Section of one environment: distributions, attempts, resource use, unscored rollouts, metrics."""
     parts: list[Child] = [tag("h2", environment.name, id=f"environment-{number}")]
     if plots is not None:
         parts += [legend(environment), _figures(environment, plots)]
@@ -216,7 +216,7 @@ def environment_section(environment: EnvPart, number: int, plots: Plots | None) 
 
 
 def legend(environment: EnvPart) -> Html | None:
-    """Which sign is which run."""
+    """Legend with the marker of each run; None for a single run."""
     if len(environment.runs) < 2:
         return None
     return tag("ul", *(tag("li", name_of(run)) for run in environment.runs), class_="legend")
@@ -275,7 +275,7 @@ def _metrics(environment: EnvPart) -> Html | None:
 
 
 def _groups(environment: EnvPart) -> Html | None:
-    """The figures of the plots of relations."""
+    """Table with the figures of the resource plots."""
     rows: list[list[Child]] = [
         [
             _LABELS[measure],

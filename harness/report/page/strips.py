@@ -1,5 +1,4 @@
-"""A mean with its interval as a small mark in a table's cell. Owns its geometry: three shapes on the axis of the
-environment, so that the marks of a column stand under one another."""
+"""A mean with its interval as a small plot in a table cell. All cells of a column use the environment's axis."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ WIDTH, HEIGHT, EDGE = 170, 18, 7
 def strip(
     estimate: Estimate, limits: tuple[float, float], number: int, bounds: tuple[float, float] | None = None
 ) -> Html:
-    """The mark of one mean.
+    """Draw the plot of one mean.
 
     Args:
         estimate: The mean and its interval.
-        limits: The axis.
-        number: Of the run's colour.
-        bounds: Where the mean would lie if what has no score had the worst, or the best one; None if nothing is open.
+        limits: Minimum and maximum of the axis.
+        number: Number of the run's colour.
+        bounds: The mean if all unscored rollouts had the worst, or the best, reward; None without unscored rollouts.
     """
     middle = HEIGHT / 2
     ends = {"x1": str(EDGE), "x2": str(WIDTH - EDGE), "y1": f"{middle:g}", "y2": f"{middle:g}"}

@@ -1,6 +1,6 @@
-"""What matplotlib draws, made fit for the page. Owns the list of elements and attributes that may stay: no style (the
-page's policy forbids it), no names that two figures could share, no metadata; colours become words that the page's own
-style gives a value, in light and in dark."""
+"""Conversion of matplotlib's SVG for the page, with a list of allowed elements and attributes. Removes styles (the
+page's policy forbids them) and metadata, makes names unique per figure, and replaces colours by CSS classes, which the
+page defines for light and dark mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = {
     "ink": "#0f0f01", "muted": "#0f0f02", "grid": "#0f0f03",
     **{f"c{number}": f"#0f0f1{number}" for number in range(8)},
 }  # fmt: skip
-"""What figures are drawn with; nobody ever sees these values, only those of the page's style."""
+"""Placeholder colours for drawing; the page's style sets the real ones."""
 
 _NAMES = {value: name for name, value in COLOURS.items()}
 
@@ -29,7 +29,7 @@ _ATTRIBUTES = frozenset(
 )  # fmt: skip
 
 _PROPERTIES = _ATTRIBUTES - {"d", "x", "y", "width", "height", "transform", "viewBox"}
-"""Of a `style`, what becomes an attribute."""
+"""Properties of a `style` that become attributes."""
 
 _DECIMALS = re.compile(r"-?\d+\.\d{3,}")
 _SIZE = re.compile(r"([\d.]+)px")
@@ -37,12 +37,12 @@ _REFERENCE = re.compile(r"url\(#([\w-]+)\)|#([\w-]+)")
 
 
 def fitted(drawn: str, title: str, prefix: str) -> Html:
-    """An SVG of matplotlib as markup for the page.
+    """Convert matplotlib's SVG to markup for the page.
 
     Args:
         drawn: The whole SVG document.
-        title: What the figure shows, for those who cannot see it.
-        prefix: Of names inside the figure; no other figure of the page may have it.
+        title: Description for screen readers.
+        prefix: Prefix of names inside the figure; must be unique on the page.
     """
     root = ElementTree.fromstring(drawn)
     named = {match for element in root.iter() for match in _references(element)}
@@ -52,7 +52,7 @@ def fitted(drawn: str, title: str, prefix: str) -> Html:
 
 
 def _references(element: ElementTree.Element) -> Iterator[str]:
-    """The names of other elements that one is drawn with."""
+    """Names of other elements that an element refers to."""
     for key, value in element.attrib.items():
         if _local(key) in ("href", "clip-path") and (match := _REFERENCE.fullmatch(value.strip())):
             yield match[1] or match[2]
@@ -89,7 +89,7 @@ def _attributes(element: ElementTree.Element, named: set[str], prefix: str) -> I
 
 
 def _split_style(element: ElementTree.Element) -> Iterator[tuple[str, str]]:
-    """The attributes, those in `style` among them."""
+    """Attributes of an element, including those in `style`."""
     for key, value in element.attrib.items():
         if _local(key) != "style":
             yield _local(key), value

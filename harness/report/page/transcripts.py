@@ -1,5 +1,4 @@
-"""A rollout as data for the page: messages, figures, the judges' words, cut where they are endless. Owns what of a
-rollout the page shows and how long it may be; the page shows every text as text."""
+"""A rollout as data for the page: messages, figures and judgements, with long text cut."""
 
 from __future__ import annotations
 
@@ -16,26 +15,26 @@ from harness.store.codec import to_text
 from harness.store.outcomes import Outcome
 
 TEXT = 16_000
-"""Characters of one text. Of a longer one its beginning and its end are shown."""
+"""Maximum characters of one text; of a longer one, the beginning and the end are shown."""
 
 ROLLOUTS = 8
-"""Rollouts of an example."""
+"""Maximum rollouts of an example."""
 
 MESSAGES = 60
-"""Messages of a rollout: the first ones, and the last."""
+"""Maximum messages of a rollout: the first and the last ones."""
 
 _PLACED = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "reasoning_content", "reasoning"})
 
 
 def shown_text(value: object) -> str:
-    """A foreign text for the page; what is no text as JSON."""
+    """Clean foreign text for the page; other values become JSON."""
     whole = value if isinstance(value, str) else to_text(value)
-    # Before the cut, which could leave half a secret; and after the cleaning, which could put two halves together.
+    # Redact before cutting, which could leave half a secret, and after cleaning, which could join two halves.
     return redactor.text(clean_block(_cut(redactor.text(whole, patterns=False))), patterns=False)
 
 
 def transcript_data(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
-    """An example with its rollouts."""
+    """An example with its rollouts, as JSON."""
     shown = rollouts[:ROLLOUTS]
     return {
         "key": example.key,
@@ -65,7 +64,7 @@ def _rollout(outcome: Outcome) -> JsonDict:
 
 
 def _more(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """What the verdict does not say."""
+    """Figures other than the reward."""
     return ((name, value) for name, value in figures(outcome) if name != "reward")
 
 
@@ -97,7 +96,7 @@ def _message(said: object, role: str) -> JsonDict:
 
 
 def _distinct(thoughts: Sequence[object]) -> list[object]:
-    """One provider says the same under two names."""
+    """Remove duplicates: some providers send the same reasoning under two names."""
     return [each for number, each in enumerate(thoughts) if each and each not in thoughts[:number]]
 
 
