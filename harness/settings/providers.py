@@ -81,7 +81,7 @@ PROVIDERS: Mapping[str, Provider] = {
     "ollama": Provider("http://localhost:11434/v1", (), ("OLLAMA_API_BASE", "OLLAMA_HOST"), "/v1", 11434),
     "lm_studio": Provider("http://localhost:1234/v1", (), ("LM_STUDIO_API_BASE",)),
 }
-"""Called directly, without litellm. docs/guides/models.md repeats the table; a test compares both."""
+"""Called directly, without litellm. docs/reference/providers.md repeats the table; a test compares both."""
 
 LITELLM_KEY_VARS: Mapping[str, str] = {"replicate": "REPLICATE_API_KEY"}
 """Litellm providers whose key is checked here, to report a missing one early. litellm itself finds the credentials of

@@ -28,7 +28,7 @@ from harness.settings.providers import (
 )
 from harness.settings.resolver import missing_keys, resolve
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "models.md"
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "providers.md"
 
 AMBIENT = {"OPENAI_API_KEY": "sk-openai", "ANTHROPIC_API_KEY": "sk-ant", SHARED_KEY_VAR: "sk-shared"}
 
@@ -266,7 +266,7 @@ def test_the_guide_has_the_table() -> None:
         f"| `{name}` | `{each.url}` | {code(each.key_vars)} | {code(each.base_vars)} |"
         for name, each in PROVIDERS.items()
     ]
-    text = GUIDE.read_text(encoding="utf-8")
+    text = REFERENCE.read_text(encoding="utf-8")
     assert [line for line in text.splitlines() if line.startswith("| `") and "://" in line] == rows
     assert " ".join(f"`{name}`" for name in sorted(LITELLM_PROVIDERS)) in " ".join(text.split())
 
