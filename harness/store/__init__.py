@@ -1,2 +1,2 @@
-"""What is on disk and on the Hub: run folders, the journal, the dataset built from it, and its push. Knows records and
+"""Run folders on disk, the journal, the dataset built from it, and publishing on the Hub. Depends on records and
 statistics; never imports an environment, a model client or the engine."""

@@ -1,7 +1,5 @@
-"""Python values into Arrow arrays, buffer by buffer. Owns nothing but that step.
-
-`pyarrow.array` would do it, but its first call imports pandas wherever that is installed: 1.3 s of CPU and 60 MB, paid
-in the middle of a run for nothing."""
+"""Conversion of Python values to Arrow arrays, through buffers. `pyarrow.array` is not used, since its first call
+imports pandas if that is installed: 1.3 s of CPU and 60 MB during a run."""
 
 from __future__ import annotations
 
@@ -12,24 +10,24 @@ from typing import Any, cast
 
 
 def arrow() -> Any:
-    """The `pyarrow` module."""
+    """Import the module `pyarrow`."""
     import pyarrow  # pyright: ignore[reportMissingTypeStubs]
 
     return cast(Any, pyarrow)
 
 
 def parquet() -> Any:
-    """The `pyarrow.parquet` module."""
+    """Import the module `pyarrow.parquet`."""
     import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 
     return cast(Any, pyarrow.parquet)
 
 
 def column(values: Sequence[object], kind: Any) -> Any:
-    """An Arrow array.
+    """Build an Arrow array.
 
     Args:
-        values: None, or what the type holds.
+        values: Values of the type, or None.
         kind: `string`, `float64`, `int64` or `bool`, as a `pyarrow.DataType`.
     """
     pa = arrow()
@@ -44,7 +42,7 @@ def column(values: Sequence[object], kind: Any) -> Any:
 
 
 def integers(values: Sequence[int]) -> Any:
-    """An Arrow array of 32-bit integers, as list offsets are."""
+    """Build an Arrow array of 32-bit integers, as used for list offsets."""
     pa = arrow()
     return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(array("i", values))])
 
@@ -61,16 +59,16 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        # No UTF-8 can hold a lone surrogate; a pair of them becomes the character that it means.
+        # UTF-8 cannot encode a lone surrogate, which is replaced; a pair of surrogates becomes its character.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
 def _validity(values: Sequence[object]) -> Any:
-    """The bitmap that says which values there are; None where there are all."""
+    """Validity bitmap of an array; None if no value is missing."""
     return arrow().py_buffer(_bits(value is not None for value in values)) if None in values else None
 
 
 def _bits(flags: Iterable[bool]) -> bytes:
-    """One bit a flag, the lowest first."""
+    """Pack flags into bits, lowest bit first."""
     text = "".join("1" if flag else "0" for flag in flags)
     return int(text[::-1] or "0", 2).to_bytes((len(text) + 7) // 8, "little")

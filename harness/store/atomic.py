@@ -1,7 +1,6 @@
-"""Durable file primitives: write-and-replace, folder entries that survive power loss, folder exchange, who may read
-what is made, and the one translation of `OSError` into `StoreError`. Owns no file format and no file name.
-
-What is private is made so: it is open to nobody else, not for an instant."""
+"""Durable file operations: atomic replacement, folder sync, folder exchange, private permissions. Also converts
+`OSError` to `StoreError`. Private files and folders are created with their final permissions, so that they are never
+readable by others."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _HINTS = {
 
 
 _OTHERS = 0o077
-"""Bits of a mode that let in others than the owner."""
+"""Permission bits of group and others."""
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, ctypes.c_uint(2)
 """From linux/fcntl.h and linux/fs.h."""
@@ -39,20 +38,20 @@ _RENAME_SWAP = ctypes.c_uint(2)
 
 
 def store_error(action: str, path: Path, error: OSError) -> StoreError:
-    """`error` as a message that names the file, the errno and what to do.
+    """Convert an `OSError` to a `StoreError` that names the file, the errno and a remedy.
 
     Args:
-        action: What was being done, as in "cannot {action} {path}".
+        action: The operation, as in "cannot {action} {path}".
         path: The file or folder.
-        error: What the system said.
+        error: The original error.
     """
     code = errno.errorcode.get(error.errno, "") if error.errno is not None else ""
     hint = _HINTS.get(error.errno or 0, "")
     if action in ("read", "remove") and " -o" in hint:
-        hint = "ask its owner"  # another place to write to is no help
+        hint = "ask its owner"  # another folder to write to does not help
     if action == "read" and error.errno == errno.EFBIG:
-        hint = ""  # our own bound, see `harness.core.size_limits`
-    # str(error) repeats the path where the system names one; the bare reason reads better.
+        hint = ""  # our own limit, see `harness.core.size_limits`
+    # str(error) may repeat the path; the reason alone is shorter.
     reason = error.strerror or str(error) or type(error).__name__
     return StoreError(f"cannot {action} {path}: {reason} ({code or 'no errno'}, errno {error.errno})" + _tail(hint))
 
@@ -63,7 +62,7 @@ def _tail(hint: str) -> str:
 
 @contextlib.contextmanager
 def translated(action: str, path: Path) -> Generator[None]:
-    """Turns an `OSError` of the block into a `StoreError` about `path`."""
+    """Convert an `OSError` of the block to a `StoreError` about `path`."""
     try:
         yield
     except OSError as error:
@@ -71,15 +70,15 @@ def translated(action: str, path: Path) -> Generator[None]:
 
 
 def durable_sync(fd: int) -> None:
-    """Returns when the file's bytes are on stable storage.
+    """Sync a file to stable storage.
 
     Raises:
-        OSError: they may not be.
+        OSError: the bytes may not be on stable storage.
     """
     if sys.platform == "darwin":
         import fcntl
 
-        # On macOS fsync(2) leaves the bytes in the drive's cache; F_FULLFSYNC is refused by some network mounts.
+        # On macOS fsync(2) leaves the bytes in the drive's cache; some network mounts reject F_FULLFSYNC.
         with contextlib.suppress(OSError):
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
             return
@@ -87,12 +86,12 @@ def durable_sync(fd: int) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Makes creations, renames and removals in `path` survive power loss."""
+    """Sync a folder, so that creations, renames and removals in it survive power loss."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
     except OSError as error:
-        # Some network and FUSE mounts cannot sync a folder at all; there is nothing better to do on them.
+        # Some network and FUSE mounts cannot sync a folder at all.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -100,7 +99,7 @@ def sync_folder(path: Path) -> None:
 
 
 def is_closed(folder: Path) -> bool:
-    """Whether nobody but its owner may enter a folder, by its mode. One that is not there is open."""
+    """Whether only its owner may enter a folder, by its mode; False if it does not exist."""
     try:
         return folder.stat().st_mode & _OTHERS == 0
     except OSError:
@@ -108,19 +107,19 @@ def is_closed(folder: Path) -> bool:
 
 
 def file_mode(*, private: bool) -> int:
-    """What a new file is made with; the umask takes from it."""
+    """Permissions for a new file, before the umask."""
     return 0o600 if private else 0o666
 
 
 def new_folder(path: Path, *, private: bool) -> None:
-    """`mkdir`.
+    """Create a folder (`mkdir`).
 
     Args:
         path: The folder; must not exist.
-        private: For its owner only.
+        private: Create it for its owner only.
 
     Raises:
-        OSError: it cannot be made, or this file system lets others in all the same.
+        OSError: it cannot be created, or the file system does not support private folders.
     """
     path.mkdir(0o700 if private else 0o777)
     if private and not is_closed(path):
@@ -129,11 +128,11 @@ def new_folder(path: Path, *, private: bool) -> None:
 
 
 def make_folder(path: Path, *, private: bool = False) -> None:
-    """`mkdir -p` whose new entries survive power loss.
+    """Create a folder and its parents (`mkdir -p`), and sync the new entries.
 
     Args:
         path: The folder.
-        private: Make what is missing for its owner only. What is there stays as it is.
+        private: Create missing folders for their owner only. Existing ones do not change.
     """
     if path.is_dir():
         return
@@ -145,12 +144,12 @@ def make_folder(path: Path, *, private: bool = False) -> None:
 
 
 def close_to_others(folder: Path) -> None:
-    """Takes a folder, and all that lies in it, from everybody but its owner. What a link leads to is left alone.
+    """Make a folder and everything in it private to its owner. Targets of links do not change.
 
     Raises:
-        OSError: it cannot be done.
+        OSError: the permissions cannot be changed.
     """
-    folder.chmod(0o700)  # first: from here on, nobody comes to what is in it
+    folder.chmod(0o700)  # first, so that others lose access to its content at once
     if not is_closed(folder):
         raise OSError(errno.ENOTSUP, "this file system keeps nobody out, so nothing can be private on it", str(folder))
     for root, folders, files in os.walk(folder):
@@ -162,21 +161,21 @@ def close_to_others(folder: Path) -> None:
 
 
 def new_file(path: Path) -> BinaryIO:
-    """Opens a file for writing that must not exist; private if its folder is closed to others."""
+    """Create a file for writing; it must not exist. Private if its folder is."""
     mode = file_mode(private=is_closed(path.parent))
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb")
 
 
 def atomic_write(path: Path, content: bytes | str, *, private: bool = False) -> None:
-    """Replaces `path` by `content` in one step: a reader sees the old file or the new one, also after a crash.
+    """Replace a file atomically: a reader sees the old or the new content, even after a crash.
 
     Args:
         path: The file.
-        content: Its content.
-        private: For its owner only.
+        content: New content.
+        private: Make it readable by its owner only.
 
     Raises:
-        StoreError: the file is as it was.
+        StoreError: it was not written; the old file is unchanged.
     """
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     with translated("write", path), replacement(path) as temporary:
@@ -190,10 +189,8 @@ def atomic_write(path: Path, content: bytes | str, *, private: bool = False) -> 
 
 @contextlib.contextmanager
 def replacement(path: Path) -> Generator[Path]:
-    """Gives a new name beside `path`; what the block leaves there takes the place of `path`, or is removed on an error.
-
-    The block syncs the file itself.
-    """
+    """Temporary path beside `path`: the file written there replaces `path`, or is removed on an error. The block must
+    sync the file itself."""
     temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
@@ -206,7 +203,7 @@ def replacement(path: Path) -> Generator[Path]:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """write(2) until every byte is taken: a disk that fills up, or a signal, may take only some."""
+    """Write all bytes: a full disk or a signal may interrupt write(2) after some of them."""
     written = os.write(fd, data)
     if written == len(data):
         return
@@ -216,12 +213,10 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def swap_folder(new: Path, current: Path) -> None:
-    """Puts the folder `new` in the place of `current`, and removes what was there. Both must lie in one folder.
-
-    What cannot be removed stays under a name that begins with a dot. Where the system can exchange two names (Linux,
-    macOS), no moment passes in which `current` is absent. Elsewhere (some network mounts) it is absent for an instant,
-    which a reader meets as a missing folder, never as wrong rows.
-    """
+    """Replace the folder `current` by the folder `new`, and remove the old one. Both must have the same parent. If the
+    old folder cannot be removed, it keeps a name that begins with a dot. On Linux and macOS the exchange is atomic.
+    Elsewhere (some network mounts), `current` is missing for an instant; a reader then gets an error, but never wrong
+    rows."""
     if not os.path.lexists(current):
         os.rename(new, current)
     elif _exchange(new, current):
@@ -237,10 +232,10 @@ def swap_folder(new: Path, current: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Removes a folder with all that is in it, a file, or a link without what it leads to.
+    """Remove a folder with its content, a file, or a link without its target.
 
     Raises:
-        OSError: something of it is left.
+        OSError: a part could not be removed.
     """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -249,7 +244,7 @@ def discard(path: Path) -> None:
 
 
 def can_exchange(a: Path, b: Path) -> bool:
-    """Whether the file system exchanges the names of two folders in one step, which it does to these."""
+    """Whether the file system can exchange two folders atomically. Exchanges the given folders."""
     return _exchange(a, b)
 
 

@@ -1,7 +1,6 @@
-"""The dataset card: README.md of the folder that holds a model's runs in an environment, and of a repository on the
-Hub. Owns its text and the rebuild from a scan of the folder; the YAML head is `card_head`'s, numbers `summary.json`'s.
-
-Model names, environment names and settings are untrusted text: prose escapes them, code blocks fence them."""
+"""Dataset card: README.md of the folder of a model's runs on an environment, and of a Hub repository. The YAML head is
+written in `card_head`; numbers come from `summary.json`. Names and settings are untrusted: they are escaped in prose,
+and fenced in code blocks."""
 
 from __future__ import annotations
 
@@ -25,14 +24,14 @@ from harness.store.rundir import RunDir, RunLock
 from harness.store.safe_files import read_file
 
 CONFIG_LIMIT = 20_000
-"""Characters of a config.toml that a card shows: the Hub's pages, and people, give up on more."""
+"""Maximum characters of a config.toml on a card, since long Hub pages are hard to read and load."""
 
 
 def rebuild_card(parent: Path) -> None:
-    """Writes `parent/README.md` from what the run folders in `parent` hold.
+    """Write `parent/README.md` from the run folders in `parent`.
 
-    Every run that has rows becomes a config of its own, the newest the default one. The file is replaced in one step,
-    and concurrent rebuilds wait for one another, so the last one sees all runs.
+    Each run with rows becomes a config; the newest is the default. The file is replaced atomically, and concurrent
+    rebuilds wait for each other, so the last one includes all runs.
 
     Raises:
         StoreError: the card cannot be written.
@@ -42,9 +41,9 @@ def rebuild_card(parent: Path) -> None:
 
 
 def refresh_card(run: RunDir) -> None:
-    """Tells the readers of the parent folder that the run's rows have changed.
+    """Update the card of the parent folder after a run's rows have changed.
 
-    As `rebuild_card`, but without a look at the other runs when the run is in the card already.
+    Like `rebuild_card`, but other runs are not read if the run is on the card already.
 
     Raises:
         StoreError: the card cannot be written.
@@ -65,7 +64,7 @@ def refresh_card(run: RunDir) -> None:
 
 
 def _rebuild(parent: Path) -> None:
-    for stale in parent.glob(".README.md.*.tmp"):  # of a process that was killed: the lock says that nobody else writes
+    for stale in parent.glob(".README.md.*.tmp"):  # left by a killed process: the lock excludes other writers
         with contextlib.suppress(OSError):
             stale.unlink()
     runs = [RunDir(path) for path in reversed(runs_in(parent))]
@@ -76,7 +75,7 @@ def _rebuild(parent: Path) -> None:
     ]
     head = configs_yaml(entries) if entries else ""
     card = redactor.text(join_card(head, _parent_body(parent, runs)), patterns=False)
-    # It tells of all runs, so it is as private as the most private one.
+    # The card describes all runs, so it is private if one of them is.
     atomic_write(parent / "README.md", card, private=is_closed(parent) or any(run.is_closed for run in runs))
 
 
@@ -88,11 +87,8 @@ def _is_private(file: Path) -> bool:
 
 
 def _state(run: RunDir) -> str:
-    """Names the rows as they are now.
-
-    `datasets` keeps what it has loaded under a name made of the card's `configs:`, not of the files: without this,
-    whoever has loaded a run once would get those rows for ever, however far the run has come.
-    """
+    """Fingerprint of a run's rows. `datasets` caches rows under a name derived from the card's `configs:`, not from the
+    files. Without the fingerprint, it would return outdated rows after the run has advanced."""
     files: list[tuple[str, int, int]] = []
     for path in run.row_files():
         with contextlib.suppress(FileNotFoundError):
@@ -103,10 +99,10 @@ def _state(run: RunDir) -> str:
 
 
 def merge_remote(existing: str | None, run_dir: Path, repo: str) -> str:
-    """A repository's card with one run merged in. Other configs, other runs and the owner's own prose stay.
+    """Merge one run into the card of a repository. Other configs, other runs and the owner's own text are kept.
 
     Args:
-        existing: The card as it is; None if the repository has none.
+        existing: The current card; None if the repository has none.
         run_dir: The run folder. Its parquet is expected under `data/{run id}/` of the repository.
         repo: `namespace/name`.
 
@@ -126,16 +122,16 @@ def merge_remote(existing: str | None, run_dir: Path, repo: str) -> str:
 def run_card_section(
     manifest: Manifest, summary: JsonDict | None, *, source: str, config_toml: str | None = None
 ) -> str:
-    """One run for people: results, what was run, how to load the rows, how to repeat it.
+    """Section of a card about one run: results, settings, how to load the rows, how to repeat the run.
 
     Args:
         manifest: The run.
-        summary: Its `summary.json`; None while there is none.
-        source: What `load_dataset` is to be given: a folder or `namespace/name`.
-        config_toml: The run's `config.toml`, shown as the way to repeat it.
+        summary: Its `summary.json`; None without one.
+        source: Argument of `load_dataset`: a folder or `namespace/name`.
+        config_toml: The run's `config.toml`, with which it can be repeated.
 
     Returns:
-        Markdown that begins with a heading of the second level and ends in a newline.
+        Markdown that begins with a second-level heading and ends in a newline.
     """
     facts = [
         ("environment", manifest.env_id),
@@ -160,7 +156,7 @@ def run_card_section(
 
 
 def _parent_body(parent: Path, runs: list[RunDir]) -> str:
-    source = "."  # a card names no folder of this machine
+    source = "."  # cards do not name local folders
     lines = [f"# {escape(parent.name)}", ""]
     lines += ["Written by `bench` from the run folders beside it, and again with every run: edits here are lost.", ""]
     lines += ["One row is one rollout. Each run with rows is a config; without a config name the newest is loaded.", ""]
@@ -195,7 +191,7 @@ def _remote_introduction(repo: str) -> str:
 
 
 def _with_section(body: str, run_id: str, section: str) -> str:
-    """`body` with the run's section replaced, or put before the first one, or at its end."""
+    """Replace the run's section in `body`, or insert it before the first section, or append it."""
     begin, end = f"<!-- bench run {run_id} -->", f"<!-- end of bench run {run_id} -->"
     block = f"{begin}\n{section}{end}\n"
     start, stop = body.find(begin), body.rfind(end)
@@ -221,7 +217,7 @@ def _commit(manifest: Manifest) -> str:
 
 
 def _origin(manifest: Manifest) -> str:
-    """From which run it was made, and how; "" for a run of its own."""
+    """How the run was made from another; "" for other runs."""
     derived = manifest.derived
     if not derived:
         return ""
@@ -230,7 +226,7 @@ def _origin(manifest: Manifest) -> str:
 
 
 def _repeating(manifest: Manifest) -> str:
-    """What the settings are good for, as the line above them."""
+    """Sentence above the settings that explains their use."""
     settings = manifest.settings
     if manifest.derived:
         return "Its settings, with which `bench run` would make a run of its own:"

@@ -1,5 +1,5 @@
-"""The YAML head of a dataset card, as far as `configs:` goes. Owns splitting a card, reading and replacing that one
-key; every other key, comment and quirk of a head that somebody else wrote stays as it is, byte for byte."""
+"""YAML head of a dataset card: split the card, read and replace the key `configs:`. All other keys, comments and
+formatting of an existing head are kept byte for byte."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Any, cast
 from harness.core.errors import StoreError
 from harness.core.types import JsonDict
 
-# As huggingface_hub finds it, so that both mean the same text.
+# The same pattern as in huggingface_hub, so that both find the same head.
 _HEAD = re.compile(r"\s*+---[\r\n]++([\S\s]*?)(?<![\r\n])[\r\n]+---(?:\r\n|\r|\n|$)")
 _EMPTY_HEAD = re.compile(r"\s*+---[\r\n]()[\r\n]+---(?:\r\n|\r|\n|$)")
 
 LONGEST = 500_000
-"""Characters of a head: more than a thousand runs need."""
+"""Maximum characters of a head: enough for more than a thousand runs."""
 
 MOST_VALUES = 25_000
-"""Values in a head, with aliases unfolded: those of two thousand runs."""
+"""Maximum values in a head with aliases expanded: enough for two thousand runs."""
 
 DEEPEST = 100
-"""Levels of a head: the loader in C would overflow its stack at some thousands."""
+"""Maximum nesting of a head: the C loader's stack overflows at some thousands."""
 
 LONGEST_WORD = 2_000
-"""Characters of a value without quotation marks: converting a number takes time that grows with its square."""
+"""Maximum characters of an unquoted value: converting a number takes quadratic time."""
 
 
 def config_entry(run_id: str, path: str, *, default: bool, description: str | None = None) -> JsonDict:
-    """One run as an entry of `configs:`.
+    """Build an entry of `configs:` for one run.
 
     Args:
         run_id: Name of the config.
-        path: Where the run's parquet lies, relative to the card; a pattern is allowed.
-        default: Whether `load_dataset` without a config name means this run.
-        description: Told by `datasets` to whoever asks.
+        path: Path of the run's parquet, relative to the card; may be a pattern.
+        default: Whether `load_dataset` without a config name loads this run.
+        description: Description that `datasets` shows.
     """
     entry: JsonDict = {"config_name": run_id, "data_files": [{"split": "train", "path": path}]}
     entry |= {"description": description} if description is not None else {}
@@ -42,27 +42,27 @@ def config_entry(run_id: str, path: str, *, default: bool, description: str | No
 
 
 def configs_yaml(entries: Sequence[Mapping[str, object]]) -> str:
-    """The `configs:` key as YAML text, ending in a newline."""
+    """The `configs:` key as YAML text, with a final newline."""
     return _dump({"configs": [dict(entry) for entry in entries]})
 
 
 def split_card(card: str) -> tuple[str, str]:
-    """A card's head without its `---` lines (or ""), and its body."""
+    """Split a card into its head without the `---` lines (or ""), and its body."""
     card = card.removeprefix("\ufeff")
     found = _HEAD.match(card) or _EMPTY_HEAD.match(card)
     return (found.group(1), card[found.end() :]) if found else ("", card)
 
 
 def join_card(head: str, body: str) -> str:
-    """The card whose head and body these are."""
+    """Join head and body to a card."""
     return f"---\n{head.rstrip()}\n---\n{body}" if head.strip() else body
 
 
 def read_configs(head: str) -> list[JsonDict]:
-    """The entries of `configs:`; none if the key is missing.
+    """Parse the entries of `configs:`; empty if the key is missing.
 
     Raises:
-        StoreError: the head is no YAML mapping or `configs` no list of mappings.
+        StoreError: the head is not a YAML mapping, or `configs` is not a list of mappings.
     """
     configs = cast(object, _mapping(head).get("configs") or [])
     if isinstance(configs, list) and all(isinstance(entry, dict) for entry in cast("list[object]", configs)):
@@ -71,9 +71,9 @@ def read_configs(head: str) -> list[JsonDict]:
 
 
 def merge_config(head: str, entry: JsonDict) -> str:
-    """`head` with `entry` in its `configs:`: it takes the place of the entry of that name, or stands first.
+    """Insert `entry` into the `configs:` of a head: it replaces the entry of that name, or becomes the first.
 
-    If it is the default, no other one is. Everything else in the head stays.
+    If it is the default, the other entries lose that mark. The rest of the head is kept.
 
     Raises:
         StoreError: the head cannot be read.
@@ -95,7 +95,7 @@ def _mapping(head: str) -> JsonDict:
         value = _load(head)
     except RecursionError:
         raise StoreError("the card's YAML head is nested too deeply: repair it by hand, then try again") from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: the 99th of a month, and the like
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date, for example
         where = " ".join(str(error).split())
         raise StoreError(f"the card's YAML head cannot be read: {where}; repair it by hand, then try again") from error
     if value is None:
@@ -106,10 +106,10 @@ def _mapping(head: str) -> JsonDict:
 
 
 def _check_events(head: str) -> None:
-    """Refuse a head of too many levels or values before anything is built of it.
+    """Reject a head with too many levels or values, before objects are built from it.
 
     Raises:
-        StoreError: it has.
+        StoreError: a limit is exceeded.
     """
     import yaml
 
@@ -135,10 +135,10 @@ def _too_many() -> StoreError:
 
 
 def _check_size(head: str) -> None:
-    """Refuse a head whose aliases unfold to more than anybody compares or writes: ten lines can mean a billion values.
+    """Reject a head whose aliases expand to too many values: ten lines can expand to a billion.
 
     Raises:
-        StoreError: it does, or an alias holds itself.
+        StoreError: the limit is exceeded, or an alias contains itself.
     """
     import yaml
 
@@ -173,7 +173,7 @@ def _with_configs(head: str, entries: list[JsonDict]) -> str:
             return spliced
     except yaml.YAMLError:
         pass
-    # An anchor inside the old entries, a head in flow style: rare, and worth losing the comments for.
+    # Rare cases: an anchor inside the old entries, or a head in flow style. The comments are lost.
     return _dump(wanted)
 
 
@@ -181,7 +181,7 @@ def _dump(value: JsonDict) -> str:
     import yaml
 
     text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1000)
-    # PyYAML writes some line separators so that it reads them back as spaces; escaped they are safe.
+    # PyYAML does not escape some line separators and reads them back as spaces; ASCII output avoids that.
     return text if _load(text) == value else yaml.safe_dump(value, sort_keys=False, width=1000)
 
 
@@ -201,14 +201,14 @@ def _compose(text: str) -> object:
 
 
 def _loader() -> Any:
-    """The safe loader in C, which is many times as fast as the one in Python."""
+    """The safe C loader, which is much faster than the Python one."""
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _spliced(head: str, block: str) -> str:
-    """`head` with the text of its `configs` key replaced by `block`, or `block` at its end."""
+    """Replace the text of the `configs` key in `head` by `block`, or append `block`."""
     import yaml
 
     node = _compose(head)
@@ -221,7 +221,7 @@ def _spliced(head: str, block: str) -> str:
 
 
 def _comments(value: str) -> str:
-    """The comments and blank lines at the end of a value: the parser counts those before the next key to it."""
+    """Comments and blank lines at the end of a value, which the parser counts as part of it."""
     lines = value.split("\n")
     first = len(lines)
     while first > 1 and lines[first - 1].strip(" \t\r")[:1] in ("", "#"):

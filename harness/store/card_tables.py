@@ -1,7 +1,5 @@
-"""The numbers of a run as a dataset card shows them: a row among those of other runs, and its own tables. Owns their
-layout; every number is `summary.json`'s.
-
-A repository's leaderboard is merged row by row: the rows of other runs are kept as they stand."""
+"""Numbers of a run on a dataset card: a leaderboard row, and tables. All numbers come from `summary.json`. The
+leaderboard of a repository is merged row by row: rows of other runs are kept unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ _TAIL = ("tokens in", "tokens out", "cost", "without a score")
 
 
 def leaderboard_row(manifest: Manifest, summary: JsonDict | None) -> str:
-    """One run as a line of the leaderboard: the same figures as in a report."""
+    """Leaderboard row of one run, with the same figures as in a report."""
     summary = summary or {}
     reward, usage = table(summary.get("reward")), table(summary.get("usage"))
     k, at, hat = _largest_k(summary)
@@ -53,13 +51,14 @@ def leaderboard_row(manifest: Manifest, summary: JsonDict | None) -> str:
 
 
 def with_row(body: str, row: str, run_id: str) -> str:
-    """`body` with the run's row in the leaderboard, which is made if there is none. Runs of an environment stand
-    together, the best mean first.
+    """Insert a run's row into the leaderboard of a card, which is created if missing.
+
+    Rows are grouped by environment, best mean first.
 
     Args:
         body: The card without its head.
-        row: From `leaderboard_row`.
-        run_id: Whose former row goes.
+        row: Row from `leaderboard_row`.
+        run_id: Run whose old row is replaced.
     """
     start, stop = body.find(_BEGIN), body.find(_END)
     there = 0 <= start < stop
@@ -78,7 +77,7 @@ def with_row(body: str, row: str, run_id: str) -> str:
 
 
 def unscored_table(summary: JsonDict | None) -> list[str]:
-    """Why rollouts have no score; nothing if all have one. Ends in an empty line."""
+    """Table of reasons for missing scores, followed by an empty line; empty if all rollouts have a score."""
     unscored = table((summary or {}).get("unscored"))
     if not unscored:
         return []
@@ -87,18 +86,18 @@ def unscored_table(summary: JsonDict | None) -> list[str]:
 
 
 def passes(summary: JsonDict | None) -> str:
-    """pass@k for the largest k, in one cell."""
+    """pass@k for the largest k, as one cell."""
     k, at, _ = _largest_k(summary or {})
     return f"{_number(at)} (k={k})" if k else NONE
 
 
 def _cells(line: str) -> list[str]:
-    # A bar in a cell is escaped, so that ` | ` stands between cells alone.
+    # Split a row into cells. Bars in cells are escaped, so ` | ` only separates cells.
     return [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split(" | ")]
 
 
 def _place(line: str) -> tuple[str, float, str]:
-    """Where a row stands."""
+    """Sort key of a row."""
     cells = [*_cells(line), *[""] * 4]
     try:
         mean = -float(cells[3])
@@ -108,7 +107,7 @@ def _place(line: str) -> tuple[str, float, str]:
 
 
 def _largest_k(summary: Mapping[str, object]) -> tuple[int, object, object]:
-    """The largest k of pass@k with its two rates; 0 if there is none."""
+    """The largest k of pass@k with pass@k and pass^k; 0 without any."""
     at, hat = table(summary.get("pass_at_k")), table(summary.get("pass_hat_k"))
     k = max((int(name) for name in at if name.isdecimal()), default=0)
     return k, at.get(str(k)), hat.get(str(k))
@@ -145,7 +144,7 @@ def _dollars(cost: object) -> str:
     known = number(cost)
     if known is None:
         return NONE
-    # Two dollar signs in a line are not to become a formula.
+    # Two dollar signs in a line could become a formula.
     return f"\\${known:,.2f}" if known >= 0.1 or known == 0 else f"\\${Decimal(f'{known:.2g}'):f}"
 
 
@@ -158,7 +157,7 @@ def _reasons(summary: Mapping[str, object]) -> str:
 
 
 def results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str]]:
-    """All numbers of a run, each with its name."""
+    """Names and values of a run's results."""
     if summary is None:
         return [("scored", "no summary yet")]
     reward = table(summary.get("reward"))
@@ -190,7 +189,7 @@ def _coverage(summary: Mapping[str, object]) -> str:
 
 
 def _doubts(summary: JsonDict) -> list[tuple[str, str]]:
-    """What the mean alone would hide."""
+    """Results that qualify the mean: bounds, truncated, empty and refused answers."""
     results: list[tuple[str, str]] = []
     bounds = ends(summary.get("bounds"))
     if summary.get("unscored") and bounds is not None:

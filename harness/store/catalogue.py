@@ -1,5 +1,4 @@
-"""The runs that there are, each from its manifest and summary alone. Owns what a run's state is for whoever looks from
-outside, what is said of a damaged folder, and the filters; reads no journal and prints nothing."""
+"""Catalogue of runs, from manifests and summaries: state, damage, filters. Reads no journal."""
 
 from __future__ import annotations
 
@@ -20,17 +19,17 @@ from harness.store.rundir import RunDir
 from harness.store.values import table
 
 State: TypeAlias = Literal["running", "done", "stopped", "interrupted", "failed", "died", "damaged"]
-"""A manifest's status, but for two: `died` says that it is `running` there and nobody is at it any more, `damaged` that
-it cannot be read."""
+"""Status of the manifest, with two more values. `died`: the manifest says `running`, but no process holds the run's
+lock. `damaged`: the manifest cannot be read."""
 
 STATES: tuple[str, ...] = get_args(State)
 KINDS = ("run", "eval", "multi")
 
 ENDED_EARLY: frozenset[str] = frozenset({"stopped", "interrupted", "failed"})
-"""States of runs that said themselves that they ended before they were done."""
+"""States of runs that recorded an early end."""
 
 UNFINISHED: frozenset[str] = frozenset({"died", *ENDED_EARLY})
-"""States of runs that ended before they were done: `bench resume` goes on with them."""
+"""States of incomplete runs, which `bench resume` can resume."""
 
 _AGES = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _AGE = re.compile(r"(\d{1,6})([mhdw])")
@@ -39,17 +38,16 @@ _ID_TIME = "%Y%m%dT%H%M%SZ"
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """One run as a list shows it."""
+    """One run in a list."""
 
     run: RunDir
     state: State
     manifest: Manifest | None
     """None if it cannot be read."""
     summary: JsonDict | None = None
-    """As `summary.json` has it: of the last time that the run stopped. None if there is none, or none that can be
-    read."""
+    """Content of `summary.json`, from the last time the run stopped; None if missing or unreadable."""
     problems: tuple[str, ...] = ()
-    """What is damaged, in whole words."""
+    """Sentences about damaged files."""
 
     @property
     def id(self) -> str:
@@ -58,37 +56,37 @@ class ListedRun:
 
     @property
     def env_id(self) -> str:
-        """The environment; of a damaged run what its folder is called."""
+        """Id of the environment; for a damaged run the name of its folder."""
         return self.manifest.env_id if self.manifest else self.run.parent.name
 
     @property
     def name(self) -> str:
-        """The run's label, else its environment."""
+        """The run's label, otherwise its environment."""
         return (self.manifest.name if self.manifest else "") or self.env_id
 
     @property
     def title(self) -> str:
-        """The environment, with the run's label where that tells more."""
+        """The environment, with the run's label if that differs."""
         return self.env_id if self.name in (self.env_id, self.model) else f"{self.env_id} · {self.name}"
 
     @property
     def model(self) -> str:
-        """The model; unknown ("") of a damaged run."""
+        """Name of the model; "" for a damaged run."""
         return self.manifest.model if self.manifest else ""
 
     @property
     def kind(self) -> str:
-        """`run`, `eval` or `multi`; unknown ("") of a damaged run."""
+        """`run`, `eval` or `multi`; "" for a damaged run."""
         return self.manifest.kind if self.manifest else ""
 
     @property
     def note(self) -> str:
-        """Why it ended early, as its manifest has it; "" if it did not, or did not say."""
+        """Why it ended early, from the manifest; "" if it did not, or gave no reason."""
         return self.manifest.note if self.manifest and self.state in ENDED_EARLY else ""
 
     @property
     def created(self) -> datetime | None:
-        """When it began, by its manifest, else by its id; None if neither tells."""
+        """Start time from the manifest, otherwise from the id; None if unknown."""
         if self.manifest is not None:
             try:
                 moment = datetime.fromisoformat(self.manifest.created)
@@ -103,18 +101,18 @@ class ListedRun:
 
     @property
     def planned(self) -> int | None:
-        """Rollouts that were asked for; None if unknown."""
+        """Number of planned rollouts; None if unknown."""
         planned: Mapping[str, object] = self.manifest.planned if self.manifest else {}
         examples, rollouts = planned.get("num_examples"), planned.get("rollouts_per_example")
         return examples * rollouts if isinstance(examples, int) and isinstance(rollouts, int) else None
 
     @property
     def final(self) -> JsonDict | None:
-        """The summary, if it is of everything that the journal holds: that of a run under way, or killed, is not."""
+        """The summary if it covers the whole journal; None for a running or killed run."""
         return None if self.state in ("running", "died") else self.summary
 
     def to_json(self) -> JsonDict:
-        """For programs; keys are documented in docs/reference/runs.md."""
+        """JSON form; the keys are documented in docs/reference/runs.md."""
         manifest = self.manifest
         return {
             "id": self.id,
@@ -137,7 +135,7 @@ class ListedRun:
 
 
 def read_entry(path: Path) -> ListedRun:
-    """What the list shows of a run folder. Never fails: what cannot be read is said in the entry."""
+    """Read the list entry of a run folder. Never raises `StoreError`: errors become `problems`."""
     run = RunDir(path)
     problems: list[str] = []
     manifest = summary = None
@@ -155,10 +153,10 @@ def read_entry(path: Path) -> ListedRun:
 
 
 def _state(manifest: Manifest, run: RunDir) -> State:
-    """The state that a manifest says, looked at from outside.
+    """State from the manifest and the run's lock.
 
     Raises:
-        StoreError: it is one that this version does not know.
+        StoreError: the status is unknown to this version.
     """
     if manifest.status == "running":
         return "running" if run.is_in_use() else "died"
@@ -169,21 +167,21 @@ def _state(manifest: Manifest, run: RunDir) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which runs a list shows. Several values of one kind: any of them; several kinds: all of them."""
+    """Filter of a list of runs. Several values of one field are alternatives; all given fields must match."""
 
     envs: Sequence[str] = ()
-    """Parts of environments' ids or of runs' names; with a `*` the whole of them."""
+    """Substrings of environment ids or run names; with `*`, patterns for the whole text."""
     models: Sequence[str] = ()
-    """Parts of models' names; with a `*` the whole of them."""
+    """Substrings of model names; with `*`, patterns for the whole name."""
     states: Sequence[str] = ()
     kinds: Sequence[str] = ()
     since: datetime | None = None
-    """Runs that began then or later."""
+    """Runs that began at this time or later."""
     until: datetime | None = None
-    """Runs that began before."""
+    """Runs that began before this time."""
 
     def __post_init__(self) -> None:
-        """Check the names.
+        """Validate states and kinds.
 
         Raises:
             ConfigError: there is no such state or kind.
@@ -194,7 +192,7 @@ class Filter:
                     raise ConfigError(f"{what} {name}: {suggestion(name, known)}")
 
     def keeps(self, entry: ListedRun) -> bool:
-        """Whether the list shows the run. What is unknown of a damaged one is no reason to hide it."""
+        """Whether a run matches. Unknown fields of a damaged run match."""
         created = entry.created
         return (
             _matches(self.envs, (entry.env_id, entry.name))
@@ -217,16 +215,16 @@ def _like(pattern: str, name: str) -> bool:
 
 
 def moment(text: str, where: str, *, now: datetime | None = None, end: bool = False) -> datetime:
-    """The time that a user names, in UTC.
+    """Parse a time given by the user, as UTC.
 
     Args:
-        text: A date or a time of ISO 8601 (`2026-11-21`, `2026-11-21T09:15`), or an age (`90m`, `12h`, `7d`, `2w`).
+        text: A date or time in ISO 8601 (`2026-11-21`, `2026-11-21T09:15`), or an age (`90m`, `12h`, `7d`, `2w`).
         where: The option, for messages.
-        now: The present.
-        end: Whether a date means its end and not its beginning.
+        now: Current time.
+        end: Whether a date means its end instead of its beginning.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: the text has none of these forms.
     """
     said = text.strip()
     try:
@@ -244,7 +242,7 @@ def moment(text: str, where: str, *, now: datetime | None = None, end: bool = Fa
 
 @dataclass(slots=True)
 class Catalogue:
-    """The runs of one output folder, newest first. Manifests are read when they are asked for.
+    """The runs of one output folder, newest first. Manifests are read on demand and cached.
 
     Raises:
         StoreError: the output folder cannot be read.
@@ -252,14 +250,14 @@ class Catalogue:
 
     output_dir: Path
     paths: list[Path] = field(init=False, default_factory=list[Path])
-    """Every run folder, newest first."""
+    """All run folders, newest first."""
     _read: dict[Path, ListedRun] = field(init=False, default_factory=dict[Path, ListedRun])
 
     def __post_init__(self) -> None:
         self.paths = all_runs(self.output_dir)[::-1]
 
     def __len__(self) -> int:
-        """Runs in the folder."""
+        """Number of runs in the folder."""
         return len(self.paths)
 
     def __iter__(self) -> Iterator[ListedRun]:
@@ -270,14 +268,14 @@ class Catalogue:
             yield self._read[path]
 
     def newest(self, most: int) -> Iterator[ListedRun]:
-        """The newest `most` runs; all if it is negative."""
+        """The newest `most` runs; all if `most` is negative."""
         return islice(self, most if most >= 0 else None)
 
     def children(self, run_id: str) -> list[ListedRun]:
-        """The runs that were made from one, newest first."""
+        """Runs made from a given one, newest first."""
         return [entry for entry in self if entry.manifest is not None and entry.manifest.parent == run_id]
 
 
 def reward_of(summary: Mapping[str, Any] | None) -> JsonDict:
-    """The reward's part of a summary; empty if there is none."""
+    """The `reward` table of a summary; empty without one."""
     return table((summary or {}).get("reward"))

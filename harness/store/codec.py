@@ -1,9 +1,7 @@
-"""How a record becomes a line of JSON and comes back. Owns the line format, its fallback for values that orjson
-refuses, and the removal of known secrets; reads and writes no file.
-
-A line is one JSON object that begins with `"type"`. Integers beyond 64 bits, lone surrogates and nesting beyond 254
-levels are legal JSON that orjson will not write or would read back changed: such lines begin with `"wide": true` and go
-through the standard library both ways. NaN and infinities become null."""
+"""Encoding of records as lines of JSON, and decoding. Removes known secrets. A line is one JSON object that begins with
+`"type"`. orjson cannot write, or would change, integers beyond 64 bits, lone surrogates and nesting beyond 254 levels.
+Such lines begin with `"wide": true` and use the standard library for encoding and decoding. NaN and infinities become
+null."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ _WIDE = b'{"wide"'
 _UNUSUAL = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 _STRUCTURAL = frozenset({"type", "key", "example_key", "rollout_index", "index", "outcome", "stage"})
-"""Fields that resume compares; a secret that happens to be a run of hex digits must not change them."""
+"""Fields that resume compares; they are not redacted, even if they contain the text of a secret."""
 
 T = TypeVar("T")
 
@@ -33,18 +31,18 @@ _SOME = object()
 
 
 class UnknownType(ValueError):
-    """A whole line whose type this version does not know."""
+    """A complete line of a type that this version does not know."""
 
 
 def encode(record: Record) -> bytes:
-    """One line, with its newline.
+    """Encode a record as one line, with newline.
 
     Raises:
-        EnvironmentFault: the record holds a value that is not JSON.
+        EnvironmentFault: the record has a value that is not JSON.
     """
     line = to_line(document_of(record))
     text = line.decode()
-    # One search a known secret; only a line that holds one is taken apart.
+    # Search for secrets first; only a line that contains one is decoded and rebuilt.
     if redactor.text(text, patterns=False) is text:
         return line
     clean = {name: value if name in _STRUCTURAL else _redacted(value) for name, value in parse(line).items()}
@@ -52,10 +50,10 @@ def encode(record: Record) -> bytes:
 
 
 def to_line(document: JsonDict) -> bytes:
-    """One line, with its newline, of what `document_of` gives, or another object with a `type`. Nothing is removed.
+    """Encode the result of `document_of`, or another object with a `type`, as one line. Nothing is redacted.
 
     Raises:
-        EnvironmentFault: it holds a value that is not JSON.
+        EnvironmentFault: it has a value that is not JSON.
     """
     try:
         return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
@@ -64,10 +62,10 @@ def to_line(document: JsonDict) -> bytes:
 
 
 def parse(line: bytes) -> JsonDict:
-    """The JSON object of one line.
+    """Parse the JSON object of one line.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the line is not a JSON object.
     """
     value = from_text(line) if line.startswith(_WIDE) else orjson.loads(line)
     if not isinstance(value, dict):
@@ -76,10 +74,10 @@ def parse(line: bytes) -> JsonDict:
 
 
 def from_text(text: bytes) -> object:
-    """Any JSON value that `to_text` or a wide line holds, exactly.
+    """Parse a JSON value written by `to_text`, or a wide line, without loss.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: the text is not JSON.
     """
     try:
         return cast(object, json.loads(text.decode("utf-8"), parse_constant=_refuse))
@@ -88,7 +86,7 @@ def from_text(text: bytes) -> object:
 
 
 def record_of(document: JsonDict) -> Record:
-    """The record that a parsed line holds. Fields that this version does not know are left out.
+    """Build the record of a parsed line. Unknown fields are ignored.
 
     Raises:
         UnknownType: the line's type is not known to this version.
@@ -110,7 +108,8 @@ def decode(line: bytes) -> Record:
 
 
 def to_text(value: object) -> str:
-    """Any JSON value as text without newlines, for a table's cell. Never fails: what is not JSON becomes its `repr`."""
+    """JSON text of any value, without newlines, for a table cell. Never raises; a value that is not JSON becomes its
+    `repr`."""
     try:
         return orjson.dumps(value).decode()
     except TypeError:
@@ -126,11 +125,11 @@ def to_text(value: object) -> str:
 
 
 def document_of(record: Record) -> JsonDict:
-    """A record as its line has it."""
+    """Convert a record to the object written in its line."""
     document: JsonDict = {"type": record.kind}
     for name, alias in _NAMES[record.kind]:
         document[alias] = getattr(record, name)
-    if document.get("replies", _SOME) is None:  # of nearly every rollout the transcript says it all
+    if document.get("replies", _SOME) is None:  # omitted if the transcript has all replies, as usual
         del document["replies"]
     return document
 
@@ -149,7 +148,7 @@ def _encode_unusual(document: JsonDict) -> bytes:
 
 
 def _plain(value: object, other: Callable[[object], object]) -> object:
-    """`value` in the types that `json.dumps` writes; `other` says what becomes of any further type."""
+    """Convert `value` to types that `json.dumps` supports; `other` converts any other type."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -162,7 +161,7 @@ def _plain(value: object, other: Callable[[object], object]) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name), other) for f in dataclasses.fields(value)}
     try:
-        # Dates, UUIDs, enums and numpy values, which orjson knows.
+        # Dates, UUIDs, enums and numpy values, which orjson supports.
         return orjson.loads(orjson.dumps(value, option=_UNUSUAL))
     except TypeError:
         return other(value)
@@ -188,12 +187,12 @@ def _redacted(value: object) -> object:
 
 
 def _redacted_name(name: str) -> str:
-    # No real key is all lower case; a placeholder that is spelt like a wire field must not rename that field.
+    # Redact a key, unless it is lower case: a placeholder secret may equal a field name, which must not change.
     return name if name.islower() and name.replace("_", "").isalpha() else redactor.text(name, patterns=False)
 
 
 def _names(cls: type) -> tuple[tuple[str, str], ...]:
-    """(field, name in the line): an example's own key is called `example_key` wherever it stands."""
+    """Pairs of field and name in the line: the key of an example is called `example_key`."""
     return tuple((f.name, "example_key" if cls is Example and f.name == "key" else f.name) for f in _fields(cls))
 
 

@@ -1,6 +1,4 @@
-"""Whether the files of a run that is done are all there, and what a killed process has left beside them. Owns the name
-of the file with all rows, and the removal of what was to take the place of something and never did; the rows are
-`dataset`'s."""
+"""Completeness of a finished run's files, and cleanup after killed processes."""
 
 from __future__ import annotations
 
@@ -12,17 +10,16 @@ from harness.store.rundir import RunDir
 from harness.store.safe_files import is_folder
 
 _ASIDE = (".data.*", ".*.tmp")
-"""Names under which files and folders are made before they take their place."""
+"""Temporary names of files and folders before they are renamed."""
 
 
 def final_name(end: int) -> str:
-    """Name of the file with all rows of a journal of so many bytes, each with its outcome."""
+    """Name of the file with the final rows of a journal of `end` bytes."""
     return f"train-{end:015d}.parquet"
 
 
 def is_complete(run: RunDir) -> bool:
-    """Whether the summary can be read, and the rows on disk are all that the journal holds. Without a journal there is
-    nothing that either could be made from."""
+    """Whether the summary is readable and the rows cover the whole journal. True without a journal."""
     try:
         size = run.journal_path.lstat().st_size
     except FileNotFoundError:
@@ -32,7 +29,7 @@ def is_complete(run: RunDir) -> bool:
 
 
 def sweep(run: RunDir) -> None:
-    """Remove what a process that was killed has left beside the files of a run. The caller holds the run's lock."""
+    """Remove temporary files left by a killed process. The caller holds the run's lock."""
     found = [path for pattern in _ASIDE for path in run.path.glob(pattern)]
     for stale in [*found, *(run.data_path.glob(".*.tmp") if is_folder(run.data_path) else ())]:
         with contextlib.suppress(OSError):
@@ -40,7 +37,7 @@ def sweep(run: RunDir) -> None:
 
 
 def tidy(run: RunDir) -> None:
-    """Do for a run that is done what a process that was killed at its very end may not have come to.
+    """Complete the final steps of a finished run, which a killed process may have missed.
 
     Raises:
         StoreError: the folder cannot be written, or another process writes it.

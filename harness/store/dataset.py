@@ -1,10 +1,8 @@
-"""The dataset of a run: `data/*.parquet`, one row a rollout, built from the journal. Owns which rows are on disk and
-how they get there; a row's shape is `rows`'s, the card that makes the folder loadable is `card`'s.
-
-While a run goes on, `checkpoint` adds a file with the rollouts that came to an outcome since the last one. At its end
-`finish` writes all rows anew, sorted and each with its newest score, and puts them in the place of what was there in
-one step. Every file says in its metadata up to which byte of the journal it goes, so that a resumed run starts from
-what is there; where that does not add up, the rows are simply built anew."""
+"""Dataset of a run: `data/*.parquet`, one row per rollout, built from the journal. During a run, `checkpoint` adds a
+file with the rollouts completed since the last one. At the end, `finish` writes all rows again, sorted and with the
+newest scores, and replaces the old files atomically. The metadata of each file has the journal offset that it covers,
+so that a resumed run can continue; if the files are inconsistent, the rows are rebuilt. The columns are defined in
+`rows`, the card in `card`."""
 
 from __future__ import annotations
 
@@ -47,40 +45,41 @@ NOTES = b"bench"
 """Key of our JSON in a parquet file's metadata."""
 
 SORTED = -1
-"""Level of a file that holds all rows in order."""
+"""Level of a file with all rows in order."""
 
 FAN_IN = 64
-"""Checkpoint files of one size that are merged into a larger one: `--save-every 1` must not leave a file a rollout."""
+"""Number of checkpoint files of one level that are merged into one: `--save-every 1` must not leave a file per
+rollout."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One parquet file on disk, by its notes."""
+    """One parquet file, described by its metadata."""
 
     start: int
-    """Journal offset from which its rollouts came to an outcome."""
+    """Journal offset from which its rollouts were completed."""
     end: int
-    """Journal offset up to which they did."""
+    """Journal offset up to which they were completed."""
     level: int = 0
-    """How often its rows were merged; or `SORTED`."""
+    """Number of merges of its rows, or `SORTED`."""
     waiting: int = 0
-    """Rows in it whose rollout had no score yet."""
+    """Number of rows whose rollout had no score yet."""
 
     @property
     def file_name(self) -> str:
-        """Never the same for other rows: whoever lists the folder, and opens the files when others have taken their
-        place, must meet a missing file and not other rows."""
+        """Unique for its rows: a reader that lists the folder before a replacement gets a missing file, not other
+        rows."""
         if self.level == SORTED:
             return final_name(self.end) if not self.waiting else f"train-{self.end:015d}-waiting.parquet"
         return f"part-{self.start:015d}-{self.end:015d}.parquet"
 
 
 class DatasetWriter:
-    """Writes one run's dataset. The caller holds the run's lock; the methods may be called from any thread.
+    """Writer of one run's dataset. The caller holds the run's lock; methods may be called from any thread.
 
     Args:
         run_dir: The run folder; its journal exists.
-        columns: What shapes the rows.
+        columns: Columns of the rows.
     """
 
     def __init__(self, run_dir: Path, columns: RowShape) -> None:
@@ -90,24 +89,24 @@ class DatasetWriter:
         self._guard = threading.Lock()
         self._recorded = Recorded(self._run.journal_path)
         self._due: set[int] = set()
-        """Rollout numbers that got an outcome and have no row on disk yet."""
+        """Numbers of completed rollouts without a row on disk."""
         self._written = bytearray()
-        """1 for every rollout number that has a row on disk."""
+        """1 for every rollout number with a row on disk."""
         self._parts: list[_Part] = []
         self._rebuild = False
-        """What is on disk cannot be added to: the next checkpoint replaces it."""
+        """The files on disk cannot be extended: the next checkpoint replaces them."""
         self._is_restored = False
 
     def checkpoint(self) -> int:
-        """Adds rows for the rollouts that came to an outcome since the last checkpoint.
+        """Add rows for the rollouts completed since the last checkpoint.
 
-        A rollout that already has a row keeps it until `finish`, also when it was tried or scored again.
+        A rollout that has a row keeps it until `finish`, even if it was retried or scored again.
 
         Returns:
-            Rows added.
+            Number of rows added.
 
         Raises:
-            StoreError: the journal cannot be read or the rows not be written.
+            StoreError: the journal cannot be read, or the rows cannot be written.
         """
         with self._turn():
             count = self._replace(with_waiting=False) if self._rebuild else self._add()
@@ -116,7 +115,7 @@ class DatasetWriter:
             return count
 
     def catch_up(self) -> Recorded:
-        """What the journal holds, read to its end: shared with the writer, so that a run keeps one account of it.
+        """Read the journal to its end, and return its state, which is shared with the writer.
 
         Raises:
             StoreError: the journal cannot be read.
@@ -126,29 +125,29 @@ class DatasetWriter:
             return self._recorded
 
     def finish(self) -> int:
-        """Writes all rows, sorted by example and rollout, and rebuilds the card of the parent folder.
+        """Write all rows, sorted by example and rollout, and rebuild the card of the parent folder.
 
-        A rollout that still waits for its score gets a row, too: unscored, `not scored`. The card shows `summary.json`,
-        so write that before.
+        A rollout without a score also gets a row: unscored, `not scored`. The card shows `summary.json`, so write that
+        first.
 
         Returns:
-            Rows in the dataset.
+            Number of rows in the dataset.
 
         Raises:
-            StoreError: as `checkpoint`.
+            StoreError: as in `checkpoint`.
         """
         rows = self.complete()
         rebuild_card(self._run.parent)
         return rows
 
     def complete(self) -> int:
-        """The rows of `finish` alone.
+        """Write the rows of `finish`, without the card.
 
         Returns:
-            Rows in the dataset.
+            Number of rows in the dataset.
 
         Raises:
-            StoreError: as `checkpoint`.
+            StoreError: as in `checkpoint`.
         """
         with self._turn():
             if not self._is_final():
@@ -157,8 +156,8 @@ class DatasetWriter:
 
     @contextlib.contextmanager
     def _turn(self) -> Generator[None]:
-        """One caller at a time. The first one takes over what is on disk: of a large run that takes seconds, and a
-        resume need not wait for it before it asks anything."""
+        """Serialize callers. The first call loads the existing files, late because that takes seconds for a large
+        run."""
         with self._guard:
             if not self._is_restored:
                 self._restore()
@@ -166,7 +165,7 @@ class DatasetWriter:
             yield
 
     def _restore(self) -> None:
-        """Takes over the rows that an earlier process left, if they are what the journal says."""
+        """Load the files of an earlier process, if they agree with the journal."""
         sweep(self._run)
         if not self._run.has_data():
             self._rebuild = os.path.lexists(self._data) and not is_folder(self._data)  # a file, or a link
@@ -180,7 +179,7 @@ class DatasetWriter:
             if document["type"] != "generated":
                 self._note_written([number])
         joined = all(a.end == b.start for a, b in itertools.pairwise(parts)) and parts[0].start == 0
-        # Rows that wait for a score, or for a second try, may be there or not; one rollout must not get two.
+        # Rollouts without a score, or to be retried, may have a row; one rollout must not get two.
         again = any(had and not self._recorded.is_done(number) for number, had in enumerate(self._written))
         if again or any(part.waiting for part in parts) or not joined or self._recorded.end != parts[-1].end:
             self._rebuild = True
@@ -210,14 +209,14 @@ class DatasetWriter:
         return len(fresh)
 
     def _replace(self, *, with_waiting: bool) -> int:
-        """Builds the whole dataset anew beside the one on disk, and swaps the folders."""
+        """Build the whole dataset in a new folder, and exchange the folders."""
         for _ in self._recorded.advance():
             pass
         recorded = self._recorded
         done = [recorded.is_done(n) for n in range(len(recorded))]
         waiting = done.count(False) if with_waiting else 0
         if not waiting and not any(done):
-            # What may lie there is of rollouts that the journal does not hold.
+            # Existing rows belong to rollouts that the journal does not have.
             with contextlib.suppress(OSError):
                 discard(self._data)
             self._parts, self._rebuild = [], False
@@ -234,7 +233,7 @@ class DatasetWriter:
         return count
 
     def _merge(self) -> None:
-        """Joins the newest files into one when `FAN_IN` of one size have gathered."""
+        """Merge the newest files into one when there are `FAN_IN` of one level."""
         while True:
             level = self._parts[-1].level
             tail = self._parts[-FAN_IN:]
@@ -250,7 +249,7 @@ class DatasetWriter:
 
     @contextlib.contextmanager
     def _staging(self) -> Generator[Path]:
-        """A new folder that takes the place of `data/` when the block ends well."""
+        """A new folder that replaces `data/` if the block succeeds."""
         folder = self._run.path / f".data.{secrets.token_hex(4)}"
         try:
             with translated("write", folder):
@@ -263,9 +262,9 @@ class DatasetWriter:
             raise
 
     def _write(self, path: Path, part: _Part, numbers: Iterable[int]) -> int:
-        """Writes a parquet file durably; returns its rows."""
+        """Write a parquet file and sync it; return its number of rows."""
         with translated("write", path):
-            new_file(path).close()  # Arrow would make it by the umask alone
+            new_file(path).close()  # Arrow would ignore private permissions
         file = RowFile(path, self._columns, _notes(part))
         try:
             with JournalReader(self._run.journal_path) as reader:
@@ -285,7 +284,7 @@ class DatasetWriter:
         return file.rows
 
     def _is_final(self) -> bool:
-        """Whether the rows on disk are already what `finish` would write."""
+        """Whether the files on disk are already the result of `finish`."""
         if self._rebuild or len(self._parts) != 1 or self._parts[0].level != SORTED:
             return False
         with translated("read", self._run.journal_path):
@@ -303,11 +302,11 @@ class DatasetWriter:
 
 
 def _sorted(recorded: Recorded) -> Iterator[int]:
-    """The numbers of all rollouts by example and rollout index."""
+    """Numbers of all rollouts by example and rollout index."""
     import pyarrow.compute  # pyright: ignore[reportMissingTypeStubs]
 
     pa, compute = arrow(), cast(Any, pyarrow.compute)
-    # A list of tuples would be the largest thing in memory at 100,000 rollouts; machine integers sort in place of it.
+    # Machine integers instead of tuples, which would need most of the memory at 100,000 rollouts.
     keys = array("q", (index << 24 | rollout for index, rollout in map(recorded.place, range(len(recorded)))))
     column = pa.Array.from_buffers(pa.int64(), len(keys), [None, pa.py_buffer(keys)])
     order = compute.sort_indices(column)
@@ -325,10 +324,10 @@ def _notes(part: _Part) -> dict[str, str]:
 
 
 def _read_part(path: Path, columns: RowShape) -> _Part:
-    """A file's notes.
+    """Parse the metadata of a file.
 
     Raises:
-        StoreError: it is damaged, foreign, or has other columns.
+        StoreError: it is damaged, written by another program, or has other columns.
     """
     pa = arrow()
     try:
@@ -346,7 +345,7 @@ def _read_part(path: Path, columns: RowShape) -> _Part:
 
 
 def _concatenate(sources: list[Path], target: Path, notes: dict[str, str]) -> None:
-    """Copies the rows of `sources` into one new file, a row group at a time."""
+    """Copy the rows of `sources` into one new file, one row group at a time."""
     pa = arrow()
     with open_binary(sources[0]) as first:
         schema = parquet().read_schema(first).with_metadata(notes)
@@ -355,7 +354,7 @@ def _concatenate(sources: list[Path], target: Path, notes: dict[str, str]) -> No
     with translated("write", target), parquet().ParquetWriter(target, schema, **WRITER_OPTIONS) as writer:
         held: list[Any] = []
         for source in sources:
-            # Threads and read-ahead would keep 20 MB for good, to gain milliseconds.
+            # Threads and read-ahead would use 20 MB permanently, and save only milliseconds.
             with open_binary(source) as opened, parquet().ParquetFile(opened, pre_buffer=False) as file:
                 for group in range(file.num_row_groups):
                     held.append(file.read_row_group(group, use_threads=False).cast(schema))

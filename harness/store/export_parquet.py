@@ -1,5 +1,5 @@
-"""Parquet: the run's dataset in one file, sorted by example and rollout. Owns the file's metadata; the columns are
-those of `store.rows`, the same as in the run folder."""
+"""Parquet export: the run's dataset in one file, sorted by example and rollout. The columns are those of `store.rows`,
+as in the run folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.store.rundir import RunDir
 
 
 def write(run: RunDir, target: Path) -> Exported:
-    """Writes a run as one parquet file; see `harness.store.export_formats.Writer`."""
+    """Write a run as one parquet file; see `harness.store.export_formats.Writer`."""
     manifest = run.read_manifest()
     notes = {NOTES.decode(): json.dumps({"run": manifest.id})}
     file = RowFile(target, RowShape.of(manifest), notes)

@@ -1,5 +1,5 @@
-"""Finding run folders again: all of them, oldest first, or the one that a name means. Owns what counts as a run folder
-and the order in age; reads of a manifest at most the time, and that only where names do not tell."""
+"""Search for run folders: all of an output folder, or the one that a name refers to. Manifests are read only if names
+are not sufficient."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from harness.store.safe_files import is_folder, link_error, read_file
 _RUN_ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9]{4}")
 
 _SECOND = 16
-"""Characters of an id that say when its run began."""
+"""Length of the time in a run id, to the second."""
 
 _LISTED = 5
-"""Runs that a message names."""
+"""Maximum number of runs in a message."""
 
 
 def runs_in(parent: Path) -> list[Path]:
-    """The run folders in `parent`, oldest first. A folder without `run.json` is none, nor is a link, nor one whose name
-    begins with a dot: it is about to go."""
+    """Run folders in `parent`, oldest first. Skipped: folders without `run.json`, links, and names that begin with a
+    dot, which are being removed."""
     if parent.parent.name == "evals" and parent.is_symlink():
-        return []  # of an output folder: no link in it is followed
+        return []  # links in an output folder are not followed
     return newest(_runs(parent), None)
 
 
 def all_runs(output_dir: Path | str) -> list[Path]:
-    """Every run folder under `output_dir`, oldest first.
+    """All run folders under `output_dir`, oldest first.
 
     Raises:
         StoreError: the output folder cannot be read.
@@ -45,7 +45,7 @@ def all_runs(output_dir: Path | str) -> list[Path]:
 
 
 def find_run(output_dir: Path | str, name: str) -> Path:
-    """The run folder that `name` means.
+    """Find the run folder for a name.
 
     Args:
         output_dir: The output folder to search.
@@ -53,17 +53,17 @@ def find_run(output_dir: Path | str, name: str) -> Path:
             output folder: the only run of the newest invocation.
 
     Raises:
-        UsageError: there is none, or more than one.
+        UsageError: no run matches, or more than one.
         StoreError: the output folder cannot be read.
     """
     return find_runs(output_dir, [name])[0]
 
 
 def find_sibling(output_dir: Path | str, run_id: str) -> Path:
-    """The run of that very id in an output folder. The id may be a stranger's text: it is never taken for a path.
+    """Find the run with an exact id. The id may be untrusted: it is never used as a path.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such run.
         StoreError: the output folder cannot be read.
     """
     runs = _under(output_dir)
@@ -74,15 +74,15 @@ def find_sibling(output_dir: Path | str, run_id: str) -> Path:
 
 
 def find_runs(output_dir: Path | str, names: Iterable[str]) -> list[Path]:
-    """The run folders that `names` mean, in their order.
+    """Find the run folders for several names, in their order.
 
     Args:
-        output_dir: The output folder to search; it is read once at most.
-        names: Each as `find_run` takes it.
+        output_dir: The output folder to search; it is read at most once.
+        names: Names as in `find_run`.
 
     Raises:
-        UsageError: as `find_run`.
-        StoreError: as `find_run`.
+        UsageError: as in `find_run`.
+        StoreError: as in `find_run`.
     """
     under = functools.cache(_under)
     found: list[Path] = []
@@ -97,7 +97,7 @@ def find_runs(output_dir: Path | str, names: Iterable[str]) -> list[Path]:
 
 
 def latest_of(name: str, output_dir: Path | str) -> Invocation | None:
-    """The newest invocation, if `name` asks for one: `latest`, or the path of an output folder.
+    """The newest invocation if `name` is `latest` or the path of an output folder; otherwise None.
 
     Raises:
         UsageError: there is no run.
@@ -119,7 +119,7 @@ def _latest(name: str, output_dir: Path | str, under: Callable[[Path], list[Path
 
 
 def _only(name: str, found: Invocation) -> Path:
-    """The only run of an invocation."""
+    """The only run of an invocation; raises if it has several."""
     if len(found.runs) + len(found.failed) == 1:
         return found.runs[0]
     listing = "".join(f"\n  {run}" for run in found.runs)
@@ -127,7 +127,7 @@ def _only(name: str, found: Invocation) -> Path:
 
 
 def _at(name: str) -> Path | None:
-    """The run folder at a path, if that is what `name` is."""
+    """The run folder if `name` is a path of one; otherwise None."""
     if os.path.exists(name):
         for candidate in (Path(name), Path(name).parent):
             if is_run(candidate):
@@ -138,7 +138,7 @@ def _at(name: str) -> Path | None:
 
 
 def _named(name: str, root: Path, runs: Sequence[Path]) -> Path:
-    """The one of `runs` that a name means which is no path."""
+    """The run whose id is, or begins with, `name`."""
     if not runs:
         raise UsageError(f"no runs under {root}; name the output folder with --output-dir")
     matches = [run for run in runs if run.name == name] or [run for run in runs if name and run.name.startswith(name)]
@@ -151,7 +151,7 @@ def _named(name: str, root: Path, runs: Sequence[Path]) -> Path:
 
 
 def _under(output_dir: Path | str) -> list[Path]:
-    """Every run folder under an output folder, in no order."""
+    """All run folders under an output folder, unsorted."""
     root = Path(output_dir) / "evals"
     with translated("read", root):
         if root.is_symlink():
@@ -159,7 +159,7 @@ def _under(output_dir: Path | str) -> list[Path]:
         parents = [path for path in _entries(root) if is_folder(path)]
     found: list[Path] = []
     for parent in parents:
-        with contextlib.suppress(OSError):  # one that nobody may read must not hide the others
+        with contextlib.suppress(OSError):  # one unreadable folder must not hide the others
             found += _runs(parent)
     return found
 
@@ -169,7 +169,7 @@ def _runs(parent: Path) -> list[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in a folder, without names that begin with a dot; nothing if it is none."""
+    """Entries of a folder, without names that begin with a dot; empty if it is not a folder."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return [folder / name for name in os.listdir(folder) if not name.startswith(".")]
     return []
@@ -180,17 +180,15 @@ def _counted(runs: Sequence[Path]) -> str:
 
 
 def _listing(runs: Sequence[Path]) -> str:
-    """The newest few by name, and how many there are besides."""
+    """List the newest runs by name, and count the others."""
     named = [f"{run.name} ({run.resolve().parent.name})" for run in reversed(newest(runs, _LISTED))]
     more = len(runs) - len(named)
     return ", ".join([*named, *([f"and {more:,} older"] if more else [])])
 
 
 def newest(runs: Iterable[Path], most: int | None) -> list[Path]:
-    """The newest `most` of `runs`, oldest first; all of them if `most` is None.
-
-    They are sorted by the second in the id. Runs of the same second, such as those of a suite, are sorted by the
-    microseconds in their manifests."""
+    """The newest `most` of `runs`, oldest first; all if `most` is None. Sorted by the second in the id. Runs of the
+    same second, such as those of a suite, are sorted by the microseconds in their manifests."""
     seconds: dict[str, list[Path]] = {}
     for run in runs:
         seconds.setdefault(run.name[:_SECOND] if _RUN_ID.fullmatch(run.name) else "", []).append(run)
@@ -204,7 +202,7 @@ def newest(runs: Iterable[Path], most: int | None) -> list[Path]:
 
 
 def _began(run: Path) -> tuple[str, str]:
-    """When a run began, as its manifest has it, and its id."""
+    """Start time of a run from its manifest, and its id."""
     created: object = None
     with contextlib.suppress(OSError, ValueError, AttributeError):
         created = cast(JsonDict, from_text(read_file(run / "run.json"))).get("created")

@@ -1,7 +1,6 @@
-"""Publishing one run on the Hugging Face Hub: its parquet and the merged card, in one commit of a dataset repository.
-Owns the order of the steps, what is tried again and what the user is told; the card's text is `store.card`'s, names are
-`store.hub_names`'s, the meaning of an error is `store.hub_failures`'s. Reads the run folder and never writes to it; the
-journal stays where it is."""
+"""Publishing of a run on the Hugging Face Hub: parquet files and merged card, in one commit to a dataset repository.
+Reads the run folder and never writes to it; the journal is not uploaded. The card is written in `store.card`, names are
+validated in `store.hub_names`, errors are classified in `store.hub_failures`."""
 
 from __future__ import annotations
 
@@ -29,45 +28,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PushResult:
-    """A run that is on the Hub."""
+    """A run published on the Hub."""
 
     url: str
     """The dataset's page."""
     repo: str
     """`namespace/name`."""
     commit: str
-    """The commit (hex) that holds the run."""
+    """Hash of the commit with the run."""
     config: str
-    """What `load_dataset(repo, config)` calls the run."""
+    """Config name of the run in `load_dataset(repo, config)`."""
     private: bool
     """Whether the repository is private: an existing one keeps its visibility."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is to be pushed where."""
+    """What to push, and where."""
 
     run: RunDir
     shown: Path
-    """The run folder as the caller named it."""
+    """The run folder as given by the caller."""
     name: str
     """`name` or `namespace/name`."""
     public: bool
     again: str
-    """The command that tries again."""
+    """Command to repeat the push."""
     token: str
     endpoint: str | None
 
 
 def check_ready(repo: str | None = None) -> None:
-    """Refuse a push that cannot succeed, before a run has cost anything; asks no server.
+    """Raise early if a push cannot succeed, before the run costs anything. Makes no request.
 
     Args:
-        repo: The name that the user gave, if any.
+        repo: Repository name from the user, if any.
 
     Raises:
-        ConfigError: the name is none that the Hub takes.
-        PublishError: offline mode is on, or nobody is logged in.
+        ConfigError: the name is invalid on the Hub.
+        PublishError: offline mode is on, or no user is logged in.
     """
     if repo is not None:
         check_repo(repo)
@@ -84,25 +83,25 @@ def push_run(
     patience: Patience | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> PushResult:
-    """Upload the run's dataset and merge its config into the repository's card, in one commit.
+    """Upload a run's dataset and merge its config into the repository's card, in one commit.
 
-    Pushing a run again replaces its files. Blocks for as long as it takes, within `patience`; pushes of one
-    process wait for one another. The caller sees to it that nobody writes the run meanwhile.
+    Pushing a run again replaces its files. Blocks until done, within `patience`; pushes of one process run one after
+    another. The caller ensures that no process writes the run meanwhile.
 
     Args:
         run_dir: The run's folder.
-        repo: `name` or `namespace/name`; by default `{env_id}_{model}` of whoever the token belongs to.
-        public: Create the repository public. Without it, a repository that is already public is refused.
-        token: A Hub token with write access; by default the logged-in user's.
-        endpoint: Root URL of the Hub; by default HF_ENDPOINT or huggingface.co.
-        patience: How long to try; seconds.
-        notice: Told in one line whenever the push has to wait.
+        repo: `name` or `namespace/name`; default: `{env_id}_{model}` in the namespace of the token's user.
+        public: Create the repository as a public one. Without it, an existing public repository is rejected.
+        token: A Hub token with write access; default: that of the logged-in user.
+        endpoint: Root URL of the Hub; default: HF_ENDPOINT or huggingface.co.
+        patience: Time limits, in seconds.
+        notice: Called with one line whenever the push has to wait.
 
     Returns:
-        Where the run is now.
+        Location of the published run.
 
     Raises:
-        PublishError: the run is not on the Hub; names the repository, the cause and the command that tries again.
+        PublishError: the run was not published; names the repository, the cause and the command to try again.
     """
     again = shlex.join(["bench", "push", str(run_dir), *(["--repo", repo] if repo else []), *(["--public"] * public)])
     run = RunDir(run_dir.resolve())
@@ -120,7 +119,7 @@ def push_run(
 
 
 class _Push:
-    """The attempts at one push."""
+    """Attempts at one push."""
 
     def __init__(self, plan: _Plan, patience: Patience, notice: Callable[[str], None]) -> None:
         from huggingface_hub import HfApi
@@ -140,7 +139,7 @@ class _Push:
         return _gave_up(self._plan.shown, self._name, failure, self._plan.again)
 
     def _attempt(self) -> PushResult:
-        """Everything from reading the head to committing on top of it: what an attempt read is stale for the next."""
+        """One attempt, from reading the repository's head to the commit on top of it."""
         head = self._head()
         if head.private is False and not self._plan.public:
             raise PublishError(
@@ -160,7 +159,7 @@ class _Push:
         return PushResult(url, self._name, commit.oid, self._plan.run.id, bool(head.private))
 
     def _head(self) -> DatasetInfo:
-        """The repository as it is now; created when it is not there yet."""
+        """Current state of the repository, which is created if missing."""
         from huggingface_hub.errors import RepositoryNotFoundError
 
         if "/" not in self._name:
@@ -170,7 +169,7 @@ class _Push:
             head = self._info()
         except RepositoryNotFoundError:
             if self._seen:
-                raise  # deleted while we push: somebody's decision, not ours to undo
+                raise  # deleted during the push, by a decision that is not ours to undo
             self._api.create_repo(self._name, repo_type="dataset", private=not self._plan.public, exist_ok=True)
             head = self._info()
         self._seen = True
@@ -180,7 +179,7 @@ class _Push:
         return self._api.dataset_info(self._name, timeout=self._patience.silence)
 
     def _card(self, revision: str) -> str | None:
-        """README.md as of `revision`."""
+        """README.md at a revision; None if missing."""
         from huggingface_hub import hf_hub_url
 
         url = hf_hub_url(self._name, "README.md", repo_type="dataset", revision=revision, endpoint=self._api.endpoint)
@@ -190,12 +189,13 @@ class _Push:
     def _operations(
         self, head: DatasetInfo, text: str, opened: ExitStack
     ) -> list[CommitOperationAdd | CommitOperationDelete]:
-        """The commit: the card, every parquet file, and the end of those that an earlier push of this run left."""
+        """Operations of the commit: the card, the parquet files, and deletion of files from an earlier push of this
+        run."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         folder = f"data/{self._plan.run.id}"
-        # Open files, not paths: the library then uploads over plain HTTP, which every endpoint speaks and `bounded`
-        # bounds. Xet, which it prefers for paths, has its own connections and its own endless patience.
+        # Open files instead of paths make the library upload over plain HTTP, to which `bounded` applies. For paths it
+        # prefers Xet, which has connections of its own and no timeout.
         files = self._plan.run.row_files()
         added = {f"{folder}/{path.name}": opened.enter_context(open_binary(path)) for path in files}
         there = [file.rfilename for file in head.siblings or []]
@@ -208,7 +208,7 @@ class _Push:
 
 
 def _gave_up(shown: Path, repo: str | None, failure: HubFailure, again: str) -> PublishError:
-    """The one message of every failed push: what, where to, why, what next."""
+    """Error message of a failed push: run, repository, cause and remedy."""
     target = f"{repo} on the Hub" if repo else "the Hub"
     parts = [f"could not push {shown} to {target}: {failure.cause.rstrip('.')}."]
     parts += [failure.advice] if failure.advice else []

@@ -1,8 +1,5 @@
-"""What an error of `huggingface_hub` means: may it heal, after how long, and what should the user do. Owns the reading
-of foreign errors and the bounds that are put on the library's own patience; sends nothing itself.
-
-The library waits for as long as a `Retry-After` says and for ever on a silent socket; `bounded` puts an end to both for
-as long as a push lasts, through its public session."""
+"""Classification of `huggingface_hub` errors: retry or not, after how long, and advice for the user. The library waits
+as long as a `Retry-After` says, and for ever on a silent socket; `bounded` limits both during a push."""
 
 from __future__ import annotations
 
@@ -20,43 +17,43 @@ from enum import Enum
 from harness.core.errors import HarnessError, PublishError
 
 _WINDOW = re.compile(r";\s*r\s*=\s*0\b.*;\s*t\s*=\s*(\d+)")
-"""The Hub's `RateLimit: "api";r=0;t=55`: nothing remains, the window ends in 55 seconds."""
+"""The Hub's `RateLimit: "api";r=0;t=55`: no request is left, and the window ends in 55 seconds."""
 
 MAX_CAUSE = 300
-"""Characters of a foreign message that are shown: the Hub may answer with a page of HTML."""
+"""Maximum characters of an error message from the Hub, which may be an HTML page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a push tries."""
+    """Time limits of a push."""
 
     total: float = 300.0
-    """Seconds after which no further attempt or request is begun; uploading adds to it by `bytes_per_second`."""
+    """Seconds after which no new attempt or request begins; uploads extend it by `bytes_per_second`."""
     bytes_per_second: float = 250_000.0
-    """The slowest upload that is waited for."""
+    """Slowest acceptable upload."""
     silence: float = 60.0
-    """Seconds that the Hub may say nothing at all while a request is open."""
+    """Timeout in seconds for a silent connection."""
     longest_wait: float = 60.0
-    """Seconds that one pause lasts at most, whatever `Retry-After` asks for."""
+    """Maximum seconds of one pause, even if `Retry-After` is longer."""
     first_wait: float = 1.0
-    """Seconds of the first pause after an error that names none; doubles from try to try."""
+    """Seconds of the first pause after an error without `Retry-After`; doubles with each attempt."""
 
     def deadline(self, size: int) -> float:
-        """When to give up on a push of `size` bytes that begins now; `time.monotonic()` seconds."""
+        """Deadline of a push of `size` bytes that begins now; in `time.monotonic()` seconds."""
         return time.monotonic() + self.total + size / self.bytes_per_second
 
 
 class HubFailureKind(Enum):
-    """What may be done about a failure. The value is how often a push meets it before it gives up."""
+    """Kind of a failure. The value is the number of failures of this kind after which a push gives up."""
 
     MOVED = 8
-    """412: someone else committed since the card was read; read it again."""
+    """412: another commit was made since the card was read; read it again."""
     BUSY = 5
-    """429: too many requests; wait as told."""
+    """429: too many requests; wait for the requested time."""
     UNWELL = 4
-    """5xx, no connection, a reply that cannot be read."""
+    """5xx, no connection, or an unreadable reply."""
     FINAL = 1
-    """Trying again would fail in the same way."""
+    """A retry would fail in the same way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +62,11 @@ class HubFailure:
 
     kind: HubFailureKind
     cause: str
-    """What happened, in one line."""
+    """Description in one line."""
     advice: str = ""
-    """What the user can do about it, beyond trying again."""
+    """Advice for the user, besides trying again."""
     wait: float | None = None
-    """Seconds that the Hub asked us to wait."""
+    """Seconds to wait, as requested by the Hub."""
 
 
 ADVICE = {
@@ -83,20 +80,20 @@ ADVICE = {
 
 
 def foreign_errors() -> tuple[type[Exception], ...]:
-    """What `huggingface_hub` raises when a request fails; imports it."""
+    """Exception types that `huggingface_hub` raises for a failed request; imports the library."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    # The second base is the HTTP library's own root (httpx or its successor): connection errors and timeouts derive
-    # from it and are not translated. RuntimeError wraps a failed upload, ValueError an unreadable reply.
+    # The second base class is the root of the HTTP library's exceptions (httpx or its successor): connection errors and
+    # timeouts are not wrapped. RuntimeError wraps a failed upload, ValueError an unreadable reply.
     return (HfHubHTTPError.__mro__[1], OSError, RuntimeError, ValueError)  # pyright: ignore[reportReturnType]
 
 
 def read_failure(error: BaseException, advice: Mapping[int, str] = ADVICE) -> HubFailure:
-    """What `error`, or the error that it wraps, means for the push.
+    """Classify an error, or the error that it wraps.
 
     Args:
-        error: What was raised.
-        advice: What the user can do about a refusal, by its HTTP status.
+        error: The exception.
+        advice: Advice for the user by HTTP status.
     """
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -114,7 +111,7 @@ def read_failure(error: BaseException, advice: Mapping[int, str] = ADVICE) -> Hu
     if isinstance(error, FileNotFoundError | PermissionError):
         return HubFailure(HubFailureKind.FINAL, cause)
     if isinstance(error, ValueError) and not isinstance(root, json.JSONDecodeError):
-        # A ValueError is the library's verdict on what was sent; a JSON error is about the reply.
+        # A ValueError means an invalid request; a JSON error, an invalid reply.
         return HubFailure(HubFailureKind.FINAL, cause)
     return HubFailure(HubFailureKind.UNWELL, cause, "Check the connection to the Hub (HF_ENDPOINT, proxies).")
 
@@ -132,7 +129,8 @@ def _refused(status: int, headers: Mapping[str, str], message: str, advices: Map
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by `Retry-After` (seconds or an HTTP date) or by the Hub's rate-limit window; None: unsaid."""
+    """Seconds to wait, from `Retry-After` (seconds or an HTTP date) or the Hub's rate-limit window; None without
+    these."""
     value = headers.get("Retry-After", "").strip()
     with suppress(ValueError):
         return max(0.0, float(value))
@@ -145,26 +143,26 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def one_line(text: str) -> str:
-    """`text` without line breaks and control characters, cut to `MAX_CAUSE`."""
+    """Clean text for one line: no line breaks or control characters, cut to `MAX_CAUSE`."""
     words = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return words if len(words) <= MAX_CAUSE else words[: MAX_CAUSE - 1] + "…"
 
 
 @contextmanager
 def bounded(patience: Patience, deadline: float) -> Generator[None]:
-    """Bound what the library does inside: silence of a socket, waits that a reply asks for, requests past `deadline`.
+    """Limit the library's waiting: silent sockets, `Retry-After`, and requests after `deadline`.
 
-    The library has one session a process, so one such block may be open at a time.
+    The library has one session per process, so only one such block may be open at a time.
 
     Raises:
-        PublishError: from inside, when this thread was to begin a request after `deadline`.
+        PublishError: inside the block, if this thread begins a request after `deadline`.
     """
     from huggingface_hub import get_session
 
     session, pushing = get_session(), threading.get_ident()
 
     def before(request: object) -> None:
-        # Other threads may be loading datasets meanwhile, which our deadline is nothing to.
+        # Check the deadline, only in this thread: other threads may be loading datasets.
         if time.monotonic() > deadline and threading.get_ident() == pushing:
             raise PublishError("the time for it is up")
 
@@ -172,7 +170,7 @@ def bounded(patience: Patience, deadline: float) -> Generator[None]:
         headers = getattr(response, "headers", {})
         wait = retry_after(headers)
         if wait is not None and getattr(response, "status_code", 200) >= 400:
-            # Whole seconds: the library reads no other form.
+            # The library reads only whole seconds.
             headers["Retry-After"] = str(int(min(wait, patience.longest_wait)))
             headers.pop("RateLimit", None)
 

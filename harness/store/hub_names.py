@@ -1,8 +1,6 @@
-"""What a run's dataset repository is called on the Hub. Owns the rules for names and nothing else: it asks no
-server, so that a name can be refused before a run has cost anything.
-
-The Hub takes `namespace/name`, ASCII letters, digits, `-`, `_` and `.`, at most 96 characters a name; a name starts and
-ends with a letter, a digit or `_`, holds neither `--` nor `..`, and does not end in `.git`."""
+"""Repository names on the Hub: validation and defaults. Makes no request. A name is `namespace/name` of ASCII letters,
+digits, `-`, `_` and `.`, with at most 96 characters per part; each part starts and ends with a letter, a digit or `_`,
+has neither `--` nor `..`, and does not end in `.git`."""
 
 from __future__ import annotations
 
@@ -12,24 +10,24 @@ import re
 from harness.core.errors import ConfigError
 
 MAX_NAME = 96
-"""Characters that the Hub allows in a repository's name, its namespace apart."""
+"""Maximum characters of a repository name, without the namespace."""
 
 DIGEST_DIGITS = 8
-"""Hex digits that keep two names apart once both are cut: 32 bits, for a handful of repositories of one account."""
+"""Hex digits of the hash that keeps shortened names unique: 32 bits, enough for the repositories of one account."""
 
 _PART = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?(?<!\.git)")
 
 
 def default_name(env_id: str, model: str) -> str:
-    """`{env_id}_{model}` made valid for the Hub; `/` becomes `_`, anything else that the Hub forbids `-`.
+    """Default repository name `{env_id}_{model}`, made valid: `/` becomes `_`, other invalid characters become `-`.
 
     Args:
         env_id: The environment's id, as the user wrote it.
         model: The model's name at its endpoint.
 
     Returns:
-        A name without namespace. Names that had to be cut, or of which nothing was left, end in a digest of the
-        original, so that two models never share a repository by accident of length.
+        A name without namespace. A name that was cut, or became empty, ends in a hash of the original, so that two
+        models never share a repository by accident.
     """
     wanted = f"{env_id}_{model}"
     name = re.sub(r"[^A-Za-z0-9._-]", "-", wanted.replace("/", "_"))
@@ -43,10 +41,10 @@ def default_name(env_id: str, model: str) -> str:
 
 
 def check_repo(repo: str) -> str:
-    """`repo` itself, when the Hub would take it as `name` or `namespace/name`.
+    """Validate a repository name of the form `name` or `namespace/name`, and return it.
 
     Raises:
-        ConfigError: it would not.
+        ConfigError: the name is invalid.
     """
     parts = repo.split("/")
     if len(parts) > 2 or not all(_PART.fullmatch(part) for part in parts):

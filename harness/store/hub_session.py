@@ -1,5 +1,4 @@
-"""How the Hub is spoken to, whatever is sent there: with whose token, one conversation at a time, tried again where
-that helps, and without the library's own words on the terminal. Owns no repository and no message of success."""
+"""Session with the Hub: token, retries, one session at a time, and no terminal output of the library."""
 
 from __future__ import annotations
 
@@ -28,19 +27,19 @@ from harness.store.hub_failures import (
 Result = TypeVar("Result")
 
 _one_at_a_time = threading.Lock()
-"""The library has one session and one logger a process, and the runs of a suite often share a repository."""
+"""The library has one session and one logger per process, and runs of a suite often share a repository."""
 
 LOG_IN = "set HF_TOKEN to a token with write access, or run `hf auth login`"
 
 
 def login_token(token: str | None) -> str:
-    """The token to speak with.
+    """Find the token to use.
 
     Args:
-        token: What the caller was given, if anything; else it is the logged-in user's.
+        token: Token given by the caller; default: that of the logged-in user.
 
     Raises:
-        PublishError: there is none, or the Hub must not be asked.
+        PublishError: there is no token, or offline mode is on.
     """
     from huggingface_hub import constants, get_token
 
@@ -58,28 +57,28 @@ def login_token(token: str | None) -> str:
 
 @dataclass(slots=True)
 class Tries:
-    """The attempts at one thing."""
+    """Retry loop of one operation."""
 
     patience: Patience
     deadline: float
     """`time.monotonic()` seconds after which no attempt begins."""
     notice: Callable[[str], None]
-    """Told in one line whenever there is something to wait for."""
+    """Called with one line before each wait."""
     subject: Callable[[], str]
-    """What is spoken of in these lines."""
+    """Function that returns the subject of these lines."""
     advice: Mapping[int, str] = field(default_factory=lambda: ADVICE)
-    """What the user can do, by HTTP status."""
+    """Advice for the user by HTTP status."""
     _met: dict[HubFailureKind, int] = field(default_factory=lambda: dict.fromkeys(HubFailureKind, 0))
 
     def until_done(self, attempt: Callable[[], Result], gave_up: Callable[[HubFailure], PublishError]) -> Result:
-        """Call `attempt` until it returns, as often as its failures allow.
+        """Call `attempt` until it succeeds or its failures exceed the limits.
 
         Args:
-            attempt: One attempt from its beginning: what the last one read is stale.
-            gave_up: Makes the error of the last failure.
+            attempt: One complete attempt, which reads all its inputs again.
+            gave_up: Function that converts the last failure to an error.
 
         Raises:
-            PublishError: what `gave_up` has made.
+            PublishError: the error from `gave_up`.
         """
         while True:
             try:
@@ -98,25 +97,25 @@ class Tries:
         """Seconds until the next attempt."""
         wait = failure.wait
         if wait is None:
-            # Half of it by chance: the pushes of a suite must not meet again at the same instant.
+            # Jitter, so that the pushes of a suite do not retry at the same time.
             wait = self.patience.first_wait * 2 ** (self._met[failure.kind] - 1) * random.uniform(0.5, 1.0)
         return min(wait, self.patience.longest_wait)
 
 
 def fetch(url: str, token: str, what: str, most: int) -> bytes | None:
-    """A small file, read from the Hub itself: a cache could be older than the commit.
+    """Download a small file from the Hub, without the cache, which may be outdated.
 
     Args:
-        url: Its address, as `hf_hub_url` makes it.
-        token: Whose it is asked as.
-        what: What it is called if it is too large.
-        most: Bytes that it may have.
+        url: Its URL, from `hf_hub_url`.
+        token: Token for the request.
+        what: Name of the file in the error message.
+        most: Maximum size in bytes.
 
     Returns:
         Its content; None if the repository has no such file.
 
     Raises:
-        StoreError: it is larger than that. What the library raises is for `Tries`.
+        StoreError: it is too large. Errors of the library are left to `Tries`.
     """
     from huggingface_hub import get_session
     from huggingface_hub.errors import EntryNotFoundError
@@ -139,8 +138,8 @@ def fetch(url: str, token: str, what: str, most: int) -> bytes | None:
 
 @contextmanager
 def conversation() -> Generator[None]:
-    """Keep other conversations of this process waiting, and the library's warnings and bars off the terminal: what
-    matters is said by `notice` and by errors."""
+    """Hold the process-wide Hub lock, and suppress the library's warnings and progress bars. Messages are printed by
+    `notice` and errors instead."""
     from huggingface_hub import constants
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 

@@ -1,4 +1,4 @@
-"""The runs of one invocation: the files under `suites/`, and the newest invocation of an output folder."""
+"""Runs of one invocation: suite files under `suites/`, and the newest invocation of an output folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.store.codec import from_text
 from harness.store.safe_files import files_in, is_file, is_folder, read_file, refuse_links
 
 _SECOND = 16
-"""Characters of an id that hold its time, to the second."""
+"""Length of the time in an id, to the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +25,22 @@ class Invocation:
     """The runs that one command made or resumed."""
 
     id: str
-    """Empty for a run that belongs to no suite."""
+    """Empty for a run without a suite."""
     runs: list[Path]
-    """Run folders that exist, in the order of the suite."""
+    """Existing run folders, in the order of the suite."""
     gone: list[str] = field(default_factory=list[str])
-    """Runs that were removed, as the suite's file names them."""
+    """Removed runs, as listed in the suite's file."""
     failed: list[str] = field(default_factory=list[str])
-    """Names of environments that did not load, so that they have no run."""
+    """Names of environments that failed to load and have no run."""
     names: list[str] = field(default_factory=list[str])
-    """Names of all runs, removed ones included."""
+    """Names of all runs, including removed ones."""
 
 
 def read_invocation(file: Path) -> Invocation:
-    """The invocation that a suite's file records.
+    """Read the invocation from a suite's file.
 
     Raises:
-        StoreError: it cannot be read, or is no suite's file.
+        StoreError: it cannot be read, or is not a suite's file.
     """
     with translated("read", file):
         content = read_file(file)
@@ -59,7 +59,7 @@ def read_invocation(file: Path) -> Invocation:
         said = entry.get("path")
         if not isinstance(said, str) or not said:
             raise StoreError(f"cannot read {file}: a run in it has no path")
-        path = root / said  # an absolute path stays as it is
+        path = root / said  # an absolute path is not changed
         found.names.append(str(entry.get("name") or entry.get("env_id")))
         if is_run(path) and _is_its_own(path, root, file.stem):
             found.runs.append(path if file.is_absolute() else Path(os.path.relpath(path)))
@@ -69,38 +69,38 @@ def read_invocation(file: Path) -> Invocation:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder is a run's: it has a `run.json`, or something else of that name which cannot be read."""
+    """Whether a folder is a run's: it has an entry `run.json` that is not a folder, even if unreadable."""
     try:
         return not stat.S_ISDIR(os.lstat(path / "run.json").st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        return True  # it is there, and whoever reads it is told why that fails
+        return True  # it exists; reading it will report the error
 
 
 def newest_invocation(output_dir: Path | str, newest: Path | None, runs: Sequence[Path]) -> Invocation:
-    """The newest invocation of an output folder: a suite whose runs were made or resumed last, or a single run.
+    """The newest invocation of an output folder: the suite whose runs were made or resumed last, or a single run.
 
     `bench resume` adds to the invocation that made a run: its own file in `suites/` does not count here.
 
     Args:
         output_dir: The output folder.
-        newest: The run that began last; None if there is no run.
+        newest: The run that began last; None without runs.
         runs: All run folders.
 
     Raises:
-        UsageError: no environment of it could be loaded, or all of its runs were removed.
+        UsageError: none of its environments could be loaded, or all of its runs were removed.
         StoreError: a suite's file cannot be read.
     """
     found = _newest_suite(Path(output_dir) / "suites")
     if newest is not None and not _is_newer(found, newest):
         suite = _suite_of(newest)
         file = Path(output_dir) / "suites" / f"{suite}.json"
-        if suite and is_folder(file.parent) and is_file(file):  # another suite of the same second came first above
+        if suite and is_folder(file.parent) and is_file(file):  # for another suite of the same second
             named = read_invocation(file)
             if newest.resolve() in {path.resolve() for path in named.runs}:
                 return named
-        same = [path for path in runs if suite and _suite_of(path) == suite]  # only the files of suites are missing
+        same = [path for path in runs if suite and _suite_of(path) == suite]  # suite files may be missing
         return Invocation(suite, sorted(same, key=lambda path: path.name)) if same else Invocation("", [newest])
     if found is None:
         raise UsageError(f"no runs under {Path(output_dir) / 'evals'}; name the output folder with --output-dir")
@@ -111,7 +111,7 @@ def newest_invocation(output_dir: Path | str, newest: Path | None, runs: Sequenc
 
 
 def suite_of(run: Path, output_dir: Path | str) -> Invocation | None:
-    """The recorded suite of several runs that a run belongs to; None if it was made alone."""
+    """The recorded suite, with several runs, that a run belongs to; None if it was made alone."""
     suite = _suite_of(run)
     parents = run.resolve().parents
     home = parents[2] if len(parents) > 2 and parents[1].name == "evals" else Path(output_dir)
@@ -123,7 +123,7 @@ def suite_of(run: Path, output_dir: Path | str) -> Invocation | None:
 
 
 def suite_files(output_dir: Path | str) -> list[Path]:
-    """The files of suites in an output folder, oldest first; of one second, that first which was written first.
+    """Suite files in an output folder, oldest first; within the same second by modification time.
 
     Raises:
         StoreError: the folder cannot be read.
@@ -134,8 +134,8 @@ def suite_files(output_dir: Path | str) -> list[Path]:
 
 
 def _is_its_own(path: Path, root: Path, suite: str) -> bool:
-    """Whether a run that a suite's file names is one of that suite: it lies in the same output folder, or says so
-    itself. Else a suite from somebody else could name, and have published, any run of this machine."""
+    """Whether a run listed in a suite's file belongs to the suite: by location or by its manifest. Otherwise, a suite
+    file from another person could list, and publish, any run of this machine."""
     if ".." not in path.parts and path.is_relative_to(root):
         with contextlib.suppress(OSError):
             refuse_links(root, path)
@@ -144,27 +144,27 @@ def _is_its_own(path: Path, root: Path, suite: str) -> bool:
 
 
 def _newest_suite(folder: Path) -> Invocation | None:
-    """The newest suite that one of its runs names as its own, or that has no run left."""
+    """The newest suite that one of its runs refers to, or that has no run left."""
     for file in reversed(suite_files(folder.parent)):
         found = read_invocation(file)
         if not found.runs and not found.failed:
-            continue  # removed as a whole by the user
+            continue  # all of it was removed by the user
         if not found.runs or any(_suite_of(path) == found.id for path in found.runs):
             return found
     return None
 
 
 def _is_newer(suite: Invocation | None, run: Path) -> bool:
-    """Whether `suite` began after `run`, or holds it."""
+    """Whether `suite` began after `run`, or contains it."""
     if suite is None:
         return False
-    if not suite.runs:  # in the same second either may be the newer; a gate must not pass an older run instead
+    if not suite.runs:  # within a second the order is unknown; a gate must not use an older run
         return suite.id[:_SECOND] >= run.name[:_SECOND]
     return run.resolve() in {path.resolve() for path in suite.runs} or suite.id[:_SECOND] > run.name[:_SECOND]
 
 
 def _suite_of(run: Path) -> str:
-    """The id of the suite in a run's manifest; empty if there is none or it cannot be read."""
+    """Id of the suite from a run's manifest; empty without one, or if it cannot be read."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         suite = cast(JsonDict, from_text(read_file(run / "run.json"))).get("suite")
         if isinstance(suite, str) and os.path.basename(suite) == suite:

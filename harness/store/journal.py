@@ -1,9 +1,7 @@
-"""The journal: the append-only file of a run, its truth. Owns durability (group commit, fsync before acknowledgement),
-recovery of a torn tail, and reading; a line's format is `codec`'s, what the lines mean together is `recorded`'s.
-
-One thread a journal writes. It takes whatever is queued, writes it with one write(2), syncs it with one fsync(2), and
-only then tells the event loop, once for the whole batch. While it syncs, the next batch gathers: the busier the run,
-the fewer syncs a line."""
+"""Journal of a run: an append-only file, from which all other files are built. Appending, recovery and reading. One
+thread per journal writes. It takes all queued lines, writes them with one write(2), syncs them with one fsync(2), and
+then acknowledges the batch on the event loop. The next batch is queued meanwhile, so a busier run needs fewer syncs per
+line. Lines are encoded in `codec` and indexed in `recorded`."""
 
 from __future__ import annotations
 
@@ -27,17 +25,17 @@ from harness.store.codec import UnknownType, encode, parse, record_of
 from harness.store.safe_files import open_binary, open_regular, open_to_append
 
 READ_BUFFER = 1 << 20
-"""Bytes read ahead when a journal is streamed; larger ones gain nothing."""
+"""Bytes of read-ahead when streaming a journal; larger buffers do not help."""
 
 LOOK_UP = 1 << 13
-"""Bytes read at once when a single line is looked up: most lines fit, so that one system call serves."""
+"""Bytes of the first read of a single line: enough for most lines."""
 
 _Entry: TypeAlias = tuple[bytes, Future[int]]
 _Ack: TypeAlias = tuple[Future[int], int]
 
 
 class Journal:
-    """A journal open for appending. Use from one event loop at a time; the caller holds the run's lock."""
+    """A journal open for appending. For one event loop at a time; the caller holds the run's lock."""
 
     def __init__(self, path: Path, fd: int, end: int, fsync: Callable[[int], None]) -> None:
         self.path = path
@@ -47,22 +45,22 @@ class Journal:
         self._failure: StoreError | None = None
         self._closed = False
         self._has_name = _links(fd) > 0
-        """Some mounts count no links; there, nobody can know whether the file is still in its folder."""
+        """Some mounts have no link counts; there, removal of the file cannot be detected."""
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
-        # A daemon: a process that is told to go must not wait for a hung disk. What it loses was never acknowledged.
+        # A daemon thread, so that exiting does not wait for a hung disk. Lost lines were never acknowledged.
         self._writer = threading.Thread(target=self._write, name=f"journal {path.parent.name}", daemon=True)
         self._writer.start()
 
     @classmethod
     def open(cls, path: Path, *, verified: int = 0, fsync: Callable[[int], None] = durable_sync) -> Journal:
-        """Opens `path` for appending; makes it, with a durable entry in its folder, if it is missing.
+        """Open a journal for appending; create it if missing, and sync its folder.
 
-        A torn last line is cut off before anything is appended: it was never acknowledged.
+        An incomplete last line is cut off first: it was never acknowledged.
 
         Args:
             path: The journal.
-            verified: Bytes at the beginning that the caller has just read (`Recorded.end`) and that are not read again.
-            fsync: Makes a file's bytes durable.
+            verified: Number of bytes that the caller has just read (`Recorded.end`); these are not read again.
+            fsync: Function that syncs a file.
 
         Raises:
             JournalDamaged: a line before the last one cannot be read.
@@ -80,22 +78,22 @@ class Journal:
 
     @property
     def synced(self) -> int:
-        """Bytes that are on stable storage."""
+        """Number of bytes on stable storage."""
         return self._end
 
     def submit(self, record: Record) -> Future[int]:
-        """Queues `record` as it is now; later changes to it do not matter.
+        """Queue a record; later changes to the object have no effect.
 
         Returns:
             A future of this event loop: the line's byte offset once it is on disk, or `StoreError`. Lines are written
-            and acknowledged in the order of `submit`. Cancelling it does not take the line back.
+            and acknowledged in the order of `submit`. Cancelling the future does not remove the line.
 
         Raises:
             StoreError: an earlier line could not be written, or the journal is closed.
-            EnvironmentFault: the record holds something that is not JSON, or too much; the journal is unharmed.
+            EnvironmentFault: the record has a value that is not JSON, or is too large; the journal is unchanged.
         """
         line = encode(record)
-        if len(line) > LINE:  # it could not be read again
+        if len(line) > LINE:  # readers reject longer lines
             raise EnvironmentFault(
                 f"a {record.kind} record of {len(line) >> 20} MiB is not recorded: a line of the journal has at most "
                 f"{size_words(LINE)}; let the rollout say, or keep in its state, less"
@@ -103,27 +101,27 @@ class Journal:
         return self._put(line)
 
     async def append(self, record: Record) -> int:
-        """Writes `record`; returns its byte offset after it is on disk.
+        """Write a record; return its byte offset once it is on disk.
 
         Raises:
-            StoreError: it is not; nothing after it will be either.
-            EnvironmentFault: the record holds something that is not JSON; the journal is unharmed.
+            StoreError: it was not written; later lines cannot be written either.
+            EnvironmentFault: the record has a value that is not JSON; the journal is unchanged.
         """
         return await self.submit(record)
 
     async def flush(self) -> None:
-        """Returns when everything submitted so far is on disk.
+        """Wait until all submitted lines are on disk.
 
         Raises:
-            StoreError: it is not.
+            StoreError: a line was not written.
         """
         await self._put(b"")
 
     def close(self) -> None:
-        """Writes what is queued, then closes the file. Idempotent. Futures are told at the loop's next turn.
+        """Write queued lines and close the file; idempotent. Futures resolve in the loop's next iteration.
 
         Raises:
-            StoreError: something was not written, now or earlier.
+            StoreError: a line was not written, now or earlier.
         """
         if not self._closed:
             self._closed = True
@@ -143,7 +141,7 @@ class Journal:
         return future
 
     def _write(self) -> None:
-        """The writer thread."""
+        """Main function of the writer thread."""
         more = True
         while more:
             batch, more = self._take()
@@ -158,7 +156,7 @@ class Journal:
                 except OSError as error:
                     self._failure = store_error("write", self.path, error)
                 except Exception as error:
-                    # Thread entry: an escape would leave every waiter waiting for ever.
+                    # Thread entry: an uncaught exception would leave all callers waiting.
                     self._failure = StoreError(f"cannot write {self.path}: {type(error).__name__}: {error}")
                 else:
                     _tell(loop, _acknowledge, acks)
@@ -166,7 +164,7 @@ class Journal:
             _tell(loop, _fail, [future for _, future in batch], self._failure)
 
     def _take(self) -> tuple[list[_Entry], bool]:
-        """Everything that is queued, at least one entry; and whether the journal stays open."""
+        """All queued entries, at least one; and whether the journal stays open."""
         entry = self._queue.get()
         batch: list[_Entry] = []
         while entry is not None:
@@ -196,7 +194,7 @@ def _links(fd: int) -> int:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
-    # A loop that is closed has nobody left who waits.
+    # Schedule a call on the event loop, unless the loop is closed and has no waiting callers.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *arguments)
 
@@ -211,12 +209,12 @@ def _fail(futures: list[Future[int]], failure: StoreError) -> None:
     for future in futures:
         if not future.done():
             future.set_exception(failure)
-            # Marks it as seen: whoever does not look meets the failure at the next submit, or at close.
+            # Mark the exception as retrieved: it is raised again by the next submit, or by close.
             future.exception()
 
 
 def _recover(path: Path, fd: int, verified: int, fsync: Callable[[int], None]) -> int:
-    """Cuts a torn last line; returns where the next line goes."""
+    """Cut off an incomplete last line; return the offset for the next line."""
     size = os.fstat(fd).st_size
     sync_folder(path.parent)
     if size == 0:
@@ -226,24 +224,24 @@ def _recover(path: Path, fd: int, verified: int, fsync: Callable[[int], None]) -
         end = after
     if end < size:
         os.ftruncate(fd, end)
-    # Also what an earlier process wrote and could not sync any more: the caller is about to rely on it.
+    # Also for lines that an earlier process wrote but did not sync, since the caller relies on them.
     fsync(fd)
     return end
 
 
 def scan(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, JsonDict]]:
-    """Streams a journal's lines, from the one that begins at `start`, as (offset, offset of the next one, JSON object).
+    """Stream a journal's lines from offset `start`, as (offset, offset of the next line, JSON object).
 
-    A torn last line is left out: one without a newline, or one that is no JSON. So is what begins at `stop` or later.
+    Omitted: an incomplete last line (no newline, or invalid JSON), and lines that begin at `stop` or later.
 
     Raises:
-        JournalDamaged: a line before the last one is no JSON; names file and line.
+        JournalDamaged: a line before the last one is not JSON; names file and line.
         StoreError: the file cannot be read.
     """
     with translated("read", path), io.BufferedReader(io.FileIO(open_regular(path)), READ_BUFFER) as file:
         file.seek(start)
         offset = start
-        # A binary file splits at b"\n" alone; str.splitlines would split at the separators that Unicode has.
+        # A binary file splits only at b"\n"; str.splitlines also splits at Unicode separators.
         while line := file.readline(LINE + 1):
             end = offset + len(line)
             if end - offset > LINE:
@@ -261,18 +259,19 @@ def scan(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[
 
 
 def read(path: Path, start: int = 0) -> Iterator[tuple[int, Record]]:
-    """Streams a journal's records with their byte offsets, from the line that begins at `start`.
+    """Stream a journal's records with their byte offsets, from the line at offset `start`.
 
     Raises:
-        JournalDamaged: a line before the last one cannot be read, or any whole line is no record; names file and line.
-        StoreError: the file cannot be read, or holds lines of a newer version.
+        JournalDamaged: a line before the last one cannot be read, or a complete line is not a record; names file and
+            line.
+        StoreError: the file cannot be read, or has lines of a newer version.
     """
     for offset, _, document in scan(path, start):
         yield offset, as_record(path, offset, document)
 
 
 class JournalReader:
-    """Looks up single lines of a journal. Not for two threads at once."""
+    """Random access to lines of a journal. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -280,10 +279,10 @@ class JournalReader:
             self._fd: int = open_regular(path)
 
     def document(self, offset: int) -> JsonDict:
-        """The JSON object of the line that begins at `offset`.
+        """The JSON object of the line at an offset.
 
         Raises:
-            JournalDamaged: there is no whole line.
+            JournalDamaged: there is no complete line.
         """
         try:
             return parse(self.line(offset))
@@ -291,15 +290,15 @@ class JournalReader:
             raise damaged(self._path, offset, str(error)) from error
 
     def record(self, offset: int) -> Record:
-        """The record of the line that begins at `offset`.
+        """The record of the line at an offset.
 
         Raises:
-            JournalDamaged: there is none.
+            JournalDamaged: there is no record.
         """
         return as_record(self._path, offset, self.document(offset))
 
     def close(self) -> None:
-        """Closes the file; idempotent."""
+        """Close the file; idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -311,7 +310,7 @@ class JournalReader:
         self.close()
 
     def line(self, offset: int) -> bytes:
-        """The bytes of the line that begins at `offset`, without its end."""
+        """Bytes of the line at an offset, without its newline."""
         with translated("read", self._path):
             chunk = os.pread(self._fd, LOOK_UP, offset)
             size = LOOK_UP
@@ -322,17 +321,17 @@ class JournalReader:
 
 
 def read_at(path: Path, offset: int) -> Record:
-    """One record; `JournalReader` for many."""
+    """Read one record; use `JournalReader` for several."""
     with JournalReader(path) as reader:
         return reader.record(offset)
 
 
 def as_record(path: Path, offset: int, document: JsonDict) -> Record:
-    """The record that a line of `path` holds.
+    """Convert the object of a line to a record.
 
     Raises:
-        JournalDamaged: none; names file and line.
-        StoreError: one that a newer version wrote.
+        JournalDamaged: it is not a record; names file and line.
+        StoreError: it was written by a newer version.
     """
     try:
         return record_of(document)
@@ -343,12 +342,12 @@ def as_record(path: Path, offset: int, document: JsonDict) -> Record:
 
 
 def unknown(path: Path, offset: int, error: UnknownType) -> StoreError:
-    """What to say of a line that a newer version wrote."""
+    """Error for a line written by a newer version."""
     return StoreError(f"{path}:{_line_number(path, offset)}: {error}; update bench to read this run")
 
 
 def damaged(path: Path, offset: int, why: str) -> JournalDamaged:
-    """What to say of a line that cannot be read."""
+    """Error for a line that cannot be read."""
     return JournalDamaged(
         f"{path}:{_line_number(path, offset)} (byte {offset}): the line cannot be read ({why}). "
         f"Restore the file from a copy, keep what is before it (truncate -s {offset} {path.name}), or "
@@ -357,7 +356,7 @@ def damaged(path: Path, offset: int, why: str) -> JournalDamaged:
 
 
 def _line_number(path: Path, offset: int) -> int:
-    """1-based; counted only when a message needs it."""
+    """1-based line number; computed only for messages."""
     number, left = 1, offset
     with open_binary(path) as file:
         while left > 0 and (chunk := file.read(min(left, READ_BUFFER))):

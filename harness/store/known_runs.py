@@ -1,7 +1,6 @@
-"""Which run folders and records this machine made: digests of their settings, in the user's state folder.
-
-A digest says more than a path or an id, which somebody else could copy: these very settings were used here before. So a
-run stays known when its folder is moved, and is unknown once its settings are changed by hand."""
+"""Registry of runs made on this machine: hashes of their settings, in the user's state folder. Unlike a path or an id,
+a hash cannot be copied into a foreign run folder: it proves that these settings were used here. A run stays known when
+its folder is moved, but not when its settings are edited."""
 
 from __future__ import annotations
 
@@ -14,28 +13,28 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 LIMIT = 16 << 20
-"""Bytes of the file, 250,000 runs, at which a new one is begun; the one before it is still read."""
+"""File size in bytes (250,000 runs) at which a new file is begun; the previous one is still read."""
 
 
 def state_file() -> Path:
-    """`bench/known-runs` in `XDG_STATE_HOME`, else in `~/.local/state`."""
+    """Path of the file: `bench/known-runs` in `XDG_STATE_HOME`, by default in `~/.local/state`."""
     given = os.environ.get("XDG_STATE_HOME", "")
     root = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~"), ".local", "state")
     return root / "bench" / "known-runs"
 
 
 def remember(content: bytes) -> None:
-    """Record that this machine made a run with these settings. If it cannot be recorded, a warning says so.
+    """Record that this machine made a run with these settings. On failure, a warning is logged.
 
     Args:
-        content: Of the run's `config.toml`, or of a record of `bench multi`.
+        content: Content of the run's `config.toml`, or of a record of `bench multi`.
     """
     path = state_file()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, _line(content))  # one write: lines of other processes stay whole
+            os.write(fd, _line(content))  # a single write, so that lines of several processes do not mix
             _rotate(fd, path)
         finally:
             os.close(fd)
@@ -47,7 +46,7 @@ def remember(content: bytes) -> None:
 
 
 def is_known(content: bytes) -> bool:
-    """Whether this machine made a run with these settings, as far as the state folder can be read."""
+    """Whether this machine made a run with these settings; False if the state folder cannot be read."""
     wanted = _line(content)
     for path in (state_file(), _older(state_file())):
         try:
@@ -69,5 +68,5 @@ def _older(path: Path) -> Path:
 def _rotate(fd: int, path: Path) -> None:
     if os.fstat(fd).st_size > LIMIT:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        if os.path.samestat(os.fstat(fd), os.stat(path)):  # else another process has done it
+        if os.path.samestat(os.fstat(fd), os.stat(path)):  # otherwise another process has rotated it
             os.replace(path, _older(path))

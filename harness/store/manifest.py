@@ -1,5 +1,4 @@
-"""What `run.json` says of a run. Owns its fields, their JSON and the rule that no secret is in it; knows nothing of
-where the file lies."""
+"""Manifest of a run (`run.json`): fields, JSON form, and removal of secrets."""
 
 from __future__ import annotations
 
@@ -14,42 +13,42 @@ from harness.core.redact import hidden, hidden_command, hidden_source, redactor
 from harness.core.types import JsonDict
 
 SCHEMA_VERSION = 1
-"""Raised when a reader of the former version would misread a file; new fields alone do not raise it."""
+"""Increased if an older reader would misread the file; new fields alone do not increase it."""
 
 PRIVATE = "save.private"
-"""The setting that says who may read a run's files."""
+"""The setting for private runs."""
 
 RunStatus: TypeAlias = Literal["running", "done", "stopped", "interrupted", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One run, as far as it is known before its first rollout, and how it ended."""
+    """Metadata of one run: all that is known before its first rollout, and how it ended."""
 
     id: str
     """The run folder's name."""
     env_id: str
     model: str
     name: str = ""
-    """The run's label in its suite; tells two runs of one environment apart."""
+    """The run's label in its suite, which distinguishes several runs of one environment."""
     kind: str = "run"
-    """What was evaluated: `run` an environment, `eval` an agent, `multi` a list of tasks."""
+    """Kind of evaluation: `run` for an environment, `eval` for an agent, `multi` for a list of tasks."""
     status: RunStatus = "running"
-    """`running` in the file of a run that nobody holds a lock on means that the process died."""
+    """`running` without a process that holds the run's lock means that the process died."""
     created: str = ""
     """UTC, ISO 8601 with microseconds."""
     command: str = ""
-    """The command line as it was typed."""
+    """The command line as typed."""
     settings: JsonDict = field(default_factory=dict[str, Any])
-    """Every setting by its dotted path."""
+    """All settings by dotted path."""
     origins: JsonDict = field(default_factory=dict[str, Any])
-    """Where each setting came from, by the same path."""
+    """Origin of each setting, by the same path."""
     identity: JsonDict = field(default_factory=dict[str, Any])
-    """Everything that changes results, by name; a resume needs it equal."""
+    """Everything that affects results, by name; a resumed run must have the same."""
     versions: JsonDict = field(default_factory=dict[str, Any])
-    """Python, this package, the environment's distribution and whatever else shapes results."""
+    """Versions of Python, this package, the environment's distribution and other packages that affect results."""
     git: JsonDict = field(default_factory=dict[str, Any])
-    """`commit` and `dirty` of the working directory; never a remote, whose URL may hold credentials."""
+    """`commit` and `dirty` of the working directory; never a remote, whose URL may contain credentials."""
     seed: int | None = None
     metric_names: tuple[str, ...] = ()
     state_columns: tuple[str, ...] = ()
@@ -57,34 +56,34 @@ class Manifest:
     planned: dict[str, int] = field(default_factory=dict[str, int])
     """`num_examples` and `rollouts_per_example`."""
     parent: str | None = None
-    """The run that this one was made from (replayed, rescored), if any."""
+    """Id of the run that this one was made from (replayed, rescored), if any."""
     derived: JsonDict = field(default_factory=dict[str, Any])
-    """How it was made from that run (`how`, `parent`, `path`, …); empty if it was not."""
+    """How it was made from that run (`how`, `parent`, `path`, …); empty for other runs."""
     suite: str | None = None
-    """Id of the suite that it belongs to."""
+    """Id of its suite."""
     budget: JsonDict = field(default_factory=dict[str, Any])
-    """What the invocation that made it last might spend, what it spent, and which bound it met; empty without one. No
-    part of the identity: a run may go on with a larger budget."""
+    """Budget of the last invocation: limits, amounts spent, and the limit reached; empty without one. Not part of the
+    identity: a run may be resumed with a larger budget."""
     given_up: JsonDict = field(default_factory=dict[str, Any])
-    """What replies took that no line of the journal holds, since their rollouts were given up half-way: a `Usage`, of
-    all attempts together. Empty if there are none."""
+    """Usage of abandoned rollouts, which have no line in the journal: a `Usage`, summed over all attempts; may be
+    empty."""
     note: str = ""
-    """Why it ended early, in words; "" if it did not."""
+    """Why it ended early; "" if it did not."""
     schema_version: int = SCHEMA_VERSION
 
     @property
     def is_private(self) -> bool:
-        """Whether the run was made for the eyes of its owner only."""
+        """Whether the run is private to its owner (`--private`)."""
         return self.settings.get(PRIVATE) is True
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The evaluation functions of an agent evaluation that has several; else none. Each is a score of its own: the
-        mean of unlike functions, which is the reward, says little."""
+        """The evaluation functions of an agent evaluation with several; otherwise empty. Each is a score of its own, as
+        the mean of different functions has little meaning."""
         return tuple(self.metric_names) if self.kind == "eval" and len(self.metric_names) > 1 else ()
 
     def range_of(self, measure: str) -> tuple[float, float]:
-        """The least and the greatest value of the reward, or of a metric; infinite where it is unknown.
+        """Minimum and maximum possible value of the reward or a metric; infinite if unknown.
 
         Args:
             measure: `reward`, or the name of a metric.
@@ -92,17 +91,17 @@ class Manifest:
         return self.reward_range if measure == "reward" or self.kind == "eval" else (-math.inf, math.inf)
 
     def to_json(self) -> JsonDict:
-        """The object that goes into `run.json`: plain JSON, known secrets and whatever looks like one taken out."""
+        """Content of `run.json`: plain JSON without known secrets or text that looks like one."""
         values: JsonDict = {"schema_version": self.schema_version}
         values |= {name: getattr(self, name) for name in _FIELDS}
         return cast(JsonDict, without_secrets(_hidden(values)))
 
     @classmethod
     def from_json(cls, value: object) -> Manifest:
-        """Reads `run.json`; fields that a newer minor version added are left out.
+        """Parse `run.json`; fields of a newer minor version are ignored.
 
         Raises:
-            StoreError: this is no manifest, or one that this version cannot read.
+            StoreError: this is not a manifest, or one of a newer version.
         """
         if not isinstance(value, dict):
             raise StoreError("not a JSON object")
@@ -123,14 +122,14 @@ class Manifest:
                 raise StoreError("reward_range is no pair of numbers")
             low, high = picked["reward_range"]
             picked["reward_range"] = (-math.inf if low is None else low, math.inf if high is None else high)
-        return cls(**_hidden(picked))  # one that an older version wrote may hold them
+        return cls(**_hidden(picked))  # an older version may have written secrets
 
     def ended(self, status: RunStatus, note: str = "") -> Manifest:
-        """The same run with another status.
+        """A copy with another status.
 
         Args:
-            status: The status.
-            note: Why it ended early, in words.
+            status: New status.
+            note: Why the run ended early.
         """
         return dataclasses.replace(self, status=status, note=note)
 
@@ -145,15 +144,15 @@ _TYPES: Mapping[str, tuple[type, str]] = {
     ),
     **dict.fromkeys(("metric_names", "state_columns", "reward_range"), (list, "list")),
 }
-"""What readers rely on; files can be edited, and damaged."""
+"""Types that readers rely on, validated because files can be edited or damaged."""
 
 
 _NUMBERS: Mapping[str, tuple[type, ...]] = {"planned": (int,), "given_up": (int, float, type(None))}
-"""Tables of amounts; `cost` may be unknown."""
+"""Tables of amounts with their allowed types; `cost` may be unknown."""
 
 
 def _hidden(values: JsonDict) -> JsonDict:
-    """The fields of a manifest without secrets that stand under their names, in settings and in the command line."""
+    """Fields of a manifest without named secrets in settings and command line."""
     clean = {name: hidden(values[name]) for name in ("settings", "identity") if name in values}
     if "command" in values:
         clean["command"] = hidden_command(cast(str, values["command"]))
@@ -163,7 +162,7 @@ def _hidden(values: JsonDict) -> JsonDict:
 
 
 def _origin(line: object) -> object:
-    """An origin without a secret that the text of its flag or `--set` holds."""
+    """An origin without a secret in the text of its flag or `--set`."""
     if not isinstance(line, dict):
         return line
     origin = cast(JsonDict, line)
@@ -172,7 +171,7 @@ def _origin(line: object) -> object:
 
 
 def _check(picked: JsonDict) -> None:
-    """Refuse what no reader of a manifest could do anything with.
+    """Validate the types of a manifest's fields.
 
     Raises:
         StoreError: names the field.
@@ -191,11 +190,11 @@ def _is_amount(value: object, kinds: tuple[type, ...]) -> bool:
 
 
 def without_secrets(value: object, name: str = "") -> object:
-    """A copy of a JSON value in which no text holds a secret. Tuples become lists.
+    """Copy a JSON value, with secrets in its texts redacted. Tuples become lists.
 
     Args:
         value: Any JSON value.
-        name: The key it stands under: `X-Api-Key` says of its value what the value alone does not.
+        name: Key of the value: a key such as `X-Api-Key` marks its value as a secret.
     """
     if isinstance(value, str):
         labelled = redactor.text(f"{name}={value}") if name else redactor.text(value)

@@ -1,5 +1,5 @@
-"""The rollouts of a run, one after the other as tables show them: example, rollout and newest score together. Owns this
-way of reading a journal, for whoever shows, exports or analyses a run; keeps one rollout in memory at a time."""
+"""Iteration over the rollouts of a run in table order: example, rollout and newest score together. Keeps one rollout in
+memory at a time."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from harness.store.tally import NOT_SCORED
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One rollout, as far as the journal knows it."""
+    """One rollout with its example and score, from the journal."""
 
     example: Example
     base: Generated | Failed
     score: Scored | None
-    """Its newest score; None if it failed, or has none yet."""
+    """Its newest score; None if it failed or is not scored yet."""
 
     @property
     def reward(self) -> float | None:
-        """The reward; None if there is none, or none that statistics could use."""
+        """The reward; None if missing, or too large for statistics."""
         reward = None if self.score is None else self.score.reward
         return reward if reward is not None and abs(reward) <= LARGEST_SCORE else None
 
@@ -36,7 +36,7 @@ class Outcome:
         """The same rollout with a metric in place of the reward.
 
         Args:
-            metric: Its name.
+            metric: Name of the metric.
         """
         if self.score is None:
             return self
@@ -51,7 +51,7 @@ class Outcome:
 
     @property
     def reason(self) -> str:
-        """Why it has no score, in the short words that tables count; "" if it has one."""
+        """Why it has no score, in the short words of tables; "" if it has one."""
         if isinstance(self.base, Failed):
             return self.base.reason
         if self.score is None:
@@ -62,12 +62,12 @@ class Outcome:
 
     @property
     def error(self) -> str | None:
-        """The same in whole words, or what else of its scoring failed; None if nothing did."""
+        """Full error message about a missing score or another scoring failure; None without one."""
         return error_of(self.base, self.score)
 
 
 def read_journal(folder: RunDir) -> Recorded:
-    """What a run's journal holds; of a run without a journal, nothing.
+    """Read the state of a run's journal; empty if there is no journal.
 
     Raises:
         StoreError: it cannot be read.
@@ -81,16 +81,16 @@ def read_journal(folder: RunDir) -> Recorded:
 
 
 def in_order(recorded: Recorded) -> Sequence[int]:
-    """The numbers of all rollouts, by example and rollout index."""
+    """Numbers of all rollouts, by example and rollout index."""
     return sorted(range(len(recorded)), key=recorded.place)
 
 
 def outcomes(recorded: Recorded, numbers: Sequence[int] | None = None) -> Iterator[Outcome]:
-    """The rollouts in the order of every table: by example, then by rollout index.
+    """Iterate over rollouts in table order: by example, then by rollout index.
 
     Args:
         recorded: The journal's content, read to its end.
-        numbers: Which rollouts, in which order, by their number; None is all of them.
+        numbers: Numbers of the rollouts to read, in order; None for all.
 
     Raises:
         JournalDamaged: a line cannot be read.

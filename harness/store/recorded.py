@@ -1,5 +1,5 @@
-"""What a journal holds, in a few bytes a rollout: which examples and rollouts, how far each has come, and where its
-newest lines begin. Owns the rule that the newest line wins; keeps no messages and decides nothing about what to do."""
+"""Compact index of a journal: examples, rollouts, their status, and the offsets of their newest lines. The newest line
+of a rollout wins. Messages are not kept in memory."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ _STATUSES: tuple[Status, ...] = ("generated", "scored", "unscored", "failed")
 _GENERATED, _SCORED, _UNSCORED, _FAILED = range(4)
 
 _FINAL, _RETRYABLE, _NONE, _OPEN = range(4)
-"""What kind of failure the newest base line of a rollout is."""
+"""Kind of the failure in a rollout's newest base line."""
 
 NOWHERE = -1
-"""Offset of a line that there is not."""
+"""Offset for a missing line."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineOffsets:
-    """Where the newest lines of one rollout begin; `NOWHERE` where there is none."""
+    """Offsets of the newest lines of one rollout; `NOWHERE` for a missing one."""
 
     example: int
-    """The first line of the rollout's example."""
+    """First line of the rollout's example."""
     base: int
-    """The newest `generated` or `failed` line."""
+    """Newest `generated` or `failed` line."""
     score: int
-    """The newest `scored` line, if it is newer than `base`."""
+    """Newest `scored` line, if it is newer than `base`."""
 
 
 class Recorded:
-    """The state of a journal's rollouts. `load` reads a whole journal; `advance` what was added since."""
+    """State of a journal's rollouts. `load` reads a whole journal; `advance` reads new lines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.end = 0
-        """Offset after the last whole line that was read."""
+        """Offset after the last complete line that was read."""
         self._examples = KeyIndex()
         self._example_lines = array("q")
         self._example_indices = array("q")
         self._taken = bytearray()
-        """1 at every index that an example has."""
+        """1 at every index used by an example."""
         self._rollouts = KeyIndex()
         self._status = bytearray()
         self._failure = bytearray()
@@ -61,10 +61,10 @@ class Recorded:
 
     @classmethod
     def load(cls, path: Path) -> Recorded:
-        """Reads a journal in one pass. A torn last line is left out.
+        """Read a journal in one pass. An incomplete last line is ignored.
 
         Raises:
-            JournalDamaged: a line before the last one cannot be read, or lines contradict one another.
+            JournalDamaged: a line before the last one cannot be read, or lines contradict each other.
             StoreError: the file cannot be read.
         """
         recorded = cls(path)
@@ -73,18 +73,18 @@ class Recorded:
         return recorded
 
     def advance(self, stop: int | None = None) -> Iterator[tuple[int, int, JsonDict]]:
-        """Reads the lines that were added since the last call. Must be read to its end.
+        """Read the lines added since the last call. The iterator must be exhausted.
 
         Args:
-            stop: Leave the lines that begin at this offset or later for the next call.
+            stop: Leave lines that begin at this offset or later to the next call.
 
         Yields:
-            (number of the line's rollout, the line's offset, the line) for every line but those of examples. Numbers
-            count rollouts from 0 in the order of their first line; a number may come more than once.
+            (number of the line's rollout, the line's offset, the line) for every line except those of examples.
+            Rollouts are numbered from 0 in the order of their first line; a number may occur more than once.
 
         Raises:
-            JournalDamaged: as `load`.
-            StoreError: as `load`.
+            JournalDamaged: as in `load`.
+            StoreError: as in `load`.
         """
         for offset, end, document in scan(self.path, self.end, stop):
             try:
@@ -98,30 +98,30 @@ class Recorded:
                 yield number, offset, document
 
     def __len__(self) -> int:
-        """Rollouts that have any line."""
+        """Number of rollouts with any line."""
         return len(self._rollouts)
 
     @property
     def example_count(self) -> int:
-        """Examples that have a line."""
+        """Number of examples with a line."""
         return len(self._examples)
 
     def has_example(self, key: str) -> bool:
-        """Whether the journal holds the example."""
+        """Whether the journal has the example."""
         return self._examples.find(key) >= 0
 
     def example_number(self, key: str) -> int | None:
-        """The example's number, counted from 0 in the order of first lines; None if it has no line."""
+        """Number of the example, from 0 in the order of first lines; None if it has no line."""
         number = self._examples.find(key)
         return None if number < 0 else number
 
     def example_line(self, key: str) -> int | None:
-        """Where the example's first line begins; None if there is none."""
+        """Offset of the example's first line; None without one."""
         number = self._examples.find(key)
         return None if number < 0 else self._example_lines[number]
 
     def example_index(self, key: str) -> int | None:
-        """The example's place in every table: its index in the plan that recorded it."""
+        """Position of the example in tables: its index in the plan that recorded it."""
         number = self._examples.find(key)
         return None if number < 0 else self._example_indices[number]
 
@@ -132,69 +132,69 @@ class Recorded:
                 yield cast(Example, reader.record(offset))
 
     def number(self, key: str) -> int | None:
-        """The rollout's number; None if no line names it."""
+        """Number of the rollout; None if it has no line."""
         number = self._rollouts.find(key)
         return None if number < 0 else number
 
     def status(self, key: str) -> Status | None:
-        """How far the rollout has come; None if no line names it."""
+        """Status of the rollout; None if it has no line."""
         number = self._rollouts.find(key)
         return None if number < 0 else _STATUSES[self._status[number]]
 
     def retryable(self, key: str) -> bool:
-        """Whether the rollout failed in a way that time may heal."""
+        """Whether the rollout failed and a retry may succeed."""
         number = self._rollouts.find(key)
         return number >= 0 and self._status[number] == _FAILED and self._failure[number] in (_RETRYABLE, _OPEN)
 
     def is_open(self, key: str) -> bool:
-        """Whether the rollout failed only because the budget was spent, so that a resume makes it again."""
+        """Whether the rollout failed only because the budget was spent; a resumed run repeats it."""
         number = self._rollouts.find(key)
         return number >= 0 and self._failure[number] == _OPEN
 
     @property
     def open_count(self) -> int:
-        """Rollouts that failed only because the budget was spent."""
+        """Number of rollouts that failed only because the budget was spent."""
         return self._failure.count(_OPEN)
 
     def generated_at(self, key: str) -> int | None:
-        """Offset of the newest `generated` line; None if there is none, or if the rollout failed after it."""
+        """Offset of the newest `generated` line; None without one, or if the rollout failed later."""
         number = self._rollouts.find(key)
         if number < 0 or self._failure[number] != _NONE:
             return None
         return self._base[number]
 
     def scored_at(self, key: str) -> int | None:
-        """Offset of the newest `scored` line; None if there is none for the newest `generated` line."""
+        """Offset of the newest `scored` line; None if the newest `generated` line has none."""
         number = self._rollouts.find(key)
         return None if number < 0 or self._score[number] == NOWHERE else self._score[number]
 
     def failed_at(self, key: str) -> int | None:
-        """Offset of the newest `failed` line; None if there is none, or if the rollout was generated after it."""
+        """Offset of the newest `failed` line; None without one, or if the rollout was generated later."""
         number = self._rollouts.find(key)
         return self._base[number] if number >= 0 and self._failure[number] != _NONE else None
 
     def pending(self) -> Iterator[int]:
-        """Offsets of the `generated` lines that still want a score, in the order of their rollouts."""
+        """Offsets of `generated` lines without a score, in the order of their rollouts."""
         return (self._base[n] for n, status in enumerate(self._status) if status == _GENERATED)
 
     def counts(self) -> dict[Status, int]:
-        """Rollouts by status."""
+        """Number of rollouts by status."""
         return {name: self._status.count(value) for value, name in enumerate(_STATUSES)}
 
     def is_done(self, number: int) -> bool:
-        """Whether the rollout of that number has an outcome."""
+        """Whether a rollout, given by number, is scored, unscored or failed."""
         return self._status[number] != _GENERATED
 
     def is_scored(self, number: int) -> bool:
-        """Whether the rollout of that number has a score."""
+        """Whether a rollout, given by number, has a score."""
         return self._status[number] == _SCORED
 
     def place(self, number: int) -> tuple[int, int]:
-        """(example index, rollout index) of the rollout of that number: the order of rows in every table."""
+        """(example index, rollout index) of a rollout, given by number: the order of table rows."""
         return self._example_indices[self._example_of[number]], self._rollout_index[number]
 
     def lines(self, number: int) -> LineOffsets:
-        """Where the newest lines of the rollout of that number begin."""
+        """Offsets of the newest lines of a rollout, given by number."""
         return LineOffsets(self._example_lines[self._example_of[number]], self._base[number], self._score[number])
 
     def _note(self, offset: int, document: JsonDict) -> int:
@@ -211,10 +211,10 @@ class Recorded:
     def _note_example(self, offset: int, document: JsonDict) -> None:
         number = self._examples.add(document["example_key"])
         if number < len(self._example_lines):
-            return  # known: its rollouts keep their place in every table
+            return  # already recorded: its rollouts keep their position in tables
         index = int(document.get("index", 0))
-        # A dataset that got new rows before the recorded ones gives an index a second time. Tables address examples by
-        # it and would average two as one.
+        # An index occurs twice if the dataset got new rows before the recorded ones. Tables would average the two
+        # examples as one, so the second gets a new index.
         if index < 0 or (index < len(self._taken) and self._taken[index]):
             index = len(self._taken)
         self._taken.extend(bytes(max(0, index + 1 - len(self._taken))))

@@ -1,5 +1,5 @@
-"""Removing run folders. Owns the order in which it happens, so that a crash leaves a run whole or gone and never half a
-run: locked, renamed to a name that nobody reads, then deleted; and what becomes of the folder around it."""
+"""Removal of run folders. A crash leaves each run complete or removed. A run is locked, renamed to a hidden name, and
+then deleted. Afterwards the card of its parent folder is updated."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from harness.store.rundir import RunDir
 _CARD, _CARD_LOCK = "README.md", ".card.lock"
 
 _REMOVED = re.compile(r"\..+\.[0-9a-f]{8}\.removed")
-"""Names of what is about to go. They begin with a dot, so no list, card or dataset sees them."""
+"""Names of folders that are being removed. They begin with a dot, so lists, cards and datasets ignore them."""
 
 
 def remove_runs(runs: Sequence[RunDir]) -> None:
-    """Remove run folders: all of them, or none if one is in use or cannot be written when this begins.
+    """Remove run folders: all of them, or none if one is in use or cannot be written.
 
     Args:
-        runs: Each once.
+        runs: Run folders, each once.
 
     Raises:
-        RunLocked: a process writes one of them; nothing was removed, unless it began to write just now.
+        RunLocked: another process writes one of them; nothing was removed, unless it began writing just now.
         UsageError: one is a symbolic link; nothing was removed.
-        StoreError: a folder cannot be renamed or deleted; what was removed before it stays removed.
+        StoreError: a folder cannot be renamed or deleted; runs removed before it stay removed.
     """
     refuse_linked(runs)
     parents = dict.fromkeys(run.parent for run in runs)
-    for run in runs:  # one after the other: a process may have few files open, and be asked to remove thousands
+    for run in runs:  # one at a time, because of the limit on open files
         run.lock().release()
     for parent in parents:
         _sweep(parent)
@@ -49,7 +49,7 @@ def remove_runs(runs: Sequence[RunDir]) -> None:
 
 
 def refuse_linked(runs: Sequence[RunDir]) -> None:
-    """Refuse runs that lie elsewhere than where their path says: what a link leads to is not removed, nor locked.
+    """Raise if a run's path contains a symbolic link: the link's target is neither removed nor locked.
 
     Raises:
         UsageError: the run's folder, or one above it in its output folder, is a symbolic link.
@@ -63,7 +63,7 @@ def refuse_linked(runs: Sequence[RunDir]) -> None:
 
 
 def _put_aside(run: RunDir) -> Path:
-    """From here on the run is gone for everybody."""
+    """Rename a run to a hidden name, which removes it for readers."""
     aside = run.parent / f".{run.id[:100]}.{secrets.token_hex(4)}.removed"
     with translated("remove", run.path):
         os.rename(run.path, aside)
@@ -71,7 +71,7 @@ def _put_aside(run: RunDir) -> Path:
 
 
 def _finish(parents: Sequence[Path], aside: Sequence[Path]) -> None:
-    """What follows when runs are gone for everybody. What one step cannot do keeps no other from being done."""
+    """Delete renamed runs and update their parent folders. A failed step does not prevent the others."""
     for parent in parents:
         with translated("remove", parent), contextlib.suppress(FileNotFoundError):
             sync_folder(parent)
@@ -88,13 +88,13 @@ def _finish(parents: Sequence[Path], aside: Sequence[Path]) -> None:
 def _delete(path: Path) -> None:
     with translated("remove", path):
         while path.exists():
-            # Another removal may sweep the same files away.
+            # Another removal may delete the same files.
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(path)
 
 
 def _sweep(parent: Path) -> None:
-    """Delete what an earlier removal was kept from deleting."""
+    """Delete the remains of earlier, interrupted removals."""
     with contextlib.suppress(OSError):
         for path in parent.iterdir():
             if _REMOVED.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
@@ -102,22 +102,21 @@ def _sweep(parent: Path) -> None:
 
 
 def _settle(parent: Path) -> None:
-    """Make the card say what there is now. A folder that has none of ours, such as one that a run was copied to, keeps
-    the README that it has."""
+    """Update the card of the parent folder, if it was written by bench; any other README is kept."""
     if os.path.lexists(parent / _CARD_LOCK):
         try:
             rebuild_card(parent)
         except StoreError:
-            if parent.exists():  # else another removal has taken the last run
+            if parent.exists():  # otherwise another removal took the last run
                 raise
 
 
 def _drop_if_empty(parent: Path) -> None:
-    """Remove the folder of an environment and model that has no run left."""
+    """Remove the folder of an environment and model if it has no run left."""
     ours = {_CARD, _CARD_LOCK} if os.path.lexists(parent / _CARD_LOCK) else set[str]()
     if not ours and parent.absolute().parent.name != "evals":
-        return  # a folder of somebody else's, which is none of our business even if it is empty now
-    with contextlib.suppress(OSError):  # something else lies in it, or another run begins there at this moment
+        return  # not created by bench, so it is kept even if empty
+    with contextlib.suppress(OSError):  # other files are in it, or a run was just created
         if set(os.listdir(parent)) <= ours:
             for name in ours:
                 (parent / name).unlink(missing_ok=True)

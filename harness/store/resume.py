@@ -1,5 +1,4 @@
-"""Which recorded run may go on, and why another may not. Owns the comparison of identities and its wording; what a
-journal holds is `recorded`'s, what to do with it the engine's."""
+"""Selection of a recorded run to resume, by comparing identities, and reasons why a run cannot be resumed."""
 
 from __future__ import annotations
 
@@ -22,33 +21,33 @@ from harness.store.rundir import RunDir
 __all__ = ["Recorded", "differences", "find_resumable", "missing_examples", "read_at", "resume_obstacle"]
 
 LONG = 120
-"""Characters of a value that a message shows; enough to tell two urls or two argument lists apart."""
+"""Maximum characters of a value in a message; enough to distinguish two URLs or argument lists."""
 
 _ABSENT = object()
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-"""What `keys.hash_files` makes of source code."""
+"""Format of `keys.hash_files` for source code."""
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
-    """What is not the same in two identities, one line a setting: its dotted path, the recorded value, the new one.
+    """Compare two identities: one line per changed setting, with dotted path, recorded and new value.
 
     Args:
         old: `Manifest.identity` of the recorded run.
-        new: That of the run that is asked for.
+        new: Identity of the requested run.
 
     Returns:
-        No lines if they are equal. Secrets are compared, and shown, as `[redacted]`.
+        Empty if they are equal. Secrets are compared, and shown, as `[redacted]`.
     """
     return _differences("", _as_recorded(old), _as_recorded(new))
 
 
 def find_resumable(parent_dir: Path, manifest: Manifest) -> Path | None:
-    """The newest run in `parent_dir` that `manifest`'s run may go on from: same name, same identity.
+    """Find the newest run in `parent_dir` that can be resumed: same name, same identity.
 
-    `-n`, `-r`, gates and retries are not part of an identity and may differ.
+    `-n`, `-r`, concurrency limits and retries are not part of an identity and may differ.
 
     Returns:
-        Its run folder; None if there is none. `resume_obstacle` then says what stood in the way.
+        Its run folder; None if no run qualifies. `resume_obstacle` then gives the reason.
     """
     for run, recorded in _candidates(parent_dir, manifest):
         if not differences(recorded.identity, manifest.identity):
@@ -57,16 +56,16 @@ def find_resumable(parent_dir: Path, manifest: Manifest) -> Path | None:
 
 
 def resume_obstacle(parent_dir: Path, manifest: Manifest) -> str | None:
-    """Why `find_resumable` found nothing: what the newest run of that name in `parent_dir` has that is not the same.
+    """Why `find_resumable` found no run: the differences from the newest run of that name in `parent_dir`.
 
     Returns:
-        One sentence that names the settings, or the manifest that cannot be read; None if no run of that name was ever
-        started here, so that starting a new one takes nothing away.
+        One sentence that names the settings, or the unreadable manifest; None if no run of that name exists, so a new
+        run loses nothing.
     """
     for run in reversed(runs_in(parent_dir)):
         try:
             recorded = RunDir(run).read_manifest()
-        except StoreError as error:  # it may be the one: to begin anew without a word would pay for it twice
+        except StoreError as error:  # it may be the right one: a silent restart would pay twice
             return f"{run.name} in {parent_dir} cannot be resumed: {error}"
         if _is_candidate(recorded, manifest):
             changed = differences(recorded.identity, manifest.identity)
@@ -75,14 +74,14 @@ def resume_obstacle(parent_dir: Path, manifest: Manifest) -> str | None:
 
 
 def missing_examples(recorded: Recorded, current_keys: Iterable[str]) -> str | None:
-    """Whether the dataset still holds what the run recorded.
+    """Check that the dataset still has the recorded examples.
 
     Args:
         recorded: The journal's content.
         current_keys: Keys of all examples of the plan, in any order.
 
     Returns:
-        A message such as "87 of 100 recorded examples are gone"; None if none are.
+        A message such as "87 of 100 recorded examples are gone"; None if all exist.
     """
     total = recorded.example_count
     is_gone = bytearray(b"\1") * total
@@ -102,18 +101,19 @@ def _candidates(parent_dir: Path, manifest: Manifest) -> Iterable[tuple[Path, Ma
         try:
             recorded = RunDir(run).read_manifest()
         except StoreError:
-            continue  # not a run that this version can go on with; the next older one may be
+            continue  # not resumable by this version; an older run may be
         if _is_candidate(recorded, manifest):
             yield run, recorded
 
 
 def _is_candidate(recorded: Manifest, manifest: Manifest) -> bool:
-    # One that was made from another run has that run's examples: `bench resume` goes on with it, under its name.
+    # Whether a run has the same name and was not made from another run. A derived run uses the other run's examples,
+    # and is resumed by its own id.
     return recorded.name == manifest.name and not recorded.derived
 
 
 def _as_recorded(identity: Mapping[str, object]) -> JsonDict:
-    """As it looks after a way through run.json: secrets out, tuples as lists."""
+    """The identity as read back from run.json: secrets redacted, tuples as lists."""
     return cast(JsonDict, without_secrets(hidden(identity)))
 
 
@@ -128,7 +128,7 @@ def _differences(path: str, old: object, new: object) -> list[str]:
     if before is not _ABSENT and after is not _ABSENT and canonical(before) == canonical(after):
         return []
     if _is_digest(before) and _is_digest(after):
-        return [f"{path} has changed"]  # 128 digits tell nobody anything
+        return [f"{path} has changed"]  # the values are only hashes
     hint = " (secrets are not recorded: give it again)" if before == REDACTED and after is _ABSENT else ""
     return [f"{path or 'identity'} was {_shown(before)}{hint}, now {_shown(after)}"]
 

@@ -1,8 +1,5 @@
-"""A rollout as a row of the dataset. Owns the columns, their Arrow types and the way every value finds one, however
-odd; knows nothing of which rollouts there are or where files lie.
-
-The types depend on the names of metrics and state columns alone, never on values: an empty run, a run without one
-score and a run full of surprises have the same schema."""
+"""A rollout as a row of the dataset: columns, Arrow types, and conversion of values. The types depend only on the names
+of metrics and state columns, never on values: runs with and without rows or scores have the same schema."""
 
 from __future__ import annotations
 
@@ -22,30 +19,30 @@ from harness.store.codec import to_text
 from harness.store.manifest import Manifest
 
 BATCH_ROWS = 1000
-"""Rows of a row group. Readers load a row group at a time; the Hub's viewer wants some hundreds or more."""
+"""Rows per row group. Readers load one row group at a time; the Hub's viewer needs at least some hundreds."""
 
 BATCH_BYTES = 16 << 20
-"""Text of a row group, where rows are long: bounds memory, and keeps offsets far from 32 bits."""
+"""Maximum text of a row group with long rows: limits memory, and keeps offsets well below 32 bits."""
 
 WRITER_OPTIONS: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "write_statistics": False}
-"""zstd: half the size of snappy, the default, on transcripts, for the same time. Statistics would copy long texts into
-the footer, for readers that skip row groups; ours read them all."""
+"""Options of the parquet writer. zstd: half the size of the default snappy on transcripts, in the same time. Statistics
+are off, since they would copy long texts into the footer, and are useful only for readers that skip row groups."""
 
 _MESSAGE_TEXTS = ("role", "content", "parts", "reasoning_content", "name", "tool_call_id")
 _CALL_TEXTS = ("id", "type", "name", "arguments")
 _MESSAGE_FIELDS = frozenset({"role", "content", "reasoning_content", "name", "tool_call_id", "tool_calls"})
 _BEFORE_METRICS = 8
-"""Fixed columns that stand before the metrics: up to `reward`."""
+"""Number of fixed columns before the metrics: up to `reward`."""
 
 _Texts: TypeAlias = "list[str | None]"
 
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """What shapes the rows of one run.
+    """Columns of one run's rows.
 
     Raises:
-        ConfigError: two columns would have one name.
+        ConfigError: two columns would have the same name.
     """
 
     env_id: str
@@ -70,18 +67,18 @@ class RowShape:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns in their order."""
+        """All columns in order."""
         before, after = FIXED_COLUMNS[:_BEFORE_METRICS], FIXED_COLUMNS[_BEFORE_METRICS:]
         return (*before, *self.metric_names, *after, *self.state_columns)
 
 
 class RowFile:
-    """A parquet file that is being written, a row group at a time.
+    """A parquet file being written, one row group at a time.
 
     Args:
-        path: The file; what it holds is overwritten, who may read it stays.
-        columns: What shapes the rows.
-        notes: Goes into the file's metadata.
+        path: The file; its content is overwritten, its permissions are kept.
+        columns: Columns of the rows.
+        notes: Key-value metadata of the file.
     """
 
     def __init__(self, path: Path, columns: RowShape, notes: Mapping[str, str]) -> None:
@@ -95,12 +92,12 @@ class RowFile:
         self._batch = _RowBatch(columns)
 
     def add(self, example: Example, base: Generated | Failed, score: Scored | None) -> None:
-        """Adds one rollout.
+        """Add one rollout.
 
         Args:
-            example: What was asked.
-            base: The rollout itself.
-            score: Its newest score; None if it failed or is still to be scored.
+            example: The example.
+            base: The rollout.
+            score: Its newest score; None if it failed or is not scored yet.
         """
         self._batch.add(example, base, score)
         self.rows += 1
@@ -108,14 +105,14 @@ class RowFile:
             self._flush()
 
     def close(self) -> None:
-        """Writes what is left and the footer. The bytes are not synced yet."""
+        """Write remaining rows and the footer. The file is not synced."""
         self._flush()
         with translated("write", self.path):
             self._writer.close()
 
     def abandon(self) -> None:
-        """Closes the file, whose content is then worth nothing."""
-        with contextlib.suppress(OSError, ValueError):  # the error that led here is already on its way
+        """Close the file without finishing it; its content is unusable."""
+        with contextlib.suppress(OSError, ValueError):  # the original error is being raised
             self._writer.close()
 
     def _flush(self) -> None:
@@ -131,7 +128,7 @@ class RowFile:
 
 
 class _RowBatch:
-    """Rows as columns of Python values, about to become Arrow."""
+    """Rows as columns of Python values, before conversion to Arrow."""
 
     def __init__(self, columns: RowShape) -> None:
         self.rows = 0
@@ -166,7 +163,7 @@ class _RowBatch:
 
 
 class _Messages:
-    """A column of message lists, kept flat: Arrow takes flat lists of text ten times faster than lists of dicts."""
+    """A column of message lists, stored flat: Arrow converts flat text lists ten times faster than lists of dicts."""
 
     def __init__(self) -> None:
         self._ends = [0]
@@ -175,7 +172,7 @@ class _Messages:
         self._calls: dict[str, _Texts] = {name: [] for name in _CALL_TEXTS}
 
     def add(self, messages: Sequence[object]) -> int:
-        """Adds one row; returns about how many characters it has."""
+        """Add one row; return its approximate number of characters."""
         size = 0
         for message in messages:
             size += self._add(cast(Message, message) if isinstance(message, dict) else {"content": message})
@@ -203,7 +200,7 @@ class _Messages:
         return len(content or "") + len(parts or "") + len(reasoning or "") + 100
 
     def _add_calls(self, calls: object) -> bool:
-        """Adds a message's tool calls as far as they have the usual shape; returns whether they have it exactly."""
+        """Add a message's tool calls; return whether they have exactly the usual fields."""
         if not isinstance(calls, list):
             return False
         exact = True
@@ -235,16 +232,16 @@ class _Messages:
 def plain_row(
     columns: RowShape, example: Example, base: Generated | Failed, score: Scored | None
 ) -> dict[str, str | int | float | bool | None]:
-    """A rollout as the dataset has it, but without the messages: what is no plain value is JSON text.
+    """A rollout as a row of the dataset, without messages; values that are not scalar become JSON text.
 
     Args:
-        columns: What shapes the row.
-        example: What was asked.
-        base: The rollout itself.
-        score: Its newest score; None if it failed or is still to be scored.
+        columns: Columns of the row.
+        example: The example.
+        base: The rollout.
+        score: Its newest score; None if it failed or is not scored yet.
 
     Returns:
-        Values by column name; `prompt` and `completion` are left out.
+        Values by column name, except `prompt` and `completion`.
     """
     metrics = score.metrics if score is not None else {}
     extra = score.extra if score is not None else {}
@@ -274,7 +271,7 @@ def plain_row(
 
 
 def table_of(columns: RowShape, rollouts: Iterable[tuple[Example, Generated | Failed, Scored | None]]) -> Any:
-    """Rollouts as one Arrow table with the dataset's schema (a `pyarrow.Table`)."""
+    """Convert rollouts to an Arrow table with the dataset's schema (a `pyarrow.Table`)."""
     pa, schema = arrow(), arrow_schema(columns)
     tables: list[Any] = []
     batch = _RowBatch(columns)
@@ -307,28 +304,28 @@ def _call_type() -> Any:
 
 
 def said(base: Generated | Failed) -> Sequence[object]:
-    """What a rollout said, as messages; nothing if it failed before it said anything."""
+    """The completion of a rollout as messages; empty if it failed before any."""
     if isinstance(base, Failed) and not base.completion:
         return []
     return as_messages(base.completion, "assistant")
 
 
 def as_messages(prompt: Prompt | object, role: str) -> Sequence[object]:
-    """A prompt or completion as messages: a plain string is one of `role`."""
+    """Convert a prompt or completion to messages: a plain string becomes one message of `role`."""
     if isinstance(prompt, str):
         return [{"role": role, "content": prompt}]
     return cast("Sequence[object]", prompt) if isinstance(prompt, list | tuple) else [{"content": prompt}]
 
 
 def _content(content: object) -> tuple[str | None, str | None]:
-    """A message's content as (text, parts): parts is the JSON of what is no plain string, text its readable part."""
+    """Split a message's content into (text, parts): readable text, and JSON of content that is not a plain string."""
     if content is None or isinstance(content, str):
         return content, None
     return content_text(content), to_text(content)
 
 
 def content_text(content: object) -> str | None:
-    """The text of a message's content: the content itself, or the text parts of a content that is made of parts."""
+    """Text of a message's content: the content itself, or its text parts."""
     if content is None or isinstance(content, str):
         return content
     parts = cast("list[object]", content) if isinstance(content, list) else []
@@ -342,7 +339,7 @@ def _text(value: object) -> str | None:
 
 
 def _usable(value: object) -> float | None:
-    """A score as statistics take it; None for what they leave out."""
+    """A score for statistics; None if it is missing, invalid or too large."""
     try:
         number = float(cast(float, value))
     except (TypeError, ValueError, OverflowError):
@@ -351,13 +348,13 @@ def _usable(value: object) -> float | None:
 
 
 def error_of(base: Generated | Failed, score: Scored | None) -> str | None:
-    """Why a rollout has no score, or what else of its scoring failed, in whole words; None if nothing did."""
+    """Full error message about a missing score or another scoring failure; None without one."""
     if score is not None:
         reasons = [why if name == "*" else f"{name}: {why}" for name, why in score.reasons.items()]
         if score.reward is not None and _usable(score.reward) is None:
             reasons.insert(0, f"the reward is {score.reward!r}")
         if score.reward is None and not reasons:
-            return NO_REASON  # of a rubric of the author's own
+            return NO_REASON  # from an author's own rubric
         return "; ".join(reasons) or None
     if isinstance(base, Failed):
         return f"{base.reason}: {base.error}" if base.error else base.reason

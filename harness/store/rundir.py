@@ -1,5 +1,4 @@
-"""The run folder: its name, its files and its lock. Owns every path under the output folder and the atomic replacement
-of small files; finding a run again is `finding`'s, the journal's and the dataset's contents their own modules'."""
+"""The run folder: names, files, lock, and atomic replacement of its small files."""
 
 from __future__ import annotations
 
@@ -41,24 +40,22 @@ from harness.store.manifest import Manifest, without_secrets
 from harness.store.safe_files import files_in, has_other_names, open_regular, read_file, refuse_links
 
 NAME_LIMIT = 100
-"""Characters of one part of a folder name. Two parts and `--` stay below the 255 bytes of a file name, with room for
-what a sync tool or the Hub adds."""
+"""Maximum characters of one part of a folder name. Two parts and `--` stay below the 255 bytes of a file name. The rest
+is left for additions by sync tools or the Hub."""
 
 MOST_TRIES = 20
-"""Times that a folder is made anew which others remove at that very moment."""
+"""Maximum attempts at creating a folder that other processes remove at the same time."""
 
 _UNSEEN = re.compile(f"[\x7f-\x9f\u2028\u2029{HIDDEN}]")
-"""What a terminal obeys, or nobody sees, and TOML allows."""
+"""Control and invisible characters that TOML allows."""
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
 
 
 def safe_name(text: str) -> str:
-    """`text` as one part of a file name: `/` becomes `--`, whatever is not in `[A-Za-z0-9._-]` becomes `-`.
-
-    Never empty, never begins with a dot, at most `NAME_LIMIT` characters: a longer name is cut and ends in eight
-    characters of its sha256.
-    """
+    """Convert text to one part of a file name: `/` becomes `--`, other characters outside `[A-Za-z0-9._-]` become `-`.
+    The result is never empty, never begins with a dot, and has at most `NAME_LIMIT` characters: a longer name is cut
+    and ends in eight characters of its SHA-256."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", text.replace("/", "--"))
     if name.startswith("."):
         name = "-" + name[1:]
@@ -69,40 +66,40 @@ def safe_name(text: str) -> str:
 
 
 def folder_name(stem: str, model: str) -> str:
-    """Name of the folder that holds all runs of one environment (or dataset) with one model."""
+    """Name of the folder of all runs of one environment (or dataset) with one model."""
     return f"{safe_name(stem)}--{safe_name(model)}"
 
 
 def new_run_id(now: datetime | None = None) -> str:
-    """UTC time to the second and four random characters, e.g. `20261121T091503Z-k3f9`: ASCII, sorts by time."""
+    """New run id: UTC time to the second and four random characters, e.g. `20261121T091503Z-k3f9`. Sorts by time."""
     moment = (now or datetime.now(UTC)).astimezone(UTC)
     return f"{moment:%Y%m%dT%H%M%SZ}-" + "".join(secrets.choice(_ID_LETTERS) for _ in range(4))
 
 
 def timestamp(now: datetime | None = None) -> str:
-    """UTC as ISO 8601 with microseconds, as `Manifest.created` has it."""
+    """UTC time as ISO 8601 with microseconds, the format of `Manifest.created`."""
     return (now or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
-    """The paths of one run. Making one touches no file; `create` does."""
+    """Paths of one run. The constructor touches no file; `create` makes the folder."""
 
     path: Path
 
     @classmethod
     def create(cls, output_dir: Path | str, stem: str, model: str, *, private: bool = False) -> RunDir:
-        """Makes a new, empty run folder under `{output_dir}/evals/{stem}--{model}/`.
+        """Create a new, empty run folder under `{output_dir}/evals/{stem}--{model}/`.
 
         Args:
-            output_dir: The output folder; made if it is missing.
+            output_dir: The output folder; created if missing.
             stem: The environment's id, or the stem of a dataset or task file.
-            model: The model's name as it was asked for.
-            private: Make it, and the folders above it that are missing, for their owner only. What is written into it
-                is then private, too.
+            model: The model's name as requested.
+            private: Create it, and missing parent folders, for their owner only. Files written into it are then private
+                too.
 
         Raises:
-            StoreError: the folder cannot be made.
+            StoreError: the folder cannot be created.
         """
         parent = Path(output_dir) / "evals" / folder_name(stem, model)
         tries = 0
@@ -115,10 +112,10 @@ class RunDir:
                 try:
                     new_folder(path, private=private)
                 except FileExistsError:
-                    continue  # another process drew the same id in the same second
+                    continue  # another process chose the same id in the same second
                 except FileNotFoundError:
-                    # Another process removed the last run of this parent, and the parent with it. A link that leads
-                    # nowhere looks alike, but stays.
+                    # Another process removed the last run of this parent, and the parent with it. A dangling link looks
+                    # the same, but stays.
                     tries += 1
                     if tries > MOST_TRIES:
                         raise
@@ -128,7 +125,7 @@ class RunDir:
 
     @property
     def id(self) -> str:
-        """The run's id: the folder's name."""
+        """Id of the run: the folder's name."""
         return self.path.name
 
     @property
@@ -143,57 +140,57 @@ class RunDir:
 
     @property
     def config_path(self) -> Path:
-        """`config.toml`: repeats the run."""
+        """`config.toml`, which repeats the run."""
         return self.path / "config.toml"
 
     @property
     def journal_path(self) -> Path:
-        """`journal.jsonl`: the truth."""
+        """`journal.jsonl`, from which the other results are built."""
         return self.path / "journal.jsonl"
 
     @property
     def summary_path(self) -> Path:
-        """`summary.json`: statistics, rebuilt from the journal at any time."""
+        """`summary.json`: statistics, which can be rebuilt from the journal."""
         return self.path / "summary.json"
 
     @property
     def data_path(self) -> Path:
-        """`data/`: parquet files, one row a rollout."""
+        """`data/`: parquet files, one row per rollout."""
         return self.path / "data"
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody but its owner may enter it; then nobody else may read the files that are made in it."""
+        """Whether only its owner may enter the folder; files created in it are then private."""
         return is_closed(self.path)
 
     def close_to_others(self) -> None:
-        """Takes the folder and all that is in it from everybody but its owner.
+        """Make the folder and its content private to the owner.
 
         Raises:
-            StoreError: it cannot be done.
+            StoreError: the permissions cannot be changed.
         """
         with translated("make private", self.path):
             close_to_others(self.path)
 
     def lock(self) -> RunLock:
-        """Takes the run for writing, until the lock is released or the process ends.
+        """Lock the run for writing, until the lock is released or the process ends.
 
         Raises:
-            RunLocked: another process holds it.
+            RunLocked: another process holds the lock.
             StoreError: the folder cannot be written.
         """
         return RunLock.take(self.path / ".lock", f"run {self.path}")
 
     def is_in_use(self) -> bool:
-        """Whether a process is writing the run, now."""
+        """Whether a process is writing the run now."""
         return RunLock.is_held(self.path / ".lock")
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replaces `run.json`."""
+        """Replace `run.json`."""
         atomic_write(self.manifest_path, _pretty(manifest.to_json()), private=self.is_closed)
 
     def read_manifest(self) -> Manifest:
-        """Reads `run.json`.
+        """Read `run.json`.
 
         Raises:
             StoreError: it is missing, damaged or from a newer version.
@@ -205,29 +202,29 @@ class RunDir:
             raise StoreError(f"cannot read {self.manifest_path}: {error}") from None
 
     def write_config(self, toml: str, *, is_ours: bool = False) -> None:
-        """Replaces `config.toml`, without secrets that slipped into it, and with a number for what nobody would see.
-        `is_ours` records outside of the folder that this machine made it."""
+        """Replace `config.toml`, with secrets redacted and invisible characters escaped. `is_ours` records outside the
+        folder that this machine made it."""
         clean = redactor.text(toml)
         try:
             tomllib.loads(clean)
         except tomllib.TOMLDecodeError:
-            # The patterns took something for a secret that was no string; the known secrets must go all the same.
+            # Pattern redaction damaged the TOML syntax; known secrets are still removed.
             clean = redactor.text(toml, patterns=False)
-        clean = _UNSEEN.sub(lambda found: f"\\U{ord(found.group()):08X}", clean)  # of strings: nothing else has any
+        clean = _UNSEEN.sub(lambda found: f"\\U{ord(found.group()):08X}", clean)  # occurs only in strings
         data = clean.encode("utf-8", "replace")
         atomic_write(self.config_path, data, private=self.is_closed)
         if is_ours:
             remember(data)
 
     def write_summary(self, summary: JsonDict) -> None:
-        """Replaces `summary.json`."""
+        """Replace `summary.json`."""
         atomic_write(self.summary_path, _pretty(summary), private=self.is_closed)
 
     def read_summary(self) -> JsonDict | None:
-        """Reads `summary.json`; None if the run has none yet.
+        """Read `summary.json`; None if the run has none yet.
 
         Raises:
-            StoreError: it cannot be read, or is no JSON object.
+            StoreError: it cannot be read, or is not a JSON object.
         """
         try:
             summary = _read_json(self.summary_path)
@@ -240,8 +237,7 @@ class RunDir:
         return cast(JsonDict, summary)
 
     def known_summary(self) -> JsonDict | None:
-        """The summary, as far as it can be read: it is made anew from the journal, so one that is damaged is as good as
-        none."""
+        """The summary; None if missing or damaged, since it can be rebuilt from the journal."""
         try:
             return self.read_summary()
         except StoreError:
@@ -257,23 +253,23 @@ class RunDir:
 
 
 class RunLock:
-    """An advisory lock on a file; released by `release`, at the end of a `with` block, when nobody refers to it any
-    more, or when the process dies."""
+    """Advisory lock on a file. Released by `release`, at the end of a `with` block, on garbage collection, or at
+    process exit."""
 
     def __init__(self, fd: int) -> None:
         self._fd: int | None = fd
 
     @classmethod
     def take(cls, path: Path, what: str, *, wait: bool = False) -> RunLock:
-        """Locks `path`, which is made if missing and never removed: private, if its folder is closed to others.
+        """Lock a file, which is created if missing and never removed; private if its folder is.
 
         Args:
             path: The lock file.
-            what: What it stands for, in messages.
+            what: The locked object, for messages.
             wait: Wait for the holder instead of raising.
 
         Raises:
-            RunLocked: another process holds it; names its pid.
+            RunLocked: another process holds the lock; names its pid.
             StoreError: the file cannot be opened or locked.
         """
         with translated("open", path):
@@ -281,7 +277,7 @@ class RunLock:
             fd = open_regular(path, os.O_RDWR | os.O_CREAT, mode)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            if not has_other_names(fd):  # another name may be that of a file which is no lock
+            if not has_other_names(fd):  # a hard link may be another file's name
                 os.truncate(fd, 0)
                 os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         except BlockingIOError:
@@ -295,16 +291,16 @@ class RunLock:
 
     @staticmethod
     def is_held(path: Path) -> bool:
-        """Whether a process holds the lock of that file, now. Changes nothing; a file that is not there is not locked,
-        one that cannot be read counts as locked."""
+        """Whether a process holds the lock of a file now. A missing file is not locked; an unreadable one counts as
+        locked."""
         try:
             fd = open_regular(path)
         except FileNotFoundError:
             return False
         except OSError as error:
-            return error.errno not in (errno.ELOOP, errno.EINVAL)  # nothing that could be locked: `take` says so
+            return error.errno not in (errno.ELOOP, errno.EINVAL)  # not a lockable file; `take` reports it
         try:
-            # Shared and for this instant only: two lists at once must not take one another for the run.
+            # A shared lock, so that two concurrent checks do not see each other as the run.
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True
@@ -313,15 +309,15 @@ class RunLock:
         return False
 
     def release(self) -> None:
-        """Lets others in; idempotent."""
+        """Release the lock; idempotent."""
         if self._fd is not None:
-            # The file stays: removing it would let two processes lock two different files of one name.
+            # The file stays: after a removal, two processes could lock different files of the same name.
             os.close(self._fd)
             self._fd = None
 
     def __del__(self) -> None:
-        # As a file that nobody holds any more: else a run that an error kept from beginning would stay locked for as
-        # long as this process lives.
+        # Release the lock on garbage collection, so that a run that failed to start is not locked until the process
+        # ends.
         self.release()
 
     def __enter__(self) -> RunLock:
@@ -337,15 +333,15 @@ def write_suite(
     output_dir: Path | str, suite_id: str, *, file: str | None, command: str, runs: Sequence[tuple[RunDir, Manifest]],
     failed: Sequence[str] = (),
 ) -> Path:  # fmt: skip
-    """Writes `{output_dir}/suites/{suite_id}.json`: which runs one invocation made. Private if one of them is.
+    """Write `{output_dir}/suites/{suite_id}.json`, the list of runs of one invocation. Private if one of them is.
 
     Args:
         output_dir: The output folder.
-        suite_id: As `new_run_id` makes them.
-        file: The suite file that was asked for, if any.
-        command: The command line as it was typed.
-        runs: The runs in their order.
-        failed: Names of environments that did not load.
+        suite_id: Id from `new_run_id`.
+        file: The suite file given by the user, if any.
+        command: The command line as typed.
+        runs: The runs in order.
+        failed: Names of environments that failed to load.
 
     Returns:
         The file's path.
@@ -381,7 +377,7 @@ def _relative(path: Path, root: Path) -> str:
 
 
 def _pretty(value: JsonDict) -> bytes:
-    # Read by people, hence the indent. Numbers beyond 64 bits in env_args need the slow path.
+    # Indented JSON, for people. Integers beyond 64 bits in env_args need the slow path.
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
     except TypeError:

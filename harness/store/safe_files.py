@@ -1,7 +1,6 @@
-"""Open files of run folders: regular files only, and never through a symbolic link.
-
-A run folder may come from somebody else, and then a link in it may lead to any file of the user, and a FIFO may block
-for ever. The path of the folder itself is the user's: links in that are followed."""
+"""Opening of files in run folders: regular files only, and never through a symbolic link. A run folder may come from
+another person: a link in it could lead to any file of the user, and a FIFO could block for ever. Links in the path of
+the folder itself are the user's, and are followed."""
 
 from __future__ import annotations
 
@@ -28,9 +27,9 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int
     """Open a regular file.
 
     Args:
-        path: The file; its folder must be no link that the caller has not checked.
-        flags: As `os.open` takes them.
-        mode: Of a file that is made.
+        path: The file; the caller has checked that its folder is not a link.
+        flags: Flags for `os.open`.
+        mode: Permissions of a new file.
 
     Returns:
         The file descriptor.
@@ -39,11 +38,11 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int
         OSError: it cannot be opened, or is a symbolic link, a FIFO, a socket, a device or a folder.
     """
     try:
-        _require_regular(os.lstat(path), path)  # before it is opened: opening a FIFO or a device has effects
+        _require_regular(os.lstat(path), path)  # first: opening a FIFO or a device has effects
     except FileNotFoundError:
         if not flags & os.O_CREAT:
             raise
-    # The file may have been replaced since: O_NOFOLLOW and the second look are what counts.
+    # The file may have been replaced meanwhile; O_NOFOLLOW and the second check cover that.
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     try:
         _require_regular(os.fstat(fd), path)
@@ -54,10 +53,10 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int
 
 
 def open_to_append(path: Path, flags: int, mode: int) -> int:
-    """As `open_regular`, for a file that is changed in place.
+    """Open a regular file that is changed in place.
 
     Raises:
-        OSError: also if the file has another name (a hard link), under which it would be changed, too.
+        OSError: as in `open_regular`, or the file has another name (a hard link), which would change too.
     """
     fd = open_regular(path, flags, mode)
     if has_other_names(fd):
@@ -77,23 +76,23 @@ def has_other_names(fd: int) -> bool:
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """A regular file, open for reading.
+    """Open a regular file for reading.
 
     Raises:
-        OSError: as `open_regular`.
+        OSError: as in `open_regular`.
     """
     return os.fdopen(open_regular(path), "rb")
 
 
 def read_file(path: Path, cap: int = DOCUMENT) -> bytes:
-    """The bytes of a regular file.
+    """Read a regular file.
 
     Args:
         path: The file.
-        cap: Bytes at most.
+        cap: Maximum size in bytes.
 
     Raises:
-        OSError: as `open_regular`; or it is larger.
+        OSError: as in `open_regular`, or the file is larger.
     """
     with open_binary(path) as file:
         data = file.read(cap + 1) if os.fstat(file.fileno()).st_size <= cap else b""
@@ -103,21 +102,21 @@ def read_file(path: Path, cap: int = DOCUMENT) -> bytes:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a regular file that is no link."""
+    """Whether a path is a regular file and not a link."""
     return _kind(path) == stat.S_IFREG
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder that is no link."""
+    """Whether a path is a folder and not a link."""
     return _kind(path) == stat.S_IFDIR
 
 
 def files_in(folder: Path, ending: str) -> list[Path]:
-    """The regular files of a folder whose names end so, sorted by name; none if it is a link, or no folder.
+    """Regular files of a folder with a given suffix, sorted by name; empty if it is a link or not a folder.
 
     Args:
         folder: The folder.
-        ending: Such as `.parquet`.
+        ending: Suffix such as `.parquet`.
     """
     if not is_folder(folder):
         return []
@@ -125,14 +124,14 @@ def files_in(folder: Path, ending: str) -> list[Path]:
 
 
 def refuse_links(root: Path, path: Path) -> None:
-    """Refuse a path below `root` that leads through a link, or is one.
+    """Raise if a path below `root` is, or leads through, a symbolic link.
 
     Args:
-        root: A folder that the user named; links in its own path are the user's.
-        path: Below it; need not exist.
+        root: A folder named by the user; links in its own path are allowed.
+        path: A path below it; need not exist.
 
     Raises:
-        OSError: names the link, and what to do.
+        OSError: names the link.
     """
     for folder in (*reversed(path.parents), path):
         if folder != root and folder.is_relative_to(root) and folder.is_symlink():
@@ -140,7 +139,7 @@ def refuse_links(root: Path, path: Path) -> None:
 
 
 def link_error(path: Path) -> OSError:
-    """The error of a path that is a symbolic link."""
+    """Error for a path that is a symbolic link."""
     return OSError(errno.ELOOP, LINK, str(path))
 
 

@@ -1,5 +1,5 @@
-"""The folder of a run that is not saved. It holds prompts and replies until the run has ended; what a process that was
-killed leaves of it, the next run removes."""
+"""Temporary folder of an unsaved run, for prompts and replies. It is removed when the run ends; after a killed process,
+the next run removes it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from harness.store.safe_files import open_regular
 
 PREFIX = "bench-unsaved-"
 LOCK = ".in-use"
-"""Locked as long as the process of the run lives, however it ends."""
+"""Lock file, held while the process of the run lives."""
 
 
 class Scratch:
-    """A new folder in the temporary folder, for its owner only."""
+    """A new, private folder in the system's temporary folder."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix=PREFIX)
@@ -26,7 +26,7 @@ class Scratch:
         new = Path(self.name, f"{LOCK}.new")
         self._lock = os.fdopen(open_regular(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        new.rename(Path(self.name, LOCK))  # only now: a lock that is free means that the process is gone
+        new.rename(Path(self.name, LOCK))  # renamed when locked: an unlocked file means a dead process
 
     def cleanup(self) -> None:
         """Remove the folder."""
@@ -35,7 +35,7 @@ class Scratch:
 
 
 def remove_stale() -> None:
-    """Remove the folders that killed processes of this user have left."""
+    """Remove folders left by killed processes of this user."""
     with contextlib.suppress(OSError):
         for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
             _remove_if_stale(path)

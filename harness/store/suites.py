@@ -1,4 +1,4 @@
-"""The run folders that names of runs and of suites mean."""
+"""Resolution of names of runs and suites to run folders."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from harness.store.safe_files import is_folder
 
 @dataclass(slots=True)
 class Chosen:
-    """The runs that some names mean."""
+    """Runs selected by name."""
 
     paths: list[Path] = field(default_factory=list[Path])
-    """Run folders in the order of the names, and of each suite; each once."""
+    """Run folders, in the order of the names and within each suite; each once."""
     gone: list[str] = field(default_factory=list[str])
-    """Runs of a suite that are not there any more, as its file names them."""
+    """Removed runs of a suite, as listed in its file."""
     failed: list[str] = field(default_factory=list[str])
-    """Names of environments of a suite that did not load, so that they have no run."""
+    """Names of environments of a suite that failed to load and have no run."""
     _places: set[Path] = field(default_factory=set[Path])
 
     def add(self, path: Path) -> None:
-        """Take a run folder, unless it is there already."""
+        """Add a run folder, unless it is already selected."""
         place = path.resolve()
         if place not in self._places:
             self._places.add(place)
@@ -34,16 +34,16 @@ class Chosen:
 
 
 def choose(output_dir: Path, names: Sequence[str]) -> Chosen:
-    """The runs that `names` mean.
+    """Find the runs for some names.
 
     Args:
-        output_dir: Where runs and suites are looked for.
-        names: Each a run, as `store.finding.find_run` takes it; or a suite: its id, the beginning of its id where no
-            run's id begins like that, or the path of its file; or `latest`, or an output folder: every run of the
-            newest invocation. No name at all is `latest`.
+        output_dir: Folder in which to search for runs and suites.
+        names: Each a run, as in `store.finding.find_run`; or a suite: its id, the beginning of its id if no run's id
+            begins like that, or the path of its file; or `latest`, or an output folder: every run of the newest
+            invocation. Empty means `latest`.
 
     Raises:
-        UsageError: a name means nothing, or more than one thing; or no run of a suite is left.
+        UsageError: a name matches nothing, or several things; or no run of a suite is left.
         StoreError: the output folder or a suite's file cannot be read.
     """
     chosen = Chosen()
@@ -58,7 +58,7 @@ def choose(output_dir: Path, names: Sequence[str]) -> Chosen:
 
 
 def _suite_file(output_dir: Path, name: str) -> Path | None:
-    """The file of the suite that a name means; None if it is for `find_run` to say."""
+    """Suite file for a name; None if the name may be a run's."""
     path = Path(name)
     if path.suffix == ".json" and os.path.isfile(name) and not os.path.isfile(path.parent / "run.json"):
         return path
@@ -77,12 +77,12 @@ def _suite_file(output_dir: Path, name: str) -> Path | None:
 
 
 def _some_run(output_dir: Path, beginning: str) -> bool:
-    """Whether the id of any run begins like that."""
+    """Whether any run id begins with this text."""
     return any(path.name.startswith(beginning) for path in (output_dir / "evals").glob("*/*") if is_folder(path))
 
 
 def _take(chosen: Chosen, file: Path) -> None:
-    """Add a suite's runs, in its order."""
+    """Add a suite's runs in order."""
     found = read_invocation(file)
     if not found.runs:
         raise UsageError(f"{file}: none of its {len(found.gone)} runs is there any more")

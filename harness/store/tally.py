@@ -1,5 +1,4 @@
-"""Folds a journal into the table that statistics are made of. Owns what counts as a rollout's outcome, and which of a
-run's settings statistics are about; computes nothing itself."""
+"""Conversion of a journal to the table that statistics are computed from."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ from harness.store.manifest import Manifest
 from harness.store.recorded import NOWHERE, Recorded
 
 OF_EXAMPLES = "of_examples"
-"""In `Manifest.derived`: the examples that were planned for the run, of which its `until_ci` made a part only."""
+"""Key in `Manifest.derived`: number of examples planned before `until_ci` ended the run early."""
 
 NOT_SCORED = "not scored"
-"""Reason of a rollout that was generated and has no score yet."""
+"""Reason of a rollout that was generated but not scored yet."""
 
 
 def tally(recorded: Recorded) -> ScoreTable:
-    """The outcome of every rollout that a journal holds, the newest line of each deciding.
+    """Outcome of every rollout in a journal, by its newest line.
 
-    A rollout that was generated but has no score is unscored (`not scored`); one that failed is, with its reason.
+    A rollout without a score is unscored (`not scored`); a failed one is unscored with its reason.
 
     Args:
         recorded: The journal's content, read to its end.
@@ -36,7 +35,7 @@ def tally(recorded: Recorded) -> ScoreTable:
     """
     table = ScoreTable()
     if not len(recorded):
-        return table  # of a run that came to nothing there may be no journal
+        return table  # a run without rollouts may have no journal
     with JournalReader(recorded.path) as reader:
         for number in range(len(recorded)):
             lines = recorded.lines(number)
@@ -47,11 +46,11 @@ def tally(recorded: Recorded) -> ScoreTable:
 
 
 def enter(table: ScoreTable, place: tuple[int, int], base: Generated | Failed, score: Scored | None) -> None:
-    """Add one rollout, for whoever reads the journal for something else as well.
+    """Add one rollout to a table, for callers that read the journal themselves.
 
     Args:
-        table: What `tally` would make of the whole journal.
-        place: From `Recorded.place`.
+        table: The table to extend.
+        place: Position from `Recorded.place`.
         base: Its newest `generated` or `failed` line.
         score: Its newest score, if it has one.
     """
@@ -71,14 +70,14 @@ def summary_of(
     final: Mapping[str, object] | None = None,
     table: ScoreTable | None = None,
 ) -> Summary:
-    """A run's numbers by its journal as it is now: `summary.json` may be older, or not there yet.
+    """Compute a run's summary from its current journal: `summary.json` may be older, or missing.
 
     Args:
         manifest: Its manifest.
         recorded: Its journal, read to its end.
-        final: Its `summary.json`, which alone knows how long the run took, if it is of everything that the journal
-            holds. Files can be edited, and damaged: what is no number is unknown.
-        table: What `tally` makes of the journal, if that is known.
+        final: Its `summary.json`, the only source of the run's duration; used if it covers the whole journal. Values
+            that are not numbers are ignored, since files can be edited or damaged.
+        table: Result of `tally`, if known.
 
     Raises:
         JournalDamaged: a line cannot be read.
@@ -100,7 +99,7 @@ def summary_of(
 
 
 def aim_of(manifest: Manifest) -> Aim | None:
-    """When a run was to end, if not with its plan; of one that is made from another run, what ended that early."""
+    """Target interval of a run with `until_ci`; for a derived run, of its parent. None without a target."""
     half_width = _number(manifest.settings.get("env.until_ci"))
     examples, rollouts = (_number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
     if manifest.derived:
@@ -116,10 +115,8 @@ def _number(value: object) -> float | None:
 
 
 def judged(judgements: object) -> Usage | None:
-    """What judges used, by the state value that keeps their replies; None if there is no such value.
-
-    An environment may keep something of its own under that name: what has not the shape counts for nothing.
-    """
+    """Usage of judges, from the state value with their replies; None without one. Entries without the expected fields
+    are ignored, since an environment may use the same name."""
     usages = _usages(judgements)
     return sum(usages, start=Usage()) if usages else None
 
@@ -143,7 +140,7 @@ def _usages(judgements: object) -> list[Usage]:
 
 
 def _said_before(record: Generated | Failed) -> object:
-    """Replies of judges that were asked while the rollout was made."""
+    """Replies of judges that were called during the rollout."""
     return record.state.get(JUDGEMENTS) if isinstance(record, Generated) else None
 
 
