@@ -28,11 +28,6 @@ RANKS = {
 }  # fmt: skip
 """Rooms by rank. A module imports from its own room and from rooms of lower ranks."""
 
-TO_EVICT = {
-    ("agents", "plugins"), ("cli", "plugins"), ("engine", "plugins"), ("store", "plugins"),
-}  # fmt: skip
-"""Imports of plugins by the core that entry points are to replace. Remove entries; add none."""
-
 BY_NAME = {("settings", "agents"), ("settings", "multi")}
 """Rooms that are imported by a module's name: those of the built-in environments."""
 
@@ -154,7 +149,7 @@ def test_a_module_imports_only_from_lower_ranks(path: Path) -> None:
             there = target.split(".")[1] if target.startswith("harness.") else here
             if there == here or there not in RANKS or here not in RANKS:
                 continue
-            allowed = RANKS[there] < RANKS[here] or (here, there) in TO_EVICT | BY_NAME
+            allowed = RANKS[there] < RANKS[here] or (here, there) in BY_NAME
             assert allowed, f"{name_of(path)}:{getattr(node, 'lineno', 0)} imports {target}"
 
 

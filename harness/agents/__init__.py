@@ -1,7 +1,7 @@
 """Agent evaluation in Python: runners, results, and what agents, tools and eval functions are written with.
 
 The public names are loaded at their first use, so `import harness.eval` costs nothing. From then on, code that was
-written for the SDK of these names finds them under its own paths, too (`harness.plugins.osmosis`)."""
+written for the SDK of these names finds them under its own paths, too, by an import hook of a plugin."""
 
 from __future__ import annotations
 
@@ -225,9 +225,9 @@ __all__ = [
 def __getattr__(name: str) -> object:
     for home, names in _HOMES.items():
         if name in names:
-            from harness.plugins import osmosis
+            from harness.envs import import_hooks
 
-            osmosis.install()
+            import_hooks.answer_agents()
             value: object = getattr(importlib.import_module(home), name)
             globals()[name] = value
             return value

@@ -17,7 +17,7 @@ from harness.authoring.installer import InstallOptions, InstallTarget, command_f
 from harness.cli.env_words import FOLDER, shown, write
 from harness.core.errors import HarnessError, UsageError
 from harness.core.redact import redactor
-from harness.plugins.classic.source_text import asks
+from harness.envs.import_hooks import import_hooks
 from harness.report.text import clean, clean_block, make_console
 
 _ERASE = "\r\x1b[2K"
@@ -148,11 +148,13 @@ def _report(wanted: Sequence[InstallTarget], before: Sequence[Verified]) -> bool
 
 
 def model_for(entry: Verified) -> str:
-    """What `-m` may name for an environment: reference players know none of the classic API."""
+    """What `-m` may name for an environment: reference players know none of another SDK."""
     path = Path(entry.path)
     source = path.parent if path.name == "__init__.py" else path
     files = source.rglob("*.py") if source.is_dir() else [source] if source.is_file() else []
-    return "MODEL" if any(asks(file.read_text(errors="replace")) for file in files) else "reference/oracle"
+    texts = [file.read_text(errors="replace") for file in files]
+    is_foreign = any(hook.asks(text) for hook in import_hooks() for text in texts)
+    return "MODEL" if is_foreign else "reference/oracle"
 
 
 def _installed(entry: Verified) -> str:

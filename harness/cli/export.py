@@ -66,12 +66,12 @@ def export(
 
 
 def _chosen(form: str | None, target: Path | None) -> Format:
-    from harness.store.export_formats import FORMATS, format_named, format_of
+    from harness.store.export_formats import format_named, format_of, formats
 
     if form is not None:
         return format_named(form)
     if target is None:
-        raise UsageError(f"--format is missing: one of {', '.join(FORMATS)}")
+        raise UsageError(f"--format is missing: one of {', '.join(formats())}")
     return format_of(target)
 
 

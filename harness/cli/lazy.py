@@ -11,6 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from harness.core.plugins import load_plugins
+
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
@@ -39,12 +41,32 @@ class LazyCommand(TyperCommand):
         return typer.main.get_command(found).make_context(info_name, args, parent, **extra)
 
 
-def lazy_group(commands: Mapping[str, CommandEntry]) -> type[TyperGroup]:
-    """A group of `commands`, none of them imported."""
+def lazy_group(commands: Mapping[str, CommandEntry], plugins: str = "") -> type[TyperGroup]:
+    """A group of `commands`, none of them imported.
+
+    Args:
+        commands: The commands by name.
+        plugins: The entry-point group of further commands, which is read for the help page and for a name that is not
+            in `commands`; "" for none.
+    """
 
     class LazyGroup(TyperGroup):
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
             self.commands = {name: LazyCommand(name, entry) for name, entry in commands.items()}
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name not in self.commands:
+                self._add_plugins(cmd_name)
+            return super().get_command(ctx, cmd_name)
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            self._add_plugins()
+            return super().list_commands(ctx)
+
+        def _add_plugins(self, name: str | None = None) -> None:
+            found = load_plugins(plugins, CommandEntry, name=name, taken=commands) if plugins else {}
+            for each, entry in found.items():
+                self.commands.setdefault(each, LazyCommand(each, entry))
 
     return LazyGroup

@@ -1,5 +1,5 @@
-"""The console script `bench`. Owns the table of commands and the way out: one message and an exit code. A command's
-module is imported when that command is called: see `cli.lazy`."""
+"""The console script `bench`. Owns the table of commands, to which plugins add theirs, and the way out: one message and
+an exit code. A command's module is imported when that command is called: see `cli.lazy`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from harness.cli.last_resort import harmless_logs
 from harness.cli.lazy import CommandEntry, lazy_group
 from harness.cli.notices import print_notices
 from harness.cli.stdout import open_streams, unsay_secrets
+from harness.core import plugins
 from harness.core.errors import HarnessError, UsageError
 from harness.core.redact import redactor
 
@@ -39,15 +40,12 @@ COMMANDS = {
     "report": CommandEntry("harness.cli.report", "report", "Make a page of runs to publish: HTML, Markdown or JSON."),
     "push": CommandEntry("harness.cli.push", "push", "Push a recorded run to the Hugging Face Hub."),
     "env": CommandEntry("harness.cli.env", "app", "Start, install, list, describe and check environments."),
-    "exec": CommandEntry(
-        "harness.plugins.osmosis.exec_command", "app", "Run a script that was written for osmosis_ai."
-    ),
     "doctor": CommandEntry("harness.cli.doctor.command", "app", "Say what here would keep a run from working."),
     "serve": CommandEntry("harness.cli.serve", "serve", "Serve the reference models on this machine."),
 }
 
 app = typer.Typer(
-    cls=lazy_group(COMMANDS),
+    cls=lazy_group(COMMANDS, plugins.COMMANDS),
     add_completion=False,
     no_args_is_help=True,
     # rich's help would cost as much as everything else, and at 80 columns it cuts the names of flags.

@@ -3,7 +3,7 @@
 
 `agent-eval` and `multi-eval` are built in. Any other id is looked up in this order: a path that exists (`./my_env.py`,
 `environments/my-env`), an entry point of the group `harness.environments`, a module of that name (dashes to
-underscores, `org/` dropped). A package that was written for the classic `verifiers` API finds it while it is loaded."""
+underscores, `org/` dropped). Import hooks of plugins answer for packages that were written for another SDK."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import EntryPoint, packages_distributions
 from pathlib import Path
 from types import ModuleType
@@ -26,12 +26,11 @@ from typing import Any, NoReturn
 
 from harness.core.errors import EnvironmentFault, EnvironmentLoadError, EnvironmentNotFound, HarnessError
 from harness.core.redact import names_secret
-from harness.envs import hub
+from harness.envs import hub, import_hooks
 from harness.envs.environment import Environment
-from harness.plugins.classic import imports
-from harness.plugins.classic.generation import Generation
+from harness.envs.import_hooks import Adopt
 from harness.settings.built_in import AGENT_EVAL, BUILT_INS, as_built_in
-from harness.settings.packages import FoundEnvironment, declared_environments, find_environment
+from harness.settings.packages import declared_environments, find_environment
 from harness.settings.paths import beside_cwd, environment_path, local_modules, main_file, path_name
 from harness.usercode import exceptions
 
@@ -54,13 +53,14 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
         EnvironmentNotFound: nothing answers to `env_id`; says how to install it.
         EnvironmentLoadError: importing or building it failed; the cause is chained.
     """
-    with _left_as_found(env_id), imports.answering(_described(env_id)) as generation:
-        load = _find(env_id, generation)
+    with _left_as_found(env_id), _hooked(env_id) as adopt:
+        load = _find(env_id, adopt)
         _check_arguments(env_id, load, env_args)
         try:
             made = load(**env_args)
             environment = _as_environment(env_id, made)
-            imports.settle(environment)
+            for hook in import_hooks.import_hooks():
+                hook.settle(environment)
         except BaseException as error:  # the boundary around the author's constructor
             _failed(env_id, f"{_FUNCTION}() failed", error)
     found = find_environment(env_id)
@@ -84,11 +84,8 @@ def find_function(env_id: str) -> Callable[..., object]:
         EnvironmentNotFound: nothing answers to `env_id`; says how to install it.
         EnvironmentLoadError: importing it failed, or it has no such function.
     """
-    with _left_as_found(env_id), imports.answering(_described(env_id)) as generation:
-        return _find(env_id, generation)
-
-
-imports.set_loader(load_environment)
+    with _left_as_found(env_id), _hooked(env_id) as adopt:
+        return _find(env_id, adopt)
 
 
 def module_name(env_id: str) -> str:
@@ -96,16 +93,16 @@ def module_name(env_id: str) -> str:
     return env_id.rstrip("/").split("/")[-1].replace("-", "_")
 
 
-def _described(env_id: str) -> FoundEnvironment | None:
-    """What is known of an environment that may ask for the classic API; None for one that is written for ours."""
+def _hooked(env_id: str) -> AbstractContextManager[Adopt]:
+    """Let import hooks answer for an environment that is written for another SDK."""
     try:
         path = environment_path(env_id, Path())
         entry = None if path is not None else _entry_point(env_id)
         name = env_id if entry is None else entry.module
         source = main_file(path) if path is not None else _source_of(module_name(name))
     except EnvironmentNotFound:
-        return None  # said again, in its place
-    return find_environment(name) if source is not None and imports.may_ask(source) else None
+        name, source = env_id, None  # said again, in its place
+    return import_hooks.loading(source, lambda: find_environment(name))
 
 
 def _source_of(module: str) -> Path | None:
@@ -123,22 +120,21 @@ def _as_environment(env_id: str, made: object) -> Environment:
     if inspect.iscoroutine(made):
         made.close()
         raise EnvironmentLoadError(f"environment {env_id!r}: {_FUNCTION}() must be a plain def, not async")
-    theirs = any(kind.__module__.partition(".")[0] == imports.NAME for kind in type(made).__mro__)
+    modules = {kind.__module__.partition(".")[0] for kind in type(made).__mro__}
+    known = next((hook for hook in import_hooks.import_hooks() if hook.unsupported and hook.module in modules), None)
     raise EnvironmentLoadError(
         f"environment {env_id!r}: {_FUNCTION}() returned {type(made).__name__}, "
-        + (f"an object of the installed verifiers package; {imports.NO_V1}" if theirs else "not an Environment")
+        + (f"an object of the installed {known.module} package; {known.unsupported}" if known else "not an Environment")
     )
 
 
-def _find(env_id: str, generation: Generation | None) -> Callable[..., object]:
+def _find(env_id: str, adopt: Adopt) -> Callable[..., object]:
     path = environment_path(env_id, Path())
     if path is not None:
-        return _function_of(env_id, _import_path(env_id, main_file(path), generation))
+        return _function_of(env_id, _import_path(env_id, main_file(path), adopt))
     if env_id in BUILT_INS:
         if env_id == AGENT_EVAL:
-            from harness.plugins import osmosis
-
-            osmosis.install(over_newer=True)
+            import_hooks.answer_agents(in_command=True)
         return _function_of(env_id, _import(env_id, BUILT_INS[env_id].found.module))
     entry = _entry_point(env_id)
     if entry is not None:
@@ -155,7 +151,7 @@ def _entry_point(env_id: str) -> EntryPoint | None:
     return next((entry for entry in declared_environments() if entry.name in wanted), None)
 
 
-def _import_path(env_id: str, source: Path, generation: Generation | None) -> ModuleType:
+def _import_path(env_id: str, source: Path, adopt: Adopt) -> ModuleType:
     is_package = source.name == "__init__.py"
     name = source.parent.name if is_package else source.stem
     root = source.parent.parent if is_package else source.parent
@@ -171,7 +167,7 @@ def _import_path(env_id: str, source: Path, generation: Generation | None) -> Mo
     places = [str(source.parent)] if is_package else None
     spec = importlib.util.spec_from_file_location(name, source, submodule_search_locations=places)
     assert spec is not None and spec.loader is not None, source
-    imports.adopt(spec, generation)
+    adopt(spec)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -240,7 +236,9 @@ def _check_arguments(env_id: str, load: Callable[..., object], env_args: dict[st
 
 
 def _lacks(env_id: str, error: ModuleNotFoundError) -> NoReturn:
-    if str(error.name).partition(".")[0] == imports.NAME:  # answered by us: the module is not in that API
+    head = str(error.name).partition(".")[0]
+    if any(hook.module == head and hook.unsupported for hook in import_hooks.import_hooks()):
+        # Answered by the hook: the module is not in that API.
         raise EnvironmentLoadError(f"environment {env_id!r}: {error}") from error
     missing = (
         f"it needs the module {error.name!r}, which is not installed; install the environment with its dependencies"

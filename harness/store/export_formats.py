@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TypeAlias, cast
 
 from harness.core.errors import StoreError, UsageError
+from harness.core.plugins import EXPORTERS, load_plugins
 from harness.settings.wording import suggestion
 from harness.store.atomic import close_to_others, durable_sync, make_folder, store_error, sync_folder, translated
 from harness.store.catalogue import ListedRun, read_entry
@@ -84,25 +85,30 @@ class Format:
         return self.opens.format(**{name: shlex.quote(str(value)) for name, value in named.items()})
 
 
-_ROWS = (
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """What a plugin of the group `bench.exporters` is: formats, whose modules are imported when they are used."""
+
+    formats: tuple[Format, ...]
+
+
+_OWN = (
     Format("csv", ".csv", "harness.store.export_plain", "write_csv", "stream_csv"),
     Format("jsonl", ".jsonl", "harness.store.export_plain", "write_jsonl", "stream_jsonl"),
     Format("parquet", ".parquet", "harness.store.export_parquet"),
-    Format(
-        "verifiers",
-        "",
-        "harness.plugins.exports.verifiers",
-        place="verifiers/evals/{runs}/{id}",
-        opens="VF_OUTPUTS_DIR={root} vf-tui",
-    ),
-    Format("every-eval-ever", "", "harness.plugins.exports.every_eval_ever", place="every-eval-ever/{runs}/{id}"),
-    Format("inspect", ".eval", "harness.plugins.exports.inspect", opens="inspect view --log-dir {folder}"),
 )
 
 _STATES: Mapping[str, str] = {"running": "still going on", "died": "not at its end: its process died"}
 """States that take more than their word."""
 
-FORMATS: dict[str, Format] = {row.name: row for row in _ROWS}
+
+def formats() -> dict[str, Format]:
+    """Every export format by its name: our own, then those of plugins, of which one may have several."""
+    rows = {row.name: row for row in _OWN}
+    for found in load_plugins(EXPORTERS, Exporter).values():
+        for row in found.formats:
+            rows.setdefault(row.name, row)
+    return rows
 
 
 def format_named(name: str) -> Format:
@@ -111,9 +117,9 @@ def format_named(name: str) -> Format:
     Raises:
         UsageError: there is none; names the nearest.
     """
-    found = FORMATS.get(name.strip().lower().replace("_", "-"))
+    found = formats().get(name.strip().lower().replace("_", "-"))
     if found is None:
-        raise UsageError(f"--format: no export format {name!r}; {suggestion(name, FORMATS)}")
+        raise UsageError(f"--format: no export format {name!r}; {suggestion(name, formats())}")
     return found
 
 
@@ -123,10 +129,10 @@ def format_of(target: Path) -> Format:
     Raises:
         UsageError: it says none.
     """
-    for row in FORMATS.values():
+    for row in formats().values():
         if row.suffix and target.suffix.lower() == row.suffix:
             return row
-    raise UsageError(f"which format? the name {target.name!r} does not say it: add --format {'|'.join(FORMATS)}")
+    raise UsageError(f"which format? the name {target.name!r} does not say it: add --format {'|'.join(formats())}")
 
 
 def export_run(run: RunDir, form: Format, target: Path | None = None, *, force: bool = False) -> Exported:
@@ -198,7 +204,7 @@ def stream_run(run: RunDir, form: Format, stream: IO[bytes], name: str = "standa
 
 def _check_streams(form: Format) -> None:
     if not form.stream:
-        able = ", ".join(row.name for row in FORMATS.values() if row.stream)
+        able = ", ".join(row.name for row in formats().values() if row.stream)
         raise UsageError(f"{form.name} cannot be written to a pipe: name a file or folder with -o; to a pipe go {able}")
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, cast
 
 from harness.core.types import JsonDict, Message, text_of
-from harness.plugins.exports.foreign import last_reply, one_line, unbroken
 from harness.stats.summary import tokens_known
 from harness.store.codec import from_text, to_text
 from harness.store.export_formats import Exported
@@ -38,6 +37,9 @@ _IN_JSON = re.compile(rf";(?={_BEHIND})")
 _ROW_END = "\r\n"
 """What `csv` is told: it puts cells into quotes that hold a letter of it. A carriage return outside quotes ends a row
 for every reader, so a cell could begin anew with a formula."""
+
+_LINE_BREAKS = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
+"""What `str.splitlines` breaks lines at and JSON lets stand, and its escapes. In JSON it stands in strings alone."""
 
 _FIRST = ("example_id", "rollout_index", "final_answer", "answer", "reward")
 _PLAIN = ("outcome", "error", "stop_condition", "is_truncated", "input_tokens", "output_tokens", "cost", "seconds")
@@ -249,3 +251,28 @@ def _part(part: object) -> str:
     known = cast(JsonDict, part)
     text = known.get("text")
     return text if isinstance(text, str) else f"[{known.get('type', 'part')}]"
+
+
+def unbroken(text: str) -> str:
+    """`text` in which no lone surrogate is left, since no UTF-8 holds one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def one_line(document: bytes) -> bytes:
+    """A JSON document as a line of a file, also for readers that break lines where Unicode does."""
+    for letter, escape in _LINE_BREAKS:
+        document = document.replace(letter, escape)
+    return document + b"\n"
+
+
+def last_reply(messages: Iterable[Message]) -> Message | None:
+    """The newest message of the model."""
+    found: Message | None = None
+    for message in messages:
+        if message.get("role") == "assistant":
+            found = message
+    return found

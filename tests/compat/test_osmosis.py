@@ -19,8 +19,7 @@ import pytest
 
 from harness.agents import loop, schemas, tool_calls
 from harness.core.errors import HarnessError, ProviderError, UsageError
-from harness.plugins import osmosis
-from harness.plugins.osmosis import hosted
+from harness.plugins.osmosis import finder, hosted
 from harness.plugins.osmosis.names import LEFT_OUT, MODULES, NAME
 
 IMPORTS = """
@@ -106,12 +105,12 @@ def without(name: str) -> ModuleNotFoundError:
 
 def test_nothing_is_answered_before_it_is_installed() -> None:
     assert without("osmosis_ai").name == NAME
-    assert not osmosis.answers()
+    assert not finder.answers()
 
 
 def test_every_import_of_documents_and_example_projects_is_answered() -> None:
-    osmosis.install()
-    assert osmosis.answers()
+    finder.install()
+    assert finder.answers()
     namespace: dict[str, Any] = {}
     exec(IMPORTS, namespace)
     assert namespace["RolloutAgentLoop"] is loop.RolloutAgentLoop
@@ -121,7 +120,7 @@ def test_every_import_of_documents_and_example_projects_is_answered() -> None:
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_a_module_has_the_very_objects_that_bench_has(name: str) -> None:
-    osmosis.install()
+    finder.install()
     module = importlib.import_module(name)
     assert module.__all__ == sorted(each for each in MODULES[name] if not each.startswith("__"))
     for each, target in MODULES[name].items():
@@ -131,7 +130,7 @@ def test_a_module_has_the_very_objects_that_bench_has(name: str) -> None:
 
 
 def test_classes_are_known_by_where_they_are() -> None:
-    osmosis.install()
+    finder.install()
     from osmosis_ai.rollout import RolloutResult  # pyright: ignore[reportMissingImports]
 
     result = RolloutResult("COMPLETED", [], "stop")
@@ -141,14 +140,14 @@ def test_classes_are_known_by_where_they_are() -> None:
 
 
 def test_a_star_imports_every_name_and_no_other() -> None:
-    osmosis.install()
+    finder.install()
     namespace: dict[str, Any] = {}
     exec("from osmosis_ai.rollout import *", namespace)
     assert set(namespace) - {"__builtins__"} == set(MODULES["osmosis_ai.rollout"])
 
 
 def test_modules_below_are_there_without_being_imported() -> None:
-    osmosis.install()
+    finder.install()
     import osmosis_ai  # pyright: ignore[reportMissingImports]
 
     assert osmosis_ai.rollout.core.schemas.RolloutRequest is schemas.RolloutRequest
@@ -156,7 +155,7 @@ def test_modules_below_are_there_without_being_imported() -> None:
 
 
 def test_reloading_changes_nothing() -> None:
-    osmosis.install()
+    finder.install()
     module = importlib.import_module("osmosis_ai.rollout")
     before = module.RolloutAgentLoop
     assert importlib.reload(module) is module
@@ -165,11 +164,11 @@ def test_reloading_changes_nothing() -> None:
 
 
 def test_installing_again_changes_nothing() -> None:
-    osmosis.install()
-    osmosis.install(over_newer=True)
+    finder.install()
+    finder.install(over_newer=True)
     after = list(sys.meta_path)
-    osmosis.install()
-    osmosis.install(over_newer=True)
+    finder.install()
+    finder.install(over_newer=True)
     assert sys.meta_path == after
     assert [type(finder).__name__ for finder in (after[0], after[-1])] == ["_First", "_Last"]
 
@@ -179,7 +178,7 @@ def test_threads_that_install_and_import_at_once_get_the_same() -> None:
 
     def first(_: int) -> tuple[object, object]:
         start.wait(10)
-        osmosis.install()
+        finder.install()
         module = importlib.import_module("osmosis_ai.rollout.tools")
         return module, module.create_tool_result
 
@@ -209,7 +208,7 @@ def test_threads_that_install_and_import_at_once_get_the_same() -> None:
     ],
 )  # fmt: skip
 def test_an_import_of_what_is_not_there_says_what_to_do(line: str, words: str) -> None:
-    osmosis.install()
+    finder.install()
     with pytest.raises(ImportError) as caught:
         exec(line, {})
     assert words in str(caught.value)
@@ -217,7 +216,7 @@ def test_an_import_of_what_is_not_there_says_what_to_do(line: str, words: str) -
 
 
 def test_what_is_not_there_can_be_asked_for() -> None:
-    osmosis.install()
+    finder.install()
     module = importlib.import_module("osmosis_ai")
     assert not hasattr(module, "evaluate_rubric")
     assert not hasattr(module, "__file__")
@@ -237,26 +236,26 @@ AGENT_API = "class RolloutAgentLoop: theirs = True\n"
 @pytest.mark.parametrize("over_newer", [False, True])
 def test_an_installed_sdk_with_the_agent_api_answers_for_itself(tmp_path: Path, over_newer: bool) -> None:
     sdk(tmp_path, init="", rollout__core__base=AGENT_API, rollout__tools="mine = 1")
-    osmosis.install(over_newer=over_newer)
-    assert not osmosis.answers()
+    finder.install(over_newer=over_newer)
+    assert not finder.answers()
     assert importlib.import_module("osmosis_ai.rollout.core.base").RolloutAgentLoop.theirs
     assert importlib.import_module("osmosis_ai.rollout.tools").mine == 1
-    assert not osmosis.answers()
+    assert not finder.answers()
     assert without("osmosis_ai.rollout.eval.common").name == "osmosis_ai.rollout.eval"
 
 
 def test_an_installed_sdk_without_the_agent_api_is_left_alone(tmp_path: Path) -> None:
     sdk(tmp_path, init="", rollout__agent_workflow="class AgentWorkflow: pass")
-    osmosis.install()
-    assert not osmosis.answers()
+    finder.install()
+    assert not finder.answers()
     assert importlib.import_module("osmosis_ai.rollout.agent_workflow").AgentWorkflow
     assert without("osmosis_ai.rollout.core.base").name == "osmosis_ai.rollout.core"
 
 
 def test_a_command_answers_before_an_sdk_without_the_agent_api(tmp_path: Path) -> None:
     sdk(tmp_path, init="raise RuntimeError('must not be imported')", rollout__agent_workflow="")
-    osmosis.install(over_newer=True)
-    assert osmosis.answers()
+    finder.install(over_newer=True)
+    assert finder.answers()
     assert importlib.import_module("osmosis_ai.rollout.core.base").RolloutAgentLoop is loop.RolloutAgentLoop
     with pytest.raises(ImportError, match=r"agent_workflow belongs to releases after 0\.2\.17"):
         importlib.import_module("osmosis_ai.rollout.agent_workflow")
@@ -265,8 +264,8 @@ def test_a_command_answers_before_an_sdk_without_the_agent_api(tmp_path: Path) -
 def test_an_sdk_that_is_imported_already_stays(tmp_path: Path) -> None:
     sdk(tmp_path, init="", rollout__agent_workflow="")
     theirs = importlib.import_module("osmosis_ai")
-    osmosis.install(over_newer=True)
-    assert not osmosis.answers()
+    finder.install(over_newer=True)
+    assert not finder.answers()
     assert importlib.import_module("osmosis_ai") is theirs
 
 
@@ -292,7 +291,7 @@ def test_the_app_of_an_agent_file_can_be_made_and_not_served() -> None:
 
 
 def test_exceptions_of_the_protocol() -> None:
-    osmosis.install()
+    finder.install()
     errors = importlib.import_module("osmosis_ai.rollout.core.exceptions")
     for error in (ProviderError("x"), tool_calls.ToolArgumentError("x"), errors.OsmosisTimeoutError("x")):
         assert isinstance(error, errors.OsmosisRolloutError)
@@ -304,7 +303,7 @@ def test_exceptions_of_the_protocol() -> None:
 
 
 def test_the_register_of_agents() -> None:
-    osmosis.install()
+    finder.install()
     registry = importlib.import_module("osmosis_ai.rollout.registry")
 
     class Named:

@@ -15,7 +15,7 @@ from store_samples import PEAK, example, generated, make_run, python, rollouts
 
 from harness.core.errors import JournalDamaged, StoreError, UsageError
 from harness.core.records import Record
-from harness.store.export_formats import FORMATS, Format, export_run, format_named, format_of, stream_run
+from harness.store.export_formats import Format, export_run, format_named, format_of, formats, stream_run
 from harness.store.rundir import RunDir
 
 OURS = ("csv", "jsonl", "parquet", "verifiers")
@@ -42,12 +42,12 @@ def damaged(folder: Path) -> RunDir:
 
 
 def test_the_table_names_the_formats_of_the_issue() -> None:
-    assert list(FORMATS) == ["csv", "jsonl", "parquet", "verifiers", "every-eval-ever", "inspect"]
-    assert [name for name, row in FORMATS.items() if row.stream] == ["csv", "jsonl"]
-    assert [name for name, row in FORMATS.items() if not row.suffix] == ["verifiers", "every-eval-ever"]
+    assert list(formats()) == ["csv", "jsonl", "parquet", "verifiers", "every-eval-ever", "inspect"]
+    assert [name for name, row in formats().items() if row.stream] == ["csv", "jsonl"]
+    assert [name for name, row in formats().items() if not row.suffix] == ["verifiers", "every-eval-ever"]
 
 
-@pytest.mark.parametrize("form", FORMATS.values(), ids=str)
+@pytest.mark.parametrize("form", formats().values(), ids=str)
 def test_every_format_has_its_functions(form: Format) -> None:
     import importlib
 
@@ -79,7 +79,7 @@ def test_without_a_path_it_goes_to_the_working_directory(
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     before = contents(run.path)
-    done = export_run(run, FORMATS[name])
+    done = export_run(run, formats()[name])
     expected = {
         "verifiers": [
             f"verifiers/evals/sums--lab--m-1/{run.id}/results.jsonl",
@@ -93,21 +93,21 @@ def test_without_a_path_it_goes_to_the_working_directory(
 
 
 def test_missing_folders_are_made_and_one_that_exists_takes_the_default_name(run: RunDir, tmp_path: Path) -> None:
-    done = export_run(run, FORMATS["csv"], tmp_path / "new" / "er" / "rows.txt")
+    done = export_run(run, formats()["csv"], tmp_path / "new" / "er" / "rows.txt")
     assert done.paths == (tmp_path / "new" / "er" / "rows.txt",)
-    done = export_run(run, FORMATS["csv"], tmp_path / "new")
+    done = export_run(run, formats()["csv"], tmp_path / "new")
     assert done.paths == (tmp_path / "new" / f"sums--lab--m-1--{run.id}.csv",)
     assert stat.S_IMODE(done.paths[0].stat().st_mode) & 0o600 == 0o600
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", formats())
 def test_no_name_in_a_manifest_leads_out_of_the_working_directory(name: str, tmp_path: Path) -> None:
     """A run folder may come from anybody."""
     run = odd_run(tmp_path / "outputs")
     names = {"id": "../../../../../up", "env_id": "../" * 80, "model": "漢字/" * 80}
     run.write_manifest(dataclasses.replace(run.read_manifest(), **names))
-    place = tmp_path / "deep" / "down" / FORMATS[name].default_target(run.read_manifest())
-    exported = export_run(run, FORMATS[name], place)
+    place = tmp_path / "deep" / "down" / formats()[name].default_target(run.read_manifest())
+    exported = export_run(run, formats()[name], place)
     assert exported.paths
     assert all(path.resolve().is_relative_to(tmp_path / "deep" / "down") for path in exported.paths)
     assert ".." not in place.parts
@@ -116,13 +116,13 @@ def test_no_name_in_a_manifest_leads_out_of_the_working_directory(name: str, tmp
 
 @pytest.mark.parametrize("name", OURS)
 def test_what_exists_is_replaced_by_force_alone(name: str, run: RunDir, tmp_path: Path) -> None:
-    first = export_run(run, FORMATS[name], tmp_path / "out")
+    first = export_run(run, formats()[name], tmp_path / "out")
     for path in first.paths:
         path.write_text("mine")
     with pytest.raises(UsageError, match=r"out exists.*--force"):
-        export_run(run, FORMATS[name], tmp_path / "out")
+        export_run(run, formats()[name], tmp_path / "out")
     assert {path.read_text() for path in first.paths} == {"mine"}
-    again = export_run(run, FORMATS[name], tmp_path / "out", force=True)
+    again = export_run(run, formats()[name], tmp_path / "out", force=True)
     assert again.paths == first.paths
     assert "mine" not in [path.read_bytes() for path in again.paths]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "outputs"]
@@ -132,8 +132,8 @@ def test_a_folder_keeps_what_is_not_of_the_export(run: RunDir, tmp_path: Path) -
     """As when the export goes into the run's own folder, where vf-tui looks as well."""
     before = contents(run.path)
     with pytest.raises(UsageError, match="exists and is not empty"):
-        export_run(run, FORMATS["verifiers"], run.path)
-    export_run(run, FORMATS["verifiers"], run.path, force=True)
+        export_run(run, formats()["verifiers"], run.path)
+    export_run(run, formats()["verifiers"], run.path, force=True)
     after = contents(run.path)
     assert set(after) - set(before) == {"results.jsonl", "metadata.json"}
     assert {name: after[name] for name in before} == before
@@ -141,23 +141,23 @@ def test_a_folder_keeps_what_is_not_of_the_export(run: RunDir, tmp_path: Path) -
 
 def test_an_empty_folder_is_free(run: RunDir, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert export_run(run, FORMATS["verifiers"], tmp_path / "empty").paths[0].parent == tmp_path / "empty"
+    assert export_run(run, formats()["verifiers"], tmp_path / "empty").paths[0].parent == tmp_path / "empty"
 
 
 def test_a_file_is_no_folder_and_a_folder_no_file(run: RunDir, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match="is a file, and verifiers is a folder of files"):
-        export_run(run, FORMATS["verifiers"], tmp_path / "file", force=True)
+        export_run(run, formats()["verifiers"], tmp_path / "file", force=True)
     taken = tmp_path / f"sums--lab--m-1--{run.id}.csv"
     taken.mkdir()
     with pytest.raises(UsageError, match="is a folder; name a file"):
-        export_run(run, FORMATS["csv"], tmp_path, force=True)
+        export_run(run, formats()["csv"], tmp_path, force=True)
     assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_link_leads_to_the_file_that_is_written(run: RunDir, tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to("real.csv")
-    assert export_run(run, FORMATS["csv"], tmp_path / "link.csv").paths == (tmp_path / "real.csv",)
+    assert export_run(run, formats()["csv"], tmp_path / "link.csv").paths == (tmp_path / "real.csv",)
     assert (tmp_path / "link.csv").is_symlink()
 
 
@@ -166,23 +166,23 @@ def test_a_named_pipe_is_written_to_and_not_replaced(run: RunDir, tmp_path: Path
     read: list[bytes] = []
     reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
     reader.start()
-    done = export_run(run, FORMATS["jsonl"], tmp_path / "pipe", force=True)
+    done = export_run(run, formats()["jsonl"], tmp_path / "pipe", force=True)
     reader.join()
     assert (done.paths, done.rows, read[0].count(b"\n")) == ((), 6, 6)
     assert (tmp_path / "pipe").is_fifo()
     with pytest.raises(UsageError, match="parquet cannot be written to a pipe"):
-        export_run(run, FORMATS["parquet"], tmp_path / "pipe", force=True)
+        export_run(run, formats()["parquet"], tmp_path / "pipe", force=True)
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="Linux has a device that is always full")
 def test_a_full_disk_is_named(run: RunDir) -> None:
     with pytest.raises(StoreError, match=r"cannot write /dev/full: No space left on device \(ENOSPC, errno 28\); free"):
-        export_run(run, FORMATS["csv"], Path("/dev/full"))
+        export_run(run, formats()["csv"], Path("/dev/full"))
     with (
         Path("/dev/full").open("wb", buffering=0) as full,
         pytest.raises(StoreError, match="standard output: No space"),
     ):
-        stream_run(run, FORMATS["jsonl"], full)
+        stream_run(run, formats()["jsonl"], full)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -190,13 +190,13 @@ def test_a_failure_leaves_nothing_behind_and_what_was_there_alone(name: str, tmp
     run = damaged(tmp_path / "outputs")
     target = tmp_path / "there" / "out"
     with pytest.raises(JournalDamaged, match=r"journal\.jsonl:8"):
-        export_run(run, FORMATS[name], target)
+        export_run(run, formats()[name], target)
     assert list((tmp_path / "there").iterdir()) == []
-    old = target if FORMATS[name].suffix else target / "results.jsonl"
+    old = target if formats()[name].suffix else target / "results.jsonl"
     old.parent.mkdir(exist_ok=True)
     old.write_text("yesterday's")
     with pytest.raises(JournalDamaged):
-        export_run(run, FORMATS[name], target, force=True)
+        export_run(run, formats()[name], target, force=True)
     assert contents(tmp_path / "there") == {
         str(old.relative_to(tmp_path / "there")): hashlib.sha256(b"yesterday's").hexdigest()
     }
@@ -206,11 +206,11 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from harness.core.errors import StoreError
-from harness.store.export_formats import FORMATS, export_run
+from harness.store.export_formats import formats, export_run
 from harness.store.rundir import RunDir
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 try:
-    export_run(RunDir(Path(sys.argv[1])), FORMATS[sys.argv[2]], Path(sys.argv[3]))
+    export_run(RunDir(Path(sys.argv[1])), formats()[sys.argv[2]], Path(sys.argv[3]))
 except StoreError as error:
     print(error)
 """
@@ -232,33 +232,33 @@ def test_a_run_that_goes_on_is_exported_as_far_as_it_is(tmp_path: Path) -> None:
     torn = run.journal_path.read_bytes() + b'{"type":"generated","key'
     run.journal_path.write_bytes(torn)
     with run.lock():
-        done = export_run(run, FORMATS["csv"], tmp_path / "a.csv")
+        done = export_run(run, formats()["csv"], tmp_path / "a.csv")
     assert (done.rows, done.notes[0]) == (5, "the run is still going on; 5 of 6 rollouts are in the export")
     assert run.journal_path.read_bytes() == torn
-    done = export_run(run, FORMATS["csv"], tmp_path / "b.csv")
+    done = export_run(run, formats()["csv"], tmp_path / "b.csv")
     assert done.notes[0] == "the run is not at its end: its process died; 5 of 6 rollouts are in the export"
 
 
 @pytest.mark.parametrize("status", ["stopped", "interrupted", "failed"])
 def test_a_run_that_did_not_end_well_says_so(status: str, tmp_path: Path) -> None:
     run = odd_run(tmp_path / "outputs", status=status)
-    done = export_run(run, FORMATS["jsonl"], tmp_path / "a.jsonl")
+    done = export_run(run, formats()["jsonl"], tmp_path / "a.jsonl")
     assert done.notes == (f"the run is {status}; 6 of 6 rollouts are in the export",)
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_run_without_rollouts_says_so(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "outputs", status="failed", planned={"num_examples": 2, "rollouts_per_example": 2})
-    done = export_run(run, FORMATS[name], tmp_path / "out")
+    done = export_run(run, formats()[name], tmp_path / "out")
     assert (done.rows, done.notes) == (0, ("the run is failed; 0 of 4 rollouts are in the export",))
     assert all(path.exists() for path in done.paths)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", formats())
 def test_a_manifest_that_somebody_edited_is_no_obstacle(name: str, tmp_path: Path) -> None:
     run = odd_run(tmp_path / "outputs", status="paused", planned={}, settings={"env.pass_threshold": "high"})
     run.summary_path.write_text("{")
-    exported = export_run(run, FORMATS[name], tmp_path / "there")
+    exported = export_run(run, formats()[name], tmp_path / "there")
     assert exported.rows == 6
     assert exported.notes[0] == "the run is damaged; 6 rollouts are in the export"
 
@@ -268,18 +268,18 @@ def test_a_line_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     with run.journal_path.open("ab") as journal:
         journal.write(b'{"type":"judged","key":"x"}\n')
     with pytest.raises(StoreError, match="update bench to read this run"):
-        export_run(run, FORMATS["csv"], tmp_path / "a.csv")
+        export_run(run, formats()["csv"], tmp_path / "a.csv")
     assert not (tmp_path / "a.csv").exists()
 
 
 MEASURED = """
 import sys
 from pathlib import Path
-from harness.store.export_formats import FORMATS, export_run
+from harness.store.export_formats import formats, export_run
 from harness.store.rundir import RunDir
 run, names = RunDir(Path(sys.argv[1])), sys.argv[3:]
 for name in names:
-    export_run(run, FORMATS[name], Path(sys.argv[2]) / f"{name}-out")
+    export_run(run, formats()[name], Path(sys.argv[2]) / f"{name}-out")
 print(peak())
 """
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from exported_runs import exported_runs
 
-from harness.store.export_formats import FORMATS, export_run
+from harness.store.export_formats import export_run, formats
 from harness.store.rundir import RunDir
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ def test_every_format_holds_the_rows_of_the_dataset(kind: str, runs: dict[str, R
     run = runs[kind]
     expected = dataset(run)
     assert expected
-    written = {name: export_run(run, FORMATS[name], tmp_path / name) for name in FORMATS}
+    written = {name: export_run(run, formats()[name], tmp_path / name) for name in formats()}
     assert {done.rows for done in written.values()} == {len(expected)}
 
     def rows(name: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 from odd_runs import odd_run
 
 from harness.plugins.exports.foreign import Source
-from harness.store.export_formats import FORMATS, export_run
+from harness.store.export_formats import export_run, formats
 
 HOME = "/home/jane.doe"
 SETTINGS = {
@@ -26,7 +26,7 @@ def test_the_home_folder_is_a_tilde(name: str, tmp_path: Path, monkeypatch: pyte
         tmp_path / "outputs", settings=SETTINGS, command=f"bench run '{HOME}/my env.py' --output-dir={HOME}/runs",
         identity={"env": {"source": f"{HOME}/my env.py"}}, derived={"how": "replay", "path": f"{HOME}/runs/1"},
     )  # fmt: skip
-    exported = export_run(run, FORMATS[name], tmp_path / "there")
+    exported = export_run(run, formats()[name], tmp_path / "there")
     text = ""
     for path in exported.paths:
         if zipfile.is_zipfile(path):

@@ -10,13 +10,13 @@ from odd_runs import odd_run
 from store_samples import make_run
 
 from harness.store.dataset import DatasetWriter
-from harness.store.export_formats import FORMATS, Exported, export_run
+from harness.store.export_formats import Exported, export_run, formats
 from harness.store.rows import RowShape, arrow_schema
 from harness.store.rundir import RunDir
 
 
 def exported(run: RunDir, tmp_path: Path) -> Exported:
-    return export_run(run, FORMATS["parquet"], tmp_path / "rows.parquet")
+    return export_run(run, formats()["parquet"], tmp_path / "rows.parquet")
 
 
 def test_the_file_is_what_the_finished_dataset_is(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from store_samples import example, generated, make_run, scored, write
 from tables import for_each_row
 
 from harness.core.records import Record
-from harness.store.export_formats import FORMATS, Exported, export_run
+from harness.store.export_formats import Exported, export_run, formats
 from harness.store.export_plain import APOSTROPHE, defused, restored, stream_csv
 from harness.store.rundir import RunDir
 
@@ -219,7 +219,7 @@ def test_pandas_reads_the_types(tmp_path: Path) -> None:
     import pandas as pd
 
     run = odd_run(tmp_path)
-    exported = export_run(run, FORMATS["csv"], tmp_path / "rows.csv")
+    exported = export_run(run, formats()["csv"], tmp_path / "rows.csv")
     frame: Any = pd.read_csv(exported.paths[0])
     assert frame.shape == (6, 28)
     assert frame["reward"].mean() == pytest.approx((1.0 - 1.5 + 0.0) / 3)
@@ -232,7 +232,7 @@ def test_polars_reads_the_types(tmp_path: Path) -> None:
     import polars as pl
 
     run = odd_run(tmp_path)
-    exported = export_run(run, FORMATS["csv"], tmp_path / "rows.csv")
+    exported = export_run(run, formats()["csv"], tmp_path / "rows.csv")
     frame = pl.read_csv(exported.paths[0])
     assert frame["reward"].to_list() == [1.0, -1.5, None, None, 0.0, None]
     assert frame["is_truncated"].to_list() == [False, True, False, False, False, False]

@@ -11,7 +11,7 @@ from odd_runs import CALL, PICTURE, SETTINGS, odd_lines, odd_run
 from store_samples import example, failed, generated, make_run, rollouts, scored, write
 
 from harness.core.records import Record
-from harness.store.export_formats import FORMATS, Exported, export_run
+from harness.store.export_formats import Exported, export_run, formats
 from harness.store.rundir import RunDir
 
 C_KEYS = {
@@ -41,7 +41,7 @@ def read(exported: Exported) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def exported(run: RunDir, tmp_path: Path) -> Exported:
-    return export_run(run, FORMATS["verifiers"], tmp_path / "vf")
+    return export_run(run, formats()["verifiers"], tmp_path / "vf")
 
 
 def of(
@@ -197,9 +197,9 @@ def test_a_run_without_one_score_has_no_average(tmp_path: Path) -> None:
 
 def test_the_time_of_the_run_is_that_of_its_summary(tmp_path: Path) -> None:
     run = odd_run(tmp_path / "outputs", versions={"sums": "0.2.0"}, reward_range=(0.0, None))
-    _, before = read(export_run(run, FORMATS["verifiers"], tmp_path / "before"))
+    _, before = read(export_run(run, formats()["verifiers"], tmp_path / "before"))
     run.write_summary({"wall_s": 2.5})
-    _, after = read(export_run(run, FORMATS["verifiers"], tmp_path / "after"))
+    _, after = read(export_run(run, formats()["verifiers"], tmp_path / "after"))
     assert [(told["time"], told["time_ms"]) for told in (before, after)] == [(None, None), (2.5, 2500.0)]
     assert after["version_info"]["env_version"] == "0.2.0"
 

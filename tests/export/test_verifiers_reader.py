@@ -16,7 +16,7 @@ from reader_env import reader, reader_environ, reader_python
 from store_samples import example, failed, generated, scored
 
 from harness.core.records import Record
-from harness.store.export_formats import FORMATS, export_run
+from harness.store.export_formats import export_run, formats
 
 pytestmark = pytest.mark.slow
 
@@ -92,8 +92,8 @@ print(json.dumps({"columns": rows.column_names, "rewards": rows["reward"][:], "c
 def exported(cwd: Path, lines: list[Record] | None = None, **manifest: Any) -> Path:
     """Exports to where no `-o` would, below `cwd`; returns `results.jsonl`."""
     run = odd_run(cwd, lines, **manifest)
-    place = cwd / FORMATS["verifiers"].default_target(run.read_manifest())
-    return export_run(run, FORMATS["verifiers"], place).paths[0]
+    place = cwd / formats()["verifiers"].default_target(run.read_manifest())
+    return export_run(run, formats()["verifiers"], place).paths[0]
 
 
 def answer(code: str, cwd: Path, *arguments: str | Path) -> Any:
@@ -123,8 +123,8 @@ def test_its_command_starts_where_ours_says(tmp_path: Path) -> None:
     import pty
     import select
 
-    done = export_run(odd_run(tmp_path), FORMATS["verifiers"], tmp_path / "verifiers/evals/sums--lab--m-1/one")
-    setting, command = shlex.split(FORMATS["verifiers"].opening(done))
+    done = export_run(odd_run(tmp_path), formats()["verifiers"], tmp_path / "verifiers/evals/sums--lab--m-1/one")
+    setting, command = shlex.split(formats()["verifiers"].opening(done))
     name, value = setting.split("=", 1)
     ours, theirs = pty.openpty()
     environ = {**reader_environ(tmp_path / "home"), name: value, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}

@@ -15,8 +15,8 @@ from typing import Any, cast
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
 from harness.core.syntax import parse
 from harness.envs import hub
+from harness.envs.import_hooks import import_hooks
 from harness.envs.sources import FILE_SUFFIXES, SAMPLE
-from harness.plugins.classic.example_sets import SETS
 
 _LOADERS = ("load_dataset", "load_example_dataset", "read_hub", "RowSource")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -65,13 +65,14 @@ def find_datasets(files: Sequence[Path], arguments: Mapping[str, object]) -> tup
     has_sample = any(name == "RowSource" for name, _ in calls)
     if not calls or (has_sample and parameters.get("split") == SAMPLE):
         return [], has_sample
+    named = _named_datasets()
     chosen = [
-        value for name, value in parameters.items() if "dataset" in name and ("/" in str(value) or str(value) in SETS)
+        value for name, value in parameters.items() if "dataset" in name and ("/" in str(value) or str(value) in named)
     ]
     known = values | parameters
     # What a caller may name takes the place of the id that it replaces.
     loaded = [_value(node, known) for name, node in calls if not (name == "RowSource" and "dataset" in parameters)]
-    ids = [_repository(value) for value in [*chosen, *loaded] if isinstance(value, str)]
+    ids = [named.get(value, value) for value in [*chosen, *loaded] if isinstance(value, str)]
     return [each for each in dict.fromkeys(ids) if _is_hub_id(each)], has_sample
 
 
@@ -118,8 +119,9 @@ def _value(node: ast.expr | None, known: Mapping[str, object]) -> object:
     return known.get(node.id) if isinstance(node, ast.Name) else None
 
 
-def _repository(name: str) -> str:
-    return SETS[name].repository if name in SETS else name
+def _named_datasets() -> dict[str, str]:
+    """The datasets that import hooks know by a short name."""
+    return {name: repository for hook in import_hooks() for name, repository in hook.datasets.items()}
 
 
 def _is_hub_id(name: str) -> bool:

@@ -41,7 +41,6 @@ NO_V1 = (
 _roots: dict[str, Generation] = {}
 """Top-level modules that run as classic ones."""
 
-_loader: list[Callable[..., Environment]] = []
 _builtins: dict[Generation, dict[str, Any]] = {}
 _aside: dict[Generation, dict[str, ModuleType]] = {"B": {}, "C": {}}
 """Modules that packages of both generations have: those of the generation that was not loaded last. Its packages still
@@ -51,16 +50,16 @@ _swapping = threading.RLock()
 
 
 @contextmanager
-def answering(found: FoundEnvironment | None) -> Generator[Generation | None]:
+def answering(found: FoundEnvironment) -> Generator[Generation | None]:
     """Answer the classic imports of an environment while its module is imported and its environment is built.
 
     Args:
-        found: The environment; None if nothing is known of it.
+        found: The environment.
 
     Yields:
         The generation that its package gets; None for a package that does not ask for the API.
     """
-    package = read_package(found) if found is not None else None
+    package = read_package(found)
     if package is None:
         yield None
         return
@@ -104,21 +103,10 @@ def _is_classic(environment: Environment) -> bool:
     return any(base.__module__.startswith("harness.plugins.classic") for base in type(environment).__mro__)
 
 
-def set_loader(function: Callable[..., Environment]) -> None:
-    """Say what `vf.load_environment` calls: the loader stands above this module."""
-    _loader.append(function)
-
-
-def load(env_id: str, **env_args: Any) -> Environment:
-    """Another environment, for `vf.load_environment`."""
-    return _loader[-1](env_id, **env_args)
-
-
-def adopt(spec: ModuleSpec, generation: Generation | None) -> None:
+def adopt(spec: ModuleSpec, generation: Generation) -> None:
     """Let the module of `spec` run as a classic one; for modules that are imported by their path."""
-    if generation is not None:
-        _roots[spec.name.partition(".")[0]] = generation
-        _prepare(spec, generation)
+    _roots[spec.name.partition(".")[0]] = generation
+    _prepare(spec, generation)
 
 
 def _claim(package: Package) -> None:

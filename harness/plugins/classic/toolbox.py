@@ -253,9 +253,9 @@ def ensure_keys(keys: list[str]) -> None:
 
 def load_environment(env_id: str, **env_args: Any) -> Any:
     """Another environment, by its id."""
-    from harness.plugins.classic import imports
+    from harness.engine import loader
 
-    return imports.load(env_id, **env_args)
+    return loader.load_environment(env_id, **env_args)
 
 
 def current_generation() -> str:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from harness.plugins.exports.every_eval_ever_aggregate import Identity, Sidecar, aggregate
 from harness.plugins.exports.every_eval_ever_rows import row_of
-from harness.plugins.exports.foreign import Source, json_bytes, one_line, unbroken
+from harness.plugins.exports.foreign import Source, json_bytes
 from harness.store.export_formats import Exported
+from harness.store.export_plain import one_line, unbroken
 from harness.store.rundir import RunDir
 
 _RESERVED = frozenset(

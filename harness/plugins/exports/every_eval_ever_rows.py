@@ -16,13 +16,12 @@ from harness.plugins.exports.foreign import (
     as_text,
     calls_of,
     judgements_of,
-    last_reply,
     messages_of,
-    unbroken,
     worded,
 )
 from harness.stats.summary import THRESHOLD_SLACK, tokens_known
 from harness.store.codec import to_text
+from harness.store.export_plain import last_reply, unbroken
 from harness.store.outcomes import Outcome
 
 

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -22,6 +22,7 @@ from harness.settings.providers import PROVIDERS
 from harness.stats.summary import Summary
 from harness.store.catalogue import read_entry
 from harness.store.codec import to_text
+from harness.store.export_plain import unbroken
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, outcomes, read_journal
 from harness.store.recorded import Recorded
@@ -37,9 +38,6 @@ _DEPTH = 100
 _LARGEST = 2**63 - 1
 
 _REFERENCE = "reference/"
-
-_LINE_BREAKS = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
-"""What `str.splitlines` breaks lines at and JSON lets stand, and its escapes. In JSON it stands in strings alone."""
 
 _PRIVATE = ("command", "settings", "identity", "derived")
 """Fields of a manifest in which paths may stand."""
@@ -134,15 +132,6 @@ def worded(value: object) -> str:
     return value if isinstance(value, str) else to_text(value)
 
 
-def unbroken(text: str) -> str:
-    """`text` in which no lone surrogate is left, since no UTF-8 holds one."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
 def json_bytes(value: object) -> bytes:
     """One line of JSON without its newline: valid UTF-8, no key twice, nothing nested beyond reason.
 
@@ -154,28 +143,12 @@ def json_bytes(value: object) -> bytes:
         return json.dumps(_tamed(value, _DEPTH), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def one_line(document: bytes) -> bytes:
-    """A JSON document as a line of a file, also for readers that break lines where Unicode does."""
-    for letter, escape in _LINE_BREAKS:
-        document = document.replace(letter, escape)
-    return document + b"\n"
-
-
 def messages_of(prompt: Prompt | object, role: str) -> Messages:
     """A prompt or completion as messages; what is none gets `role`."""
     if isinstance(prompt, str):
         return [{"role": role, "content": prompt}] if prompt else []
     items = cast("Sequence[object]", prompt) if isinstance(prompt, list | tuple) else ()
     return [cast(Message, item) if isinstance(item, dict) else {"role": role, "content": item} for item in items]
-
-
-def last_reply(messages: Iterable[Message]) -> Message | None:
-    """The newest message of the model."""
-    found: Message | None = None
-    for message in messages:
-        if message.get("role") == "assistant":
-            found = message
-    return found
 
 
 def text_of(content: object) -> str:

@@ -18,16 +18,15 @@ from harness.plugins.exports.foreign import (
     as_text,
     json_bytes,
     judgements_of,
-    last_reply,
     messages_of,
     text_of,
-    unbroken,
     usage_of,
     worded,
 )
 from harness.plugins.exports.inspect_events import transcript
 from harness.plugins.exports.inspect_messages import Conversation
 from harness.stats.summary import tokens_known
+from harness.store.export_plain import last_reply, unbroken
 from harness.store.outcomes import Outcome
 
 REWARD = "reward"

@@ -14,10 +14,11 @@ from typing import cast
 
 from harness.core.records import Failed, Generated
 from harness.core.types import JsonDict, Message, Prompt, Usage
-from harness.plugins.exports.foreign import Source, json_bytes, one_line
+from harness.plugins.exports.foreign import Source, json_bytes
 from harness.stats.summary import tokens_known
 from harness.store.codec import to_text
 from harness.store.export_formats import Exported
+from harness.store.export_plain import one_line
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome
 from harness.store.recorded import Recorded

@@ -23,7 +23,7 @@ import typer
 
 from harness.cli.stdout import unsay_secrets
 from harness.core.errors import UsageError
-from harness.plugins import osmosis
+from harness.plugins.osmosis import finder
 
 INTERRUPTED = 130
 
@@ -87,15 +87,15 @@ def run_again(namespace: dict[str, Any]) -> None:
         namespace: Of the module that stands for the program there.
     """
     path = os.environ[SCRIPT]
-    osmosis.install(over_newer=True)
+    finder.install(over_newer=True)
     sys.argv[0] = path
     namespace.update(__file__=path, __spec__=_Spec(path))
     _run(Path(path).read_bytes(), path, namespace)
 
 
 def _answer() -> None:
-    osmosis.install(over_newer=True)
-    if not osmosis.answers():
+    finder.install(over_newer=True)
+    if not finder.answers():
         typer.echo("note: osmosis-ai is installed here and answers its own imports; bench answers none", err=True)
 
 

@@ -1,0 +1,127 @@
+"""Plugins: objects that installed distributions declare under the entry-point groups `bench.…`. Finds and loads them;
+what an object must be is up to the module that reads the group. See docs/concepts/plugins.md.
+
+The entry points are read here, since `bench --help` needs them and `importlib.metadata` takes long to import."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+logger = logging.getLogger(__name__)
+
+COMMANDS = "bench.commands"
+EXPORTERS = "bench.exporters"
+IMPORT_HOOKS = "bench.import_hooks"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginEntry:
+    """An entry point of a group."""
+
+    package: str
+    """The distribution that declares it."""
+    group: str
+    name: str
+    value: str
+    """`module:attribute`."""
+
+    def __str__(self) -> str:
+        return f"the plugin {self.name!r} of the package {self.package} ({self.group})"
+
+
+def load_plugins(group: str, kind: type[T], *, name: str | None = None, taken: Container[str] = ()) -> dict[str, T]:
+    """Load the plugins of a group, once in a process. One that cannot be used is logged and left out.
+
+    Args:
+        group: The entry-point group.
+        kind: What each object must be an instance of.
+        name: Load only the plugin of this name; None for all.
+        taken: Names that plugins cannot have.
+
+    Returns:
+        The objects by name, in the order of the names.
+    """
+    folders = tuple((folder, _changed(folder)) for folder in sys.path)
+    entries = [entry for entry in _declared(folders) if entry.group == group and name in (None, entry.name)]
+    found: dict[str, T] = {}
+    for entry in entries:
+        if entry.name in taken or entry.name in found:
+            _warn_once(entry, "another one has that name")
+            continue
+        value, problem = _load(entry)
+        if isinstance(value, kind):
+            found[entry.name] = value
+        else:
+            _warn_once(entry, problem or f"{entry.value} is not {kind.__name__} but {type(value).__name__}")
+    return found
+
+
+@lru_cache(maxsize=4)
+def _declared(folders: tuple[tuple[str, int], ...]) -> tuple[PluginEntry, ...]:
+    """The entries of all groups, sorted by name; of a distribution that is there twice, those of the first."""
+    seen: set[str] = set()
+    entries: list[PluginEntry] = []
+    for folder, _ in folders:
+        for path in _metadata_folders(folder):
+            package = path.name.partition("-")[0].removesuffix(".egg").lower()
+            if package not in seen:
+                seen.add(package)
+                entries += _read(path, package)
+    return tuple(sorted(entries, key=lambda entry: entry.name))
+
+
+def _metadata_folders(folder: str) -> list[Path]:
+    try:
+        names = sorted(os.listdir(folder or "."))
+    except OSError:
+        return []
+    return [Path(folder, name) for name in names if name.endswith((".dist-info", ".egg-info"))]
+
+
+def _read(path: Path, package: str) -> Iterator[PluginEntry]:
+    try:
+        text = (path / "entry_points.txt").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return
+    group = ""
+    for line in text.splitlines() if "[bench." in text else ():
+        if line.startswith("["):
+            group = line.strip().strip("[]").strip()
+        elif group.startswith("bench.") and "=" in line and not line.startswith(("#", ";")):
+            name, _, value = line.partition("=")
+            yield PluginEntry(package, group, name.strip(), value.partition("[")[0].strip())
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=256)
+def _load(entry: PluginEntry) -> tuple[object, str]:
+    """The object, or why it cannot be loaded."""
+    module, _, names = entry.value.partition(":")
+    try:
+        value: object = importlib.import_module(module)
+        for name in filter(None, names.split(".")):
+            value = getattr(value, name)
+    except (Exception, SystemExit) as error:  # code of other people
+        return None, f"{type(error).__name__}: {error}"
+    return value, ""
+
+
+@lru_cache(maxsize=256)
+def _warn_once(entry: PluginEntry, problem: str) -> None:
+    logger.warning("%s is not used: %s", entry, problem)

@@ -1,0 +1,19 @@
+"""The formats of other tools that `bench export` can write."""
+
+from __future__ import annotations
+
+from harness.store.export_formats import Exporter, Format
+
+EXPORTER = Exporter(
+    (
+        Format(
+            "verifiers",
+            "",
+            "harness.plugins.exports.verifiers",
+            place="verifiers/evals/{runs}/{id}",
+            opens="VF_OUTPUTS_DIR={root} vf-tui",
+        ),
+        Format("every-eval-ever", "", "harness.plugins.exports.every_eval_ever", place="every-eval-ever/{runs}/{id}"),
+        Format("inspect", ".eval", "harness.plugins.exports.inspect", opens="inspect view --log-dir {folder}"),
+    )
+)

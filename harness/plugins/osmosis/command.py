@@ -1,0 +1,7 @@
+"""The entry of `bench exec` in the list of commands."""
+
+from __future__ import annotations
+
+from harness.cli.lazy import CommandEntry
+
+EXEC = CommandEntry("harness.plugins.osmosis.exec_command", "app", "Run a script that was written for osmosis_ai.")
