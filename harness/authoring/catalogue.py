@@ -43,11 +43,11 @@ class ListedEnvironment:
     path: str = ""
     """Folder or file of the code; for an environment that is not installed, the project's folder."""
     is_classic: bool = False
-    """Whether it is written for the classic `verifiers` API and has no `harness.environments` entry point."""
+    """Whether the environment uses the classic `verifiers` API and has no `harness.environments` entry point."""
     defaults: dict[str, object] = field(default_factory=dict[str, object])
     """Default settings of a run, from the package's `[tool.harness.eval]`."""
     problem: str = ""
-    """Why its `pyproject.toml` cannot be parsed."""
+    """Error in the environment's `pyproject.toml`; "" without one."""
 
     def to_json(self) -> JsonDict:
         """JSON of `bench env list --json`."""

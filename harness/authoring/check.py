@@ -178,7 +178,7 @@ class _PlannedCheck:
         )
 
     def _obstacle(self, first: Played) -> str:
-        """Why a second pass would prove nothing; "" if there is no reason."""
+        """Reason why a second pass would prove nothing; "" without one."""
         if any(finding.name == "keys" for finding in self.report.failed):
             return "not possible: the examples are not the same in every load"
         return "not possible: the first run came to no end" if any(trial.note for trial in first.trials) else ""

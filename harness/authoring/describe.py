@@ -59,13 +59,13 @@ class Description:
     path: str
     files: tuple[Path, ...]
     loader: LoaderFunction | None
-    """Its `load_environment`; None if the source was not found."""
+    """The environment's `load_environment`; None if the source was not found."""
     function: str
     settings: dict[str, JsonDict] = field(default_factory=dict[str, JsonDict])
     """The `env` part of `ResolvedRun.described`."""
     content: EnvironmentDetails | None = None
     problem: str = ""
-    """Why the environment could not be loaded; "" if it was loaded."""
+    """Error of loading the environment; "" if it was loaded."""
     exit_code: int = 0
     """Exit code of `bench env info`: 2 if the caller's arguments are the problem."""
 

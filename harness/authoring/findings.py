@@ -27,7 +27,7 @@ class Finding:
     says: str
     """The result in words; for a skipped check, why it was skipped."""
     advice: str = ""
-    """How to repair a failure."""
+    """Advice on how to repair a failure."""
 
     def to_json(self) -> JsonDict:
         """One entry of `checks` in `bench env check --json`."""

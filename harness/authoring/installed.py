@@ -37,7 +37,7 @@ class Verified:
     version: str
     path: str
     problem: str = ""
-    """Why it does not work; "" if `load_environment` was found or was not checked."""
+    """Error of the environment; "" if `load_environment` was found or was not checked."""
 
 
 def installed_now() -> list[Verified]:
@@ -122,7 +122,7 @@ def _main(out: Path, name: str | None) -> None:
 
 
 def _why_not(name: str) -> str:
-    """Why the environment cannot be used; "" if its function was found."""
+    """Error of finding the environment's function; "" if it was found."""
     try:
         find_function(name)
     except HarnessError as error:

@@ -36,7 +36,7 @@ _EXACT = re.compile(r"@\s*(?P<version>[0-9][\w.!+-]*)")
 _PINNED = re.compile(r"(?:\[[^\]]*\])?\s*==")
 
 _DIRECT = re.compile(r"[A-Za-z0-9][\w.-]*\s*@\s*\w+\S*://")
-"""`name @ https://…`"""
+"""A requirement with a URL, such as `name @ https://…`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class InstallTarget:
     """One thing to install."""
 
     given: str
-    """As the user wrote it."""
+    """The target as the user wrote it."""
     requirement: str
     """Argument for the installer: a path, or name and version."""
     distribution: str

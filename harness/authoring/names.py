@@ -100,7 +100,7 @@ def _instead(name: str) -> str:
 
 
 def _clash(names: Names) -> str:
-    """Why the name is already in use, as a clause; "" if it is free."""
+    """Existing use of the name, as a clause; "" if the name is free."""
     module = names.module
     if module in _TAKEN:
         return _TAKEN[module]

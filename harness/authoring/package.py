@@ -38,7 +38,7 @@ class Package:
     entry_points: dict[str, str] = field(default_factory=dict[str, str])
     """Entry points of the group `harness.environments`: name → `module:function`."""
     is_classic: bool = False
-    """Whether it depends on the package `verifiers`."""
+    """Whether the environment depends on the package `verifiers`."""
     project: Path | None = None
     """Folder of the project, if known."""
 

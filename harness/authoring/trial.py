@@ -65,12 +65,12 @@ class PlayedRollout:
     reward: float | None
     metrics: dict[str, float | None]
     why: str
-    """Why it has no reward; "" if it has one."""
+    """Reason for a missing reward; "" if the rollout has one."""
     culprits: tuple[str, ...]
     """Reward functions that returned no score."""
     completion: Prompt
     seconds: float
-    """Time of scoring."""
+    """Seconds that scoring took."""
     state: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
 
@@ -81,9 +81,9 @@ class Trial:
 
     policy: str
     rollouts: dict[str, PlayedRollout] = field(default_factory=dict[str, PlayedRollout])
-    """By rollout key."""
+    """Rollouts by rollout key."""
     note: str = ""
-    """Why the run failed or ended early; "" if it is complete."""
+    """Reason why the run failed or ended early; "" if it is complete."""
     folder: Path | None = None
     """Folder of the run."""
 

@@ -112,7 +112,7 @@ class ChatClient:
         return (self.limiter.in_flight + self.limiter.queued) / self.limiter.bound
 
     def waiting_note(self) -> str:
-        """Why requests wait longer than the requested concurrency explains; "" without a reason."""
+        """Reasons why requests wait longer than the requested concurrency explains; "" without any."""
         return ", ".join(part for part in (self.health.note(), self.limiter.waiting_note()) if part)
 
     async def request(self, call: ModelCall) -> ModelResponse:

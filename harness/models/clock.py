@@ -24,7 +24,7 @@ class Timer(Protocol):
     """A scheduled call."""
 
     def cancel(self) -> None:
-        """Cancel the call."""
+        """Cancel the scheduled call."""
         ...
 
 
@@ -32,7 +32,7 @@ class Clock(Protocol):
     """A monotonic clock with sleep and timers."""
 
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Current time, in monotonic seconds."""
         ...
 
     def wall(self) -> float:
@@ -73,11 +73,11 @@ class LoopClock:
         self._due = 0.0
 
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Current time, in monotonic seconds."""
         return time.monotonic()
 
     def wall(self) -> float:
-        """Unix time."""
+        """Current Unix time."""
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
@@ -178,7 +178,7 @@ class ManualClock:
         return self._now
 
     def wall(self) -> float:
-        """Unix time at the start plus the seconds advanced."""
+        """Unix time of the clock: the start value plus the seconds advanced."""
         return self._wall + self._now
 
     async def sleep(self, seconds: float) -> None:
@@ -198,7 +198,7 @@ class ManualClock:
         return timer
 
     def lost(self) -> float:
-        """The value of `seconds_lost`, which a test sets."""
+        """Seconds in which the process counts as blocked: `seconds_lost`, which a test sets."""
         return self.seconds_lost
 
     def watch(self) -> None:
@@ -228,11 +228,11 @@ class _Timer:
         self._call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Cancel the call."""
+        """Cancel the scheduled call."""
         self._call = None
 
     def fire(self) -> None:
-        """Call, unless cancelled."""
+        """Make the scheduled call, unless it was cancelled."""
         call, self._call = self._call, None
         if call is not None:
             call()

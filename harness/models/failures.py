@@ -100,16 +100,16 @@ _COMPLETION_TOKENS = re.compile(
 """Error message of OpenAI's reasoning models that reject `max_tokens`, also inside a proxy's message."""
 
 _MODERATION_WORDS = re.compile(r"moderation|flagged", re.IGNORECASE)
-"""Words of a 403 that concerns this prompt, not the key (OpenRouter)."""
+"""Words that mark a 403 as moderation of this prompt, not a rejected key (OpenRouter)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed attempt."""
+    """A failed attempt at a request."""
 
     kind: Kind
     reason: str
-    """As in `ModelError.reason`."""
+    """Short reason, as in `ModelError.reason`."""
     detail: str
     """Description as part of a sentence; redacted and cut."""
     retry: bool

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from harness.models.clock import Clock, LoopClock, Timer
 
 CUT = 0.5
-"""Factor that a 429 applies to the window. Half is TCP's choice: after two cuts, a quarter of the load remains."""
+"""Factor by which a 429 reduces the window of requests in flight. Half, as in TCP: two cuts leave a quarter."""
 
 GROWTH = 0.05
 """Share of the bound by which one window of successes grows the window, at least one slot. From half to full takes ten
 rounds of replies; +1 per round would take hundreds of requests."""
 
 COOLDOWN = 1.0
-"""Seconds after a cut without a further cut; a longer `Retry-After` extends it."""
+"""Minimum seconds between two cuts of the window; a longer `Retry-After` extends it."""
 
 BURST_SECONDS = 1.0
 """Unused allowance that may be spent at once, in seconds of the rate: a minute has at most 61 seconds' worth."""
@@ -218,7 +218,7 @@ class Limiter:
             raise
 
     def release(self) -> None:
-        """Return a slot."""
+        """Return a slot to the limiter."""
         self.in_flight -= 1
         if self._queued:
             self._pump()

@@ -28,7 +28,7 @@ class Passage:
 
     provider: str
     sent: bool = False
-    """Whether it was passed to a connection."""
+    """Whether the request was passed to a connection."""
     stray: str = ""
     """Host, other than the provider's, that the request was blocked from."""
     failure: Failure | None = None
@@ -63,7 +63,7 @@ def guard(package: Any) -> None:
         """Cache in which litellm puts every new client."""
 
         def set_cache(self, key: object, value: object, **options: object) -> None:
-            """Restrict a client and store it."""
+            """Restrict a client and store it in the cache."""
             _tame(value)
             store: Any = super()
             store.set_cache(key, value, **options)

@@ -33,7 +33,7 @@ class EndpointLike(Protocol):
 
     @property
     def url(self) -> str:
-        """Base URL."""
+        """Base URL of the endpoint."""
         ...
 
     @property
@@ -48,17 +48,17 @@ class EndpointLike(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Additional headers."""
+        """Additional HTTP headers."""
         ...
 
     @property
     def rpm(self) -> float | None:
-        """Requests per minute."""
+        """Limit of requests per minute."""
         ...
 
     @property
     def tpm(self) -> float | None:
-        """Tokens per minute."""
+        """Limit of tokens per minute."""
         ...
 
     @property
@@ -87,7 +87,7 @@ class PooledClient(Client, Protocol):
     """A client that can report why requests wait."""
 
     def waiting_note(self) -> str:
-        """Why requests wait longer than the requested concurrency explains; "" without a reason."""
+        """Reasons why requests wait longer than the requested concurrency explains; "" without any."""
         ...
 
 
@@ -279,7 +279,7 @@ class Replicas:
             await client.close()
 
     def waiting_note(self) -> str:
-        """Notes of the replicas on why requests wait, and the number of replicas left."""
+        """Reasons why requests of the replicas wait, and the number of replicas left; "" without any."""
         notes = [note for client, _ in self._alive if (note := client.waiting_note())]
         if len(self._alive) < len(self._members):
             notes.insert(0, f"{len(self._alive)} of {len(self._members)} replicas left")
@@ -312,7 +312,7 @@ class BoundChat:
     tools: Sequence[JsonDict] | None = None
     """Tools for calls that do not pass their own."""
     check: Callable[[], None] | None = None
-    """See `ModelCall.check`."""
+    """Check before each request; see `ModelCall.check`."""
 
     def __post_init__(self) -> None:
         check_sampling_args(self.sampling_args)

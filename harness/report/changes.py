@@ -62,7 +62,7 @@ class Change:
     after: float | None
 
     def to_json(self) -> JsonDict:
-        """JSON for `--json`."""
+        """The change as JSON, for `--json`."""
         name = clean(self.example_id) if isinstance(self.example_id, str) else self.example_id
         return {"example_id": name, "rollout_index": self.rollout_index, "before": self.before, "after": self.after}
 
@@ -94,7 +94,7 @@ class Changes:
     """Difference of the means, paired by example; None if no replies were sampled again."""
 
     def to_json(self) -> JsonDict:
-        """JSON for `--json`."""
+        """The comparison as JSON, for `--json`."""
         return {
             "mean_before": number(self.before),
             "mean_after": number(self.after),

@@ -32,7 +32,7 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Width in cells."""
+        """Width of the column in cells."""
         return max(map(cell_len, [self.head, *self.cells]))
 
 

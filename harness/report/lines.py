@@ -124,7 +124,7 @@ class RunWatch:
         return progress.state
 
     def note(self) -> str:
-        """Why the run waits, or why it ended early."""
+        """Reason for waiting, or for an early end; "" without one."""
         return clean(self.progress.backing_off() if self.is_open else self.progress.note)
 
     def busy(self) -> str:
@@ -142,7 +142,7 @@ def title(progress: RunProgress, *, with_model: bool) -> str:
 
 
 def done_of(progress: RunProgress) -> str:
-    """`120/200`; without the total if it is unknown."""
+    """Rollouts done of the total, such as `120/200`; without the total if it is unknown."""
     return f"{progress.done}/{progress.total}" if progress.total else str(progress.done)
 
 

@@ -22,7 +22,7 @@ from harness.report.lines import RunWatch
 from harness.report.text import clean, in_ascii, make_console
 
 PERIOD = 0.25
-"""Seconds between updates."""
+"""Seconds between updates of the display."""
 
 STEP = 0.10
 """Share of a run's rollouts after which a plain line is printed."""

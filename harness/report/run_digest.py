@@ -31,7 +31,7 @@ class Trouble:
     reason: str
     """Reason, as counted in tables."""
     message: str
-    """Full message of the first of them."""
+    """Full message of the first of these rollouts."""
     is_scored: bool = False
     """Whether they have a reward all the same: only a function with weight 0 returned no value."""
     retryable: int = 0
@@ -41,11 +41,11 @@ class Trouble:
 
     @property
     def count(self) -> int:
-        """Number of rollouts."""
+        """Number of rollouts with the problem."""
         return len(self.places)
 
     def to_json(self) -> JsonDict:
-        """JSON form."""
+        """The problem as JSON."""
         return {
             "reason": self.reason,
             "count": self.count,
@@ -61,15 +61,15 @@ class Ranked:
     """An example with its rank in the run."""
 
     mean: float
-    """Mean reward of its scored rollouts."""
+    """Mean reward of the example's scored rollouts."""
     scored: int
     made: int
     """Number of rollouts, scored or not."""
     shown: Outcome
-    """Its worst or best rollout."""
+    """Worst or best rollout of the example."""
 
     def to_json(self) -> JsonDict:
-        """JSON form."""
+        """The example's rank as JSON."""
         example = self.shown.example
         return {
             "example_id": example.example_id,
@@ -92,7 +92,7 @@ class Digest:
     troubles: list[Trouble] = field(default_factory=list[Trouble])
     """Most frequent first; problems of scored rollouts last."""
     worst: list[Ranked] = field(default_factory=list[Ranked])
-    """Lowest mean first."""
+    """Examples with the lowest means, lowest first."""
     best: list[Ranked] = field(default_factory=list[Ranked])
     """Highest mean first; excludes the worst examples."""
     functions: dict[str, Summary] = field(default_factory=dict[str, Summary])
@@ -173,7 +173,7 @@ def digest_of(
 
 
 def _note(troubles: dict[tuple[bool, str], Trouble], outcome: Outcome) -> None:
-    """Add a rollout to each problem that it has."""
+    """Record the problems of a rollout under their reasons."""
     base, score = outcome.base, outcome.score
     if score is None and isinstance(base, Generated):
         return  # not a problem: waiting for its score
@@ -196,9 +196,9 @@ class _Standing(NamedTuple):
     scored: int
     made: int
     low: int
-    """Number of its worst rollout in the journal."""
+    """Number of the example's worst rollout in the journal."""
     high: int
-    """Number of its best rollout in the journal."""
+    """Number of the example's best rollout in the journal."""
 
 
 def _rank(found: Digest, standings: list[_Standing], recorded: Recorded) -> None:

@@ -43,11 +43,11 @@ class RunFacts:
     """The run that it was made from, if it still exists."""
     children: Sequence[ListedRun] = ()
     siblings: Sequence[ListedRun] = ()
-    """Other runs of its invocation that still exist."""
+    """Other existing runs of the same invocation."""
     changes: Changes | None = None
     """Comparison with its parent; None without one, or if either cannot be read."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Bytes of its files by kind."""
+    """Sizes of the run's files in bytes, by kind."""
 
 
 def facts_of(path: Path, name: str) -> RunFacts:
@@ -162,7 +162,7 @@ def inherited(manifest: Manifest, source: str) -> bool:
 
 
 def settings_json(manifest: Manifest) -> JsonDict:
-    """`{path: {value, origin, source}}`: every setting with its origin."""
+    """All settings with their origins, as `{path: {value, origin, source}}`."""
     rows: JsonDict = {}
     for path, value in manifest.settings.items():
         origin = table(manifest.origins.get(path))

@@ -33,11 +33,11 @@ LONGEST_ERROR = 160
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the run of one model ended."""
+    """State in which the run of one model ended."""
 
     state: str = "done"
     note: str = ""
-    """Why it ended early."""
+    """Reason for an early end."""
 
 
 def side_by_side(

@@ -43,9 +43,9 @@ class RunReport:
     summary: Summary | None = None
     """None if the run has no rollout."""
     state: str = "done"
-    """How it ended: a `RunState`."""
+    """State in which the run ended, a `RunState`."""
     note: str = ""
-    """Why it ended early, or another note to the user."""
+    """Reason for an early end, or another note to the user."""
     next_steps: tuple[Step, ...] = field(default=())
     """Shown below all tables without duplicates; `report.advice` has the usual ones."""
     error: str = ""

@@ -49,11 +49,11 @@ class BudgetLimits:
     """Limits of one invocation; None means no limit."""
 
     max_cost: float | None = None
-    """US dollars."""
+    """Limit of the cost, in US dollars."""
     max_tokens_total: int | None = None
-    """Input and output tokens together."""
+    """Limit of input and output tokens together."""
     max_time: float | None = None
-    """Seconds."""
+    """Limit of the time, in seconds."""
     sources: Mapping[Bound, str] = field(default_factory=dict[Bound, str])
     """Origin of each limit, for messages: `--max-cost 5`, or file and key path."""
 

@@ -27,7 +27,7 @@ class BuiltIn:
 
     env_id: str
     kind: str
-    """`Manifest.kind` of its runs."""
+    """Kind of the environment's runs, as in `Manifest.kind`."""
     found: FoundEnvironment
     rows: str
     """Argument that names the file of rows. Runs from Python have none, since their rows are in a program."""

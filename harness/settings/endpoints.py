@@ -55,9 +55,9 @@ class Endpoint:
     """Name of the model at this endpoint."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     rpm: int | None = None
-    """Requests per minute."""
+    """Limit of requests per minute."""
     tpm: int | None = None
-    """Tokens per minute."""
+    """Limit of tokens per minute."""
     max_concurrent: int | None = None
     """Maximum number of requests in flight at this endpoint; None for the run's limit."""
     price: Mapping[str, float] | None = None
@@ -67,7 +67,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """One entry of the registry, without defaults."""
+    """One entry of the endpoint registry, without defaults."""
 
     alias: str
     values: Mapping[tuple[str, str], object]

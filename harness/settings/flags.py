@@ -141,7 +141,7 @@ class Override:
     budget: Written = field(default_factory=dict[Bound, WrittenBound])
 
     def applies_to(self, env_id: str, name: str) -> bool:
-        """Whether it applies to this run."""
+        """Whether the `--set` applies to a run."""
         if self.env_id is None or self.env_id in (env_id, name):
             return True
         return module_name(self.env_id) == module_name(env_id) and "/" not in self.env_id

@@ -49,7 +49,7 @@ class FoundEnvironment:
     defaults_source: str | None = None
     """File and table of the defaults."""
     notice: str | None = None
-    """Why existing defaults were not used."""
+    """Reason why existing defaults were not used."""
     path: Path | None = None
     """File or folder that the user named; None if the user gave a name."""
 

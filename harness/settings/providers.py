@@ -34,7 +34,7 @@ class Provider:
     """One provider with an OpenAI-compatible API."""
 
     url: str
-    """Base URL."""
+    """Base URL of the provider."""
     key_vars: tuple[str, ...] = ()
     """Environment variables that may hold the key, in order; empty if the provider needs no key."""
     base_vars: tuple[str, ...] = ()

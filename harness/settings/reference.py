@@ -90,7 +90,7 @@ replicas. The Python file is read as a literal and never run. `api_base_url`, `a
 
 
 def settings_page() -> str:
-    """The page `docs/reference/settings.md`."""
+    """Render the page `docs/reference/settings.md`."""
     parts = [_HEAD]
     for group in GROUPS:
         rows = [_row(setting) for setting in SETTINGS if setting.group == group]

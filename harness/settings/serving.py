@@ -37,7 +37,7 @@ class Layers:
     """Settings of a sweep; precedence above `entry`."""
 
     def all(self, registry: Layer) -> Layer:
-        """Merge all layers."""
+        """Merge all layers of the run."""
         return merge(
             self.builtin, self.package, registry, self.cli, self.defaults, self.entry, self.swept, self.override
         )

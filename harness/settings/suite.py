@@ -53,7 +53,7 @@ class SuiteEntry:
 
 @dataclass(frozen=True, slots=True)
 class SuiteRequest:
-    """Content of a target, before flags and defaults."""
+    """Runs and settings that a target requests, before flags and defaults are merged."""
 
     entries: tuple[SuiteEntry, ...]
     defaults: Layer = field(default_factory=merge)

@@ -34,7 +34,7 @@ _OTHERS = 0o077
 _AT_FDCWD, _RENAME_EXCHANGE = -100, ctypes.c_uint(2)
 """From linux/fcntl.h and linux/fs.h."""
 _RENAME_SWAP = ctypes.c_uint(2)
-"""From macOS' sys/stdio.h."""
+"""Flag for renamex_np, from macOS' sys/stdio.h."""
 
 
 def store_error(action: str, path: Path, error: OSError) -> StoreError:

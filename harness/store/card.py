@@ -217,7 +217,7 @@ def _commit(manifest: Manifest) -> str:
 
 
 def _origin(manifest: Manifest) -> str:
-    """How the run was made from another; "" for other runs."""
+    """Words on how a run was made from another; "" for other runs."""
     derived = manifest.derived
     if not derived:
         return ""

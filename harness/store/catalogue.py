@@ -43,7 +43,7 @@ class ListedRun:
     run: RunDir
     state: State
     manifest: Manifest | None
-    """None if it cannot be read."""
+    """The run's manifest; None if it cannot be read."""
     summary: JsonDict | None = None
     """Content of `summary.json`, from the last time the run stopped; None if missing or unreadable."""
     problems: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class ListedRun:
 
     @property
     def note(self) -> str:
-        """Why it ended early, from the manifest; "" if it did not, or gave no reason."""
+        """Reason for an early end, from the manifest; "" without one."""
         return self.manifest.note if self.manifest and self.state in ENDED_EARLY else ""
 
     @property

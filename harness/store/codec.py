@@ -31,7 +31,7 @@ _SOME = object()
 
 
 class UnknownType(ValueError):
-    """A complete line of a type that this version does not know."""
+    """Error for a complete line of a type that this version does not know."""
 
 
 def encode(record: Record) -> bytes:
@@ -103,7 +103,7 @@ def record_of(document: JsonDict) -> Record:
 
 
 def decode(line: bytes) -> Record:
-    """`record_of(parse(line))`."""
+    """Decode a line to its record."""
     return record_of(parse(line))
 
 

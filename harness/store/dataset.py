@@ -57,11 +57,11 @@ class _Part:
     """One parquet file, described by its metadata."""
 
     start: int
-    """Journal offset from which its rollouts were completed."""
+    """Journal offset from which the rollouts in the file were completed."""
     end: int
-    """Journal offset up to which they were completed."""
+    """Journal offset up to which the rollouts in the file were completed."""
     level: int = 0
-    """Number of merges of its rows, or `SORTED`."""
+    """How often the rows of the file were merged; `SORTED` for final rows."""
     waiting: int = 0
     """Number of rows whose rollout had no score yet."""
 
@@ -249,7 +249,7 @@ class DatasetWriter:
 
     @contextlib.contextmanager
     def _staging(self) -> Generator[Path]:
-        """A new folder that replaces `data/` if the block succeeds."""
+        """Create a folder that replaces `data/` if the block succeeds."""
         folder = self._run.path / f".data.{secrets.token_hex(4)}"
         try:
             with translated("write", folder):

@@ -31,9 +31,9 @@ class PushResult:
     """A run published on the Hub."""
 
     url: str
-    """The dataset's page."""
+    """Address of the dataset's page."""
     repo: str
-    """`namespace/name`."""
+    """Repository, as `namespace/name`."""
     commit: str
     """Hash of the commit with the run."""
     config: str
@@ -44,13 +44,13 @@ class PushResult:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What to push, and where."""
+    """Run, repository and options of a push."""
 
     run: RunDir
     shown: Path
     """The run folder as given by the caller."""
     name: str
-    """`name` or `namespace/name`."""
+    """Repository, as `name` or `namespace/name`."""
     public: bool
     again: str
     """Command to repeat the push."""
@@ -139,7 +139,7 @@ class _Push:
         return _gave_up(self._plan.shown, self._name, failure, self._plan.again)
 
     def _attempt(self) -> PushResult:
-        """One attempt, from reading the repository's head to the commit on top of it."""
+        """One attempt: read the repository's head, merge the card, and commit on top of that head."""
         head = self._head()
         if head.private is False and not self._plan.public:
             raise PublishError(

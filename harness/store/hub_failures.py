@@ -30,7 +30,7 @@ class Patience:
     total: float = 300.0
     """Seconds after which no new attempt or request begins; uploads extend it by `bytes_per_second`."""
     bytes_per_second: float = 250_000.0
-    """Slowest acceptable upload."""
+    """Slowest upload that the time limit allows for."""
     silence: float = 60.0
     """Timeout in seconds for a silent connection."""
     longest_wait: float = 60.0
@@ -58,7 +58,7 @@ class HubFailureKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HubFailure:
-    """One failed attempt."""
+    """One failed attempt at a Hub operation."""
 
     kind: HubFailureKind
     cause: str

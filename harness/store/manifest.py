@@ -54,13 +54,13 @@ class Manifest:
     state_columns: tuple[str, ...] = ()
     reward_range: tuple[float, float] = (0.0, 1.0)
     planned: dict[str, int] = field(default_factory=dict[str, int])
-    """`num_examples` and `rollouts_per_example`."""
+    """Planned number of examples and rollouts: `num_examples` and `rollouts_per_example`."""
     parent: str | None = None
     """Id of the run that this one was made from (replayed, rescored), if any."""
     derived: JsonDict = field(default_factory=dict[str, Any])
-    """How it was made from that run (`how`, `parent`, `path`, …); empty for other runs."""
+    """How the run was made from its parent (`how`, `parent`, `path`, …); empty for other runs."""
     suite: str | None = None
-    """Id of its suite."""
+    """Id of the run's suite; None without one."""
     budget: JsonDict = field(default_factory=dict[str, Any])
     """Budget of the last invocation: limits, amounts spent, and the limit reached; empty without one. Not part of the
     identity: a run may be resumed with a larger budget."""
@@ -68,7 +68,7 @@ class Manifest:
     """Usage of abandoned rollouts, which have no line in the journal: a `Usage`, summed over all attempts; may be
     empty."""
     note: str = ""
-    """Why it ended early; "" if it did not."""
+    """Reason for an early end; "" without one."""
     schema_version: int = SCHEMA_VERSION
 
     @property

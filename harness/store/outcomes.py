@@ -24,7 +24,7 @@ class Outcome:
     example: Example
     base: Generated | Failed
     score: Scored | None
-    """Its newest score; None if it failed or is not scored yet."""
+    """Newest score of the rollout; None if it failed or is not scored yet."""
 
     @property
     def reward(self) -> float | None:
@@ -46,12 +46,12 @@ class Outcome:
 
     @property
     def is_scored(self) -> bool:
-        """Whether it has a reward."""
+        """Whether the rollout has a reward."""
         return self.reward is not None
 
     @property
     def reason(self) -> str:
-        """Why it has no score, in the short words of tables; "" if it has one."""
+        """Reason for a missing score, in the short words of tables; "" if the rollout has one."""
         if isinstance(self.base, Failed):
             return self.base.reason
         if self.score is None:

@@ -135,7 +135,7 @@ class RunDir:
 
     @property
     def manifest_path(self) -> Path:
-        """`run.json`."""
+        """Path of the manifest, `run.json`."""
         return self.path / "run.json"
 
     @property
@@ -186,7 +186,7 @@ class RunDir:
         return RunLock.is_held(self.path / ".lock")
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace `run.json`."""
+        """Write the manifest: replace `run.json`."""
         atomic_write(self.manifest_path, _pretty(manifest.to_json()), private=self.is_closed)
 
     def read_manifest(self) -> Manifest:
@@ -217,7 +217,7 @@ class RunDir:
             remember(data)
 
     def write_summary(self, summary: JsonDict) -> None:
-        """Replace `summary.json`."""
+        """Write the summary: replace `summary.json`."""
         atomic_write(self.summary_path, _pretty(summary), private=self.is_closed)
 
     def read_summary(self) -> JsonDict | None:

@@ -29,7 +29,7 @@ class Scratch:
         new.rename(Path(self.name, LOCK))  # renamed when locked: an unlocked file means a dead process
 
     def cleanup(self) -> None:
-        """Remove the folder."""
+        """Remove the temporary folder."""
         self._folder.cleanup()
         self._lock.close()
 

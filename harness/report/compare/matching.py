@@ -19,7 +19,7 @@ class Flip:
     first: ExampleScores
     second: ExampleScores
     difference: float
-    """First minus second."""
+    """Value of the first run minus that of the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Match(Difference):
     candidate: ComparedRun
     baseline: ComparedRun
     flips: tuple[Flip, ...]
-    """Largest difference first."""
+    """Examples on which the two runs differ, largest difference first."""
     only_candidate: int
     """Examples with a value in the candidate that are missing in the baseline."""
     only_baseline: int
@@ -85,7 +85,7 @@ def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str 
 
 
 def match_json(match: Match, most_flips: int | None = None) -> JsonDict:
-    """JSON for `--json`."""
+    """The comparison as JSON, for `--json`."""
     return {
         "name": match.name,
         "measure": match.candidate.measure,

@@ -165,7 +165,7 @@ def _ways(planned: SampleSizePlan, difference: float, width: int) -> Iterator[Te
 
 
 def plan_json(planned: SampleSizePlan) -> JsonDict:
-    """JSON for `--json`."""
+    """The plan as JSON, for `--json`."""
     question, parts = planned.question, planned.parts
     return {
         "schema_version": 1,

@@ -52,7 +52,7 @@ class ComparedRun:
     run: RunDir
     manifest: Manifest
     recorded: Recorded
-    """Content of its journal."""
+    """Content of the run's journal."""
     measure: str
     """`reward`, or the name of a metric."""
     cells: dict[str, ExampleScores] = field(default_factory=dict[str, ExampleScores])
@@ -71,7 +71,7 @@ class ComparedRun:
 
     @property
     def label(self) -> str:
-        """Label in tables."""
+        """Label of the run in tables."""
         return self.manifest.model
 
     @property
@@ -146,7 +146,7 @@ class ComparedRun:
 
     @property
     def scores(self) -> Scores:
-        """Scores for `stats.difference`."""
+        """Scores of the run, as input of `stats.difference`."""
         clusters = {key: cell.cluster for key, cell in self.cells.items() if cell.cluster is not None}
         return scores_of({key: cell.values for key, cell in self.cells.items()}, self.range, clusters or None)
 
@@ -267,7 +267,7 @@ def _cluster_of(example: Example, name: str, side: ComparedRun) -> str:
 
 
 def side_json(side: ComparedRun) -> JsonDict:
-    """JSON for `--json`."""
+    """The run's scores and usage as JSON, for `--json`."""
     p50, p95 = side.latency(0.5), side.latency(0.95)
     return {
         "run": side.run.id,

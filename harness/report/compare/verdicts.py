@@ -273,7 +273,7 @@ def _xml(words: str) -> str:
 
 
 def gate_json(rulings: Sequence[Ruling], rule: GateRule) -> JsonDict:
-    """JSON for `--json`."""
+    """The gate's verdicts as JSON, for `--json`."""
     return {
         "schema_version": 1,
         "verdict": overall(rulings),

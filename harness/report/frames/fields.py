@@ -25,7 +25,7 @@ _LIMIT = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Field(Generic[T]):
-    """One column."""
+    """One column of a data frame."""
 
     name: str
     kind: Kind

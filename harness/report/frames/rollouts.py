@@ -37,14 +37,14 @@ class Run:
     folder: RunDir
     manifest: Manifest
     columns: RowShape
-    """Columns of its rows, without state values."""
+    """Columns of the run's rows, without state values."""
     state: tuple[str, ...]
     """State values that become columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutRow:
-    """Source of one row."""
+    """Run, outcome and dataset row from which one row of the frame is built."""
 
     run: Run
     outcome: Outcome

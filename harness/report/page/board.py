@@ -38,7 +38,7 @@ class Board:
     cost: list[str]
     """Header of the cost column; empty without one."""
     lines: list[Line]
-    """Best first."""
+    """Rows of the leaderboard, best first."""
 
 
 def board_of(environment: EnvPart) -> Board:

@@ -35,10 +35,10 @@ class ExampleRow(NamedTuple):
     asked: str
     """Start of the question."""
     begin: int
-    """Its rollouts are the rows `begin` to `end` of the columns."""
+    """First row of the example's rollouts in the columns; `end` is the row after the last."""
     end: int
     mean: float
-    """Mean over its scored rollouts; NaN without any."""
+    """Mean reward of the example's scored rollouts; NaN without any."""
     scored: int
     low: float
     high: float

@@ -19,7 +19,7 @@ class Beside(Difference):
     """Comparison of two runs of an environment."""
 
     first: int
-    """Position of the run in its environment."""
+    """Position of the first run in its environment."""
     second: int
 
     @property

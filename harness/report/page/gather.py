@@ -31,7 +31,7 @@ LABEL = 80
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """One run."""
+    """One run on the page."""
 
     entry: ListedRun
     manifest: Manifest
@@ -39,7 +39,7 @@ class RunPart:
     """Label that distinguishes it from other runs of its environment."""
     model: str
     colour: int
-    """Number of the colour of its model."""
+    """Number of the colour of the run's model."""
     found: Digest
     summary: Summary
     recorded: Recorded
@@ -58,7 +58,7 @@ class RunPart:
 
     @property
     def estimate(self) -> Estimate:
-        """The mean reward."""
+        """Mean reward of the run, with its interval."""
         return self.summary.reward.estimate
 
 

@@ -139,7 +139,7 @@ def _reproduce(page: Page) -> Iterator[str]:
 
 
 def _code(command: str) -> str:
-    """Inline code, fenced with more backticks than it contains."""
+    """Markdown for inline code, fenced with more backticks than the code contains."""
     words = redactor.text(clean(command, 2000), patterns=False)
     fence = "`" * (max((len(part) for part in _ticks(words)), default=0) + 1)
     return f"{fence} {words} {fence}" if "`" in words else f"{fence}{words}{fence}"

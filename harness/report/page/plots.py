@@ -24,7 +24,7 @@ MARKERS = "os^DvPX*"
 """Marker of each colour, for readers who cannot distinguish the colours."""
 
 SYMBOLS = "●■▲◆▼✚✖★"
-"""The same markers as characters, for legends and tables."""
+"""Marker of each colour as a character, for legends and tables."""
 
 BARS = 20
 """Number of steps of a reward axis; each bar is centred on a step."""

@@ -30,14 +30,14 @@ class CostBin:
 
     low: float
     middle: float
-    """Median resource use."""
+    """Median of the rollouts' resource use."""
     high: float
     rollouts: int
     reward: Estimate
     """Mean over examples, each the mean of its rollouts in the group."""
 
     def to_json(self) -> JsonDict:
-        """JSON form."""
+        """The group as JSON."""
         e = self.reward
         return {
             "low": self.low,
