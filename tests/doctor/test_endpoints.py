@@ -7,8 +7,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Literal, cast
 
@@ -17,8 +15,7 @@ from curt_server import CurtServer
 from dead_ports import free_port, listening, unvouched
 from tables import for_each_row
 
-from harness.cli.doctor.clock import check_clock
-from harness.cli.doctor.endpoints import Answers, EndpointQuery, ask_all, unaskable
+from harness.cli.doctor.endpoints import EndpointQuery, ask_all, unaskable
 from harness.cli.doctor.findings import Diagnosis
 from harness.cli.doctor.network import check_network
 from harness.core.types import Prompt
@@ -35,12 +32,12 @@ def asked(url: str, *, model: str = "m", key_var: str | None = "MY_KEY", is_aske
     return EndpointQuery(Endpoint(url, key_var, model), "mine", is_asked)
 
 
-def ask(*each: EndpointQuery, seconds: float = 10.0, environ: Mapping[str, str] | None = None) -> Answers:
+def ask(*each: EndpointQuery, seconds: float = 10.0, environ: Mapping[str, str] | None = None) -> list[Diagnosis]:
     return asyncio.run(ask_all(each, {"MY_KEY": KEY} if environ is None else environ, seconds))
 
 
-def only(answers: Answers) -> Diagnosis:
-    [finding] = answers.findings
+def only(findings: list[Diagnosis]) -> Diagnosis:
+    [finding] = findings
     assert KEY not in f"{finding.says}{finding.fix}"
     return finding
 
@@ -117,7 +114,7 @@ def test_a_litellm_that_is_only_half_there_is_a_problem_and_the_others_are_asked
         "from harness.settings.endpoints import Endpoint\n"
         "from harness.cli.doctor.endpoints import EndpointQuery, ask_all\n"
         "each = [EndpointQuery(Endpoint(url, None, 'm'), 'mine') for url in ('litellm://hosted_vllm', sys.argv[2])]\n"
-        "for found in asyncio.run(ask_all(each, {}, 10.0)).findings: print(found.status, found.says[:60])\n"
+        "for found in asyncio.run(ask_all(each, {}, 10.0)): print(found.status, found.says[:60])\n"
     )
     with CurtServer() as server:
         command = [sys.executable, "-c", script, str(tmp_path), server.url]
@@ -154,7 +151,7 @@ def test_a_connection_that_always_breaks_is_a_problem_and_one_that_breaks_once_i
     async def main(*faults: Fault) -> tuple[list[Diagnosis], int]:
         async with ReferenceServer(faults=ScriptedFaults(faults)) as server:
             answers = await ask_all([asked(server.url)], {"MY_KEY": KEY}, 10.0)
-            return answers.findings, server.stats.requests
+            return answers, server.stats.requests
 
     [found], requests = asyncio.run(main(*[Fault(act)] * 9))
     assert (found.status, requests) == ("problem", 3)
@@ -172,7 +169,7 @@ def test_a_server_of_an_environment_that_knows_no_other_prompts_is_well() -> Non
     async def main() -> list[Diagnosis]:
         async with ReferenceServer(policy=parse_model("reference/oracle")) as server:
             server.add("mine", cast("EnvironmentPlayer", Player()))
-            return (await ask_all([asked(server.url)], {"MY_KEY": KEY}, 10.0)).findings
+            return await ask_all([asked(server.url)], {"MY_KEY": KEY}, 10.0)
 
     [found] = asyncio.run(main())
     assert (found.status, found.says) == (
@@ -187,7 +184,7 @@ def test_a_host_that_takes_no_connection_is_not_said_to_have_taken_the_request()
         "from harness.settings.endpoints import Endpoint\n"
         "from harness.cli.doctor.endpoints import EndpointQuery, ask_all\n"
         "each = EndpointQuery(Endpoint(sys.argv[1], None, 'm'), 'mine')\n"
-        "[found] = asyncio.run(ask_all([each], {}, 0.5)).findings\n"
+        "[found] = asyncio.run(ask_all([each], {}, 0.5))\n"
         "print(found.status, found.says)\n"
     )
     with listening(full=True) as port:
@@ -200,7 +197,7 @@ def test_all_are_asked_at_once_and_answered_in_their_order() -> None:
     with CurtServer(together=3) as server:  # answers nobody before all three have asked
         answers = ask(*(asked(server.url, model=f"m{number}") for number in range(3)))
         assert len(server.asked) == 3
-    assert [(each.name, each.status) for each in answers.findings] == [
+    assert [(each.name, each.status) for each in answers] == [
         (f"m{number} at {server.host}", "ok") for number in range(3)
     ]
 
@@ -217,15 +214,6 @@ def test_a_certificate_that_nobody_vouches_for_is_told_as_such(tmp_path: Path) -
         assert server.asked == []  # the key was not sent to somebody unknown
     assert (found.status, "CERTIFICATE_VERIFY_FAILED" in found.says) == ("problem", True)
     assert found.fix.startswith("trust its certificate: export SSL_CERT_FILE=FILE")
-
-
-def test_replies_tell_the_time_those_of_errors_too() -> None:
-    date = format_datetime(datetime.now(UTC) - timedelta(hours=5), usegmt=True)
-    with CurtServer(429, "later", date=date) as server:
-        answers = ask(asked(server.url))
-    assert [each.who for each in answers.told] == [server.host]
-    [found] = check_clock(answers.told)
-    assert (found.status, f"is 5 h ahead of the time of {server.host}" in found.says) == ("problem", True)
 
 
 def test_a_proxy_of_another_kind_is_a_problem_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +235,7 @@ def test_a_proxy_that_is_no_url_is_one_too(proxy: str, monkeypatch: pytest.Monke
 
 def test_an_address_that_no_library_takes_is_a_problem_and_not_the_end() -> None:
     with CurtServer() as server:
-        odd, well = ask(asked("http://xn--/v1"), asked(server.url)).findings
+        odd, well = ask(asked("http://xn--/v1"), asked(server.url))
     assert (odd.status, odd.fix, well.status) == ("problem", "correct the settings of mine", "ok")
     assert odd.says.startswith("cannot be asked: UnicodeError: ")
 

@@ -145,8 +145,7 @@ def test_what_is_sent_is_announced_before_and_everything_is_looked_at_in_order()
     assert announced == report.requests == [f"one message and one token to {server.host} for m"]
     areas = list(dict.fromkeys(each.area for each in report.findings))
     assert areas == [area for area in AREAS if area in areas]
-    assert {"python", "packages", "machine", "disk", "clock", "terminal", "sandbox", "keys", "endpoints"} <= {*areas}
-    assert any(f"agrees with {server.host}" in each.says for each in report.findings)
+    assert {"python", "packages", "machine", "disk", "sandbox", "keys", "endpoints"} <= {*areas}
     assert "canary" not in str(report.to_json())
 
 

@@ -1,4 +1,4 @@
-"""Processors, memory, open files, Python and the terminal, as this process has them."""
+"""Processors, memory, open files and Python, as this process has them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from tables import for_each_row
 
-from harness.cli.doctor.interpreter import check_event_loop, check_python, check_terminal
+from harness.cli.doctor.interpreter import check_event_loop, check_python
 from harness.cli.doctor.machine import check_memory, check_open_files, check_processors
 
 
@@ -54,14 +53,6 @@ def test_open_files_must_do_for_what_is_in_flight(limit: int, in_flight: int, st
 def test_the_soft_limit_is_no_problem_since_runs_raise_it() -> None:
     [found] = check_open_files(1)
     assert found.status != "problem"
-
-
-@for_each_row(
-    ("encoding", "status"), [("utf-8", "ok"), ("UTF-8", "ok"), ("ascii", "note"), ("latin-1", "note"), ("nope", "note")]
-)
-def test_an_encoding_must_have_what_tables_are_drawn_with(encoding: str, status: str) -> None:
-    found = check_terminal(encoding)[0]
-    assert (found.name, found.status) == ("encoding", status)
 
 
 def test_assertions_that_are_off_are_noted() -> None:

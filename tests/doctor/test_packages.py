@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 
-import pytest
 from shelf import Shelf
 
 from harness.cli.doctor.findings import Diagnosis
-from harness.cli.doctor.packages import GIVES, check_packages, extra_that_brings, is_known_bad
+from harness.cli.doctor.packages import GIVES, check_packages, extra_that_brings
 
 PIP = f"{sys.executable} -m pip install"
 
@@ -45,28 +44,6 @@ def test_what_is_missing_or_too_old_is_a_problem_with_the_command_that_mends_it(
 def test_a_folder_that_nothing_has_installed_is_a_problem(shelf: Shelf) -> None:
     [found] = check_packages(shelf.installed)
     assert (found.status, found.name) == ("problem", "bench-harness")
-
-
-@pytest.mark.parametrize("version", ["1.82.7", "1.82.8"])
-def test_a_release_with_malware_is_a_problem_and_is_not_to_be_imported(version: str, shelf: Shelf) -> None:
-    bench(shelf, 'litellm>=1.80; extra == "litellm"')
-    shelf.put("litellm", version)
-    [found] = [each for each in check_packages(shelf.installed) if each.status == "problem"]
-    assert (found.name, found.says) == (
-        "litellm", f"{version}: this release carried malware that sends away keys and passwords"
-    )  # fmt: skip
-    assert "uninstall it now" in found.fix and "change every key" in found.fix
-    assert is_known_bad("LiteLLM", shelf.installed)
-
-
-def test_a_sound_release_is_none_but_the_file_that_the_bad_one_left_is_a_problem(shelf: Shelf) -> None:
-    bench(shelf, 'litellm>=1.83; extra == "litellm"')
-    shelf.put("litellm", "1.83.0")
-    assert not is_known_bad("litellm", shelf.installed)
-    assert [each for each in check_packages(shelf.installed) if each.status != "ok"] == []
-    (shelf.folder / "litellm_init.pth").write_text("import os\n")
-    [found] = [each for each in check_packages(shelf.installed) if each.status == "problem"]
-    assert found.name == "litellm_init.pth"
 
 
 def test_extras_are_told_apart_and_one_that_is_too_old_is_noted(shelf: Shelf) -> None:

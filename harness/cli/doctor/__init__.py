@@ -4,11 +4,10 @@ of a run: settings are resolved, endpoints asked and sandboxes found by those wh
 findings      what a check says: ok, note or problem
 subject       what is to be looked at: the endpoints, folders and environments of a target
 examination   all checks, side by side, each with a time limit
-interpreter   Python, the event loop, the terminal
-packages      what is installed, against what bench needs; extras; what is known to be bad
+interpreter   Python and the event loop
+packages      what is installed, against what bench needs; extras
 machine       processors, memory, open files
 disk          where results go: room, rights, speed, what the file system can do
-clock         this machine's time against that of the endpoints
 sandboxes     whether model-written code could be run
 credentials   keys by the names of their variables
 network       proxies and certificates

@@ -93,7 +93,7 @@ _SETTINGS = ("model", "api_base_url", "api_key_var", "extra_headers", "endpoints
 def doctor(_ctx: typer.Context, options: DoctorOptions) -> int:
     """Say what here would keep a run from working, and what to do about it.
 
-    Looks at Python, packages, machine, disk, clock and sandbox, and at keys, endpoints and environments: those of
+    Looks at Python, packages, machine, disk and sandbox, and at keys, endpoints and environments: those of
     TARGET, or the model that a run would ask. Each model gets one request of one token; nothing else leaves this
     machine. Keys are named, never shown. Exit code 1 if anything is a problem.
     """

@@ -9,18 +9,15 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from harness.cli.doctor.clock import Told
 from harness.cli.doctor.credentials import oddity
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
-from harness.cli.doctor.packages import is_known_bad
 from harness.core.errors import ConfigError, HarnessError, ModelError, SystemicError
 from harness.core.loopback import is_loopback_url, litellm_provider
-from harness.models.chat import ChatClient, Exchange
+from harness.models.chat import ChatClient
 from harness.models.failures import without_advice
 from harness.models.health import Health, HealthPolicy
 from harness.models.limits import Limiter
@@ -32,9 +29,6 @@ from harness.settings.endpoints import Endpoint
 from harness.settings.providers import require_litellm
 from harness.settings.serving import is_reference
 from harness.usercode.threads import offload
-
-if TYPE_CHECKING:
-    from harness.models.transport import Reply
 
 _HTTP = {"http", "https"}
 
@@ -80,48 +74,6 @@ class EndpointQuery:
         return f"one message and one token to {self.host} for {self.endpoint.model}"
 
 
-@dataclass(slots=True)
-class _Ear:
-    """An exchange that keeps the dates of replies."""
-
-    exchange: Exchange
-    who: str
-    told: list[Told]
-
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None) -> Reply:
-        """See `Exchange`."""
-        sent = time.time()
-        reply = await self.exchange.post(path, body, headers)
-        if date := reply.headers.get("Date"):
-            self.told.append(Told(self.who, date, sent, time.time()))
-        return reply
-
-    async def probe(self) -> bool:
-        """See `Exchange`."""
-        return await self.exchange.probe()
-
-    async def close(self) -> None:
-        """See `Exchange`."""
-        await self.exchange.close()
-
-
-class _Listener(ChatClient):
-    """A client that listens for dates."""
-
-    told: list[Told]
-
-    def _exchange(self, connect_timeout: float) -> Exchange:
-        return _Ear(super()._exchange(connect_timeout), self.target.label, self.told)
-
-
-@dataclass(slots=True)
-class Answers:
-    """What came of all requests."""
-
-    findings: list[Diagnosis] = field(default_factory=list[Diagnosis])
-    told: list[Told] = field(default_factory=list[Told])
-
-
 def unaskable(asked: EndpointQuery, environ: Mapping[str, str]) -> Diagnosis | None:
     """What is to be said of a model that is not asked, since there is nothing to ask or it would be no use."""
     endpoint, name = asked.endpoint, asked.name
@@ -133,8 +85,6 @@ def unaskable(asked: EndpointQuery, environ: Mapping[str, str]) -> Diagnosis | N
     if oddity(key):
         return note("endpoints", name, f"not asked: {endpoint.key_var} is odd, see keys")
     if litellm_provider(endpoint.url) is not None:
-        if is_known_bad("litellm"):
-            return note("endpoints", name, "not asked: the litellm that is installed carries malware, see packages")
         try:
             require_litellm(endpoint.url)
         except ConfigError as error:
@@ -156,7 +106,7 @@ def _embedded(name: str) -> Diagnosis:
         return problem("endpoints", name, says, "allow this process to listen on the loopback interface")
 
 
-async def ask_all(asked: Sequence[EndpointQuery], environ: Mapping[str, str], seconds: float) -> Answers:
+async def ask_all(asked: Sequence[EndpointQuery], environ: Mapping[str, str], seconds: float) -> list[Diagnosis]:
     """Ask every model once, at the same time.
 
     Args:
@@ -165,17 +115,15 @@ async def ask_all(asked: Sequence[EndpointQuery], environ: Mapping[str, str], se
         seconds: How long each may take.
 
     Returns:
-        One finding for each, in their order, and the dates of their replies.
+        One finding for each, in their order.
     """
-    answers = Answers()
     # Its import takes seconds, in which the others' time would run out.
     broken = await _broken_litellm([provider for each in asked if (provider := litellm_provider(each.endpoint.url))])
     if asked:  # that of aiohttp a good part of one, which a short time for a dead host does not have
         await offload.run(import_module, "harness.models.transport")
     async with asyncio.TaskGroup() as tasks:
-        asking = [tasks.create_task(_ask(each, environ, seconds, answers.told, broken)) for each in asked]
-    answers.findings += [task.result() for task in asking]
-    return answers
+        asking = [tasks.create_task(_ask(each, environ, seconds, broken)) for each in asked]
+    return [task.result() for task in asking]
 
 
 async def _broken_litellm(providers: Sequence[str]) -> str:
@@ -192,22 +140,19 @@ async def _broken_litellm(providers: Sequence[str]) -> str:
     return ""
 
 
-async def _ask(
-    asked: EndpointQuery, environ: Mapping[str, str], seconds: float, told: list[Told], broken_litellm: str
-) -> Diagnosis:
+async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float, broken_litellm: str) -> Diagnosis:
     if broken_litellm and litellm_provider(asked.endpoint.url) is not None:
         says = f"not asked: litellm cannot be imported: {broken_litellm}"
         return problem("endpoints", asked.name, says, f"{sys.executable} -m pip install --force-reinstall litellm")
     begun = time.monotonic()
-    client: _Listener | None = None
+    client: ChatClient | None = None
     try:
         target = target_of(asked.endpoint, environ)
         policy = HealthPolicy(refusals=1, connect_deadline=0.8 * seconds)
-        client = _Listener(
+        client = ChatClient(
             target, Limiter(1.0), request_timeout=2.0 * seconds, request_retries=_MORE_TRIES,
             health=Health(target.label, policy), policy=_TRY_AGAIN,
         )  # fmt: skip
-        client.told = told
         refused = await ask_once(client, asked.endpoint.model, patience=seconds)
     except SystemicError as error:
         if UNKNOWN_PROMPT in str(error):

@@ -12,12 +12,11 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from harness.cli.doctor import credentials, datasets, environments, hub, network, sandboxes
-from harness.cli.doctor.clock import check_clock
 from harness.cli.doctor.disk import check_disk
-from harness.cli.doctor.endpoints import Answers, EndpointQuery, ask_all, unaskable
+from harness.cli.doctor.endpoints import EndpointQuery, ask_all, unaskable
 from harness.cli.doctor.findings import Diagnosis, DoctorReport, note, problem
 from harness.cli.doctor.imports import PATIENCE
-from harness.cli.doctor.interpreter import check_event_loop, check_python, check_terminal
+from harness.cli.doctor.interpreter import check_event_loop, check_python
 from harness.cli.doctor.machine import check_memory, check_open_files, check_processors
 from harness.cli.doctor.packages import check_packages
 from harness.cli.doctor.subject import Subject
@@ -26,7 +25,7 @@ from harness.core.redact import redactor
 from harness.usercode.threads import offload
 
 AREAS = (
-    "python", "packages", "machine", "disk", "clock", "terminal", "sandbox", "settings", "environments", "keys",
+    "python", "packages", "machine", "disk", "sandbox", "settings", "environments", "keys",
     "network", "endpoints", "hub",
 )  # fmt: skip
 """In the order of the report."""
@@ -110,9 +109,8 @@ async def _examine(subject: Subject, manner: Manner, announce: Callable[[Sequenc
     findings += sandboxes.judge_ways(
         [task.result() for task in ways], environments.wanting_sandbox(subject.environments)
     )
-    answers = answering.result() if answering is not None else Answers()
-    findings += [*unasked, *answers.findings, *silent, *(hubs.result() if hubs is not None else ()), *rows.result()]
-    findings += await _guarded("clock", lambda: check_clock(answers.told, subject.output_dirs))
+    answers = answering.result() if answering is not None else ()
+    findings += [*unasked, *answers, *silent, *(hubs.result() if hubs is not None else ()), *rows.result()]
     return DoctorReport(sorted(findings, key=lambda finding: AREAS.index(finding.area)), requests)
 
 
@@ -142,7 +140,6 @@ def _local_checks(subject: Subject, manner: Manner) -> list[tuple[str, Check, fl
         ("machine", check_processors),
         ("machine", check_memory),
         ("machine", partial(check_open_files, subject.in_flight)),
-        ("terminal", check_terminal),
         ("keys", partial(credentials.check_keys, subject.keys, manner.environ, manner.overruled)),
         ("network", partial(network.check_network, subject.urls, manner.environ)),
     ]

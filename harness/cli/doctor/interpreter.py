@@ -1,23 +1,14 @@
-"""Python itself, the event loop and the terminal. Owns these checks; they look at this process alone."""
+"""Checks of Python itself and the event loop, in this process."""
 
 from __future__ import annotations
 
-import codecs
-import locale
-import os
 import platform
-import shutil
 import sys
 import sysconfig
 
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
 
 OLDEST = (3, 11)
-NARROW = 60
-"""Columns below which tables are cut."""
-
-_DRAWN = "\u00b1 \u00d7 \u2502"
-"""What tables are drawn with."""
 
 
 def check_python() -> list[Diagnosis]:
@@ -53,33 +44,3 @@ def check_event_loop() -> list[Diagnosis]:
         return [problem("python", "event loop", f"uvloop cannot be used: {error}", fix)]
     loop.close()
     return [ok("python", "event loop", f"uvloop {uvloop.__version__}")]
-
-
-def check_terminal(encoding: str | None = None) -> list[Diagnosis]:
-    """Whether what is printed can be read.
-
-    Args:
-        encoding: Of stdout; by default what it is.
-    """
-    encoding = encoding or str(getattr(sys.stdout, "encoding", "") or locale.getpreferredencoding(False))
-    found: list[Diagnosis] = []
-    if _can_write(encoding):
-        found.append(ok("terminal", "encoding", f"{encoding.lower()} can write all that tables are drawn with"))
-    else:
-        says = f"{encoding} cannot write what tables are drawn with: it is shown as ?"
-        found.append(note("terminal", "encoding", says, "export PYTHONUTF8=1, or LANG=C.UTF-8"))
-    width = shutil.get_terminal_size().columns
-    if sys.stdout.isatty() and width < NARROW:
-        says = f"{width} columns: names in tables are cut"
-        found.append(note("terminal", "width", says, f"make the window {NARROW} columns wide or more"))
-    if "COLUMNS" in os.environ and not os.environ["COLUMNS"].isdecimal():
-        found.append(note("terminal", "COLUMNS", "is no number and is ignored", "unset COLUMNS"))
-    return found
-
-
-def _can_write(encoding: str) -> bool:
-    try:
-        codecs.encode(_DRAWN, encoding)
-    except (LookupError, UnicodeError):
-        return False
-    return True

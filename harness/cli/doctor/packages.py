@@ -6,11 +6,9 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, PackageNotFoundError
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
@@ -33,26 +31,6 @@ GIVES: Mapping[str, str] = {
     "textarena": "classic environments of textarena",
 }
 """What one has of each extra. `dev` is for working on bench itself."""
-
-_STOLEN = (
-    "uninstall it now ({python} -m pip uninstall litellm), delete litellm_init.pth from site-packages, and change "
-    "every key and password that this machine can read; then: {python} -m pip install 'litellm>=1.83'"
-)
-
-KNOWN_BAD: Mapping[tuple[str, str], tuple[str, str]] = {
-    ("litellm", version): ("this release carried malware that sends away keys and passwords", _STOLEN)
-    for version in ("1.82.7", "1.82.8")
-}
-"""By name and version: what is wrong, and what to do."""
-
-BAD_FILES: Mapping[str, tuple[str, str]] = {
-    "litellm_init.pth": (
-        "in site-packages, left by the malware of litellm 1.82.8: it runs whenever Python starts, whatever litellm is "
-        "installed now",
-        _STOLEN,
-    ),
-}
-"""Files that must not lie in site-packages."""
 
 SHIMMED = frozenset({"verifiers"})
 """What classic packages ask for and bench answers to itself."""
@@ -117,12 +95,6 @@ def shortfall(requirement: Requirement, installed: Installed) -> str:
     return ""
 
 
-def is_known_bad(name: str, installed: Installed | None = None) -> bool:
-    """Whether the installed release of a package must not be imported."""
-    dist = (installed or Installed()).get(name)
-    return dist is not None and (normal(name), dist.version) in KNOWN_BAD
-
-
 def extra_that_brings(package: str, installed: Installed | None = None) -> str:
     """The extra of bench that installs `package` (a distribution's or a module's name); "" if none does."""
     ours = (installed or Installed()).get(OURS)
@@ -148,7 +120,7 @@ def _only(dist: Distribution, extra: str) -> list[Requirement]:
 def check_packages(installed: Installed | None = None) -> list[Diagnosis]:
     """Whether what bench needs is installed, in releases that fit and that fit one another."""
     installed = installed or Installed()
-    found = [*_bad(installed), *_bad_files(installed)]
+    found: list[Diagnosis] = []
     ours = installed.get(OURS)
     if ours is None:
         says = "has no metadata: it is imported from a folder that nothing has installed"
@@ -170,21 +142,6 @@ def _is(why: str) -> str:
 
 def _install(requirement: Requirement) -> str:
     return f"{sys.executable} -m pip install -U '{requirement.name}{requirement.specifier}'"
-
-
-def _bad(installed: Installed) -> Iterator[Diagnosis]:
-    for (name, version), (says, fix) in KNOWN_BAD.items():
-        dist = installed.get(name)
-        if dist is not None and dist.version == version:
-            yield problem("packages", name, f"{version}: {says}", fix.format(python=sys.executable))
-
-
-def _bad_files(installed: Installed) -> Iterator[Diagnosis]:
-    folders = installed.paths if installed.paths is not None else dict.fromkeys(
-        (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.path))  # fmt: skip
-    for name, (says, fix) in BAD_FILES.items():
-        if any(Path(folder, name).is_file() for folder in folders if folder):
-            yield problem("packages", name, says, fix.format(python=sys.executable))
 
 
 def _extras(ours: Distribution, installed: Installed) -> tuple[list[str], list[Diagnosis]]:
