@@ -1,6 +1,5 @@
-"""The Python API's way through the engine: runs are prepared, driven inside the caller's own event loop, and their
-journals handed to whoever makes results of them. Owns what is listened to and handed back; how such a run begins and
-ends is `engine.hosted`'s, plan, schedule, retries, journal and resume the engine's."""
+"""Evaluations of the Python API of agents: makes an `engine.evaluation.Evaluation`, reports each rollout to the
+caller's listener, and returns what `read` makes of each journal."""
 
 from __future__ import annotations
 
@@ -8,23 +7,22 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from harness.agents.clients import CallerClients
-from harness.agents.settings import Given, resolved_run
+from harness.agents.settings import resolved_run
 from harness.agents.wording import of_a_run
 from harness.agents.work import EvaluatedModel, Work
 from harness.core.errors import LocalExecutionError, UsageError
 from harness.core.records import Example, Failed, Generated, Scored
-from harness.engine.hosted import hosted
+from harness.engine.evaluation import Evaluation, EvaluationListener
+from harness.engine.loading import Loader
 from harness.engine.prepare import Prepared, StartOptions
 from harness.engine.privacy import own_folder
-from harness.engine.suite import Suite
 from harness.store.recorded import Recorded
 
 T = TypeVar("T")
@@ -92,33 +90,29 @@ async def evaluate(
         return [Ended(side, [], 0.0, 0, None, 0) for side in sides]
     desk = CallerClients(os.environ)
     found: dict[int, Sequence[T]] = {}
+
+    def begin(runs: Sequence[Prepared]) -> None:
+        for index, side in enumerate(sides):
+            runs[index].on_recorded = partial(_keep, found, index, partial(read, side))
+        if listener is not None:
+            _listen(sides, runs, listener)
+
     try:
-        async with _prepared(work, sides, desk) as runs:
-            for index, side in enumerate(sides):
-                runs[index].on_recorded = partial(_keep, found, index, partial(read, side))
-            if listener is not None:
-                await asyncio.to_thread(_listen, sides, runs, listener)
-            await Suite(runs, in_flight=work.in_flight, pool=desk).run()
+        loader = Loader()
+        start = StartOptions(" ".join(sys.argv), resume=work.resume, retry_failed=work.retry_failed)
+        resolved = [resolved_run(work, side, loader, desk) for side in sides]
+        runs = await Evaluation(
+            resolved, loader, desk, listener=EvaluationListener(begin=begin), start=start, in_flight=work.in_flight
+        ).run()
+    except UsageError as error:
+        error.args = (of_a_run(str(error)),)
+        raise
     finally:
         await desk.close()
     return [
         _ended(side, run, found.get(index), desk.tokens)
         for index, (side, run) in enumerate(zip(sides, runs, strict=True))
     ]
-
-
-@asynccontextmanager
-async def _prepared(work: Work, sides: Sequence[EvaluatedModel], desk: CallerClients) -> AsyncGenerator[list[Prepared]]:
-    """The runs, ready to go."""
-    loader = Given()
-    resolved = [resolved_run(work, side, loader, desk) for side in sides]
-    options = StartOptions(" ".join(sys.argv), resume=work.resume, retry_failed=work.retry_failed)
-    try:
-        async with hosted(resolved, options, loader) as runs:
-            yield runs
-    except UsageError as error:
-        error.args = (of_a_run(str(error)),)
-        raise
 
 
 def _keep(

@@ -21,7 +21,6 @@ from harness.agents.work import EvaluatedModel, Work
 from harness.core.errors import EnvironmentFault, EvalFnError
 from harness.core.types import JsonDict
 from harness.engine.loading import Loader
-from harness.envs.environment import Environment
 from harness.settings.built_in import AGENT_EVAL, BUILT_INS
 from harness.settings.endpoints import Endpoint
 from harness.settings.layers import KeyPath, Layer, Origin, below, dotted, flatten, merge, value_at
@@ -39,19 +38,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 """Of this version's own agents (MCP): a newer one may go on with their runs."""
 
 
-class Given(Loader):
-    """Environments that are there, by the name of their run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.environments: dict[str, Environment] = {}
-
-    def load(self, resolved: ResolvedRun) -> Environment:
-        """The environment of this run."""
-        return self.environments[resolved.settings.env.name]
-
-
-def resolved_run(work: Work, side: EvaluatedModel, loader: Given, desk: CallerClients) -> ResolvedRun:
+def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, desk: CallerClients) -> ResolvedRun:
     """The settings of one side's run.
 
     Args:
@@ -67,7 +54,7 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Given, desk: CallerCl
     called = BUILT_INS[AGENT_EVAL].name_of(args)
     name = f"{called}[{side.tag}]" if side.is_other else called
     endpoint, bound, agent = _client(work, side, desk)
-    loader.environments[name] = _environment(work, side, agent)
+    environment = _environment(work, side, agent)
     values: dict[tuple[str, str], tuple[object, str]] = {
         ("env", "env_id"): (AGENT_EVAL, "built-in"),
         ("env", "name"): (name, "agent_loop"),
@@ -88,7 +75,9 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Given, desk: CallerCl
     for path, (value, source) in values.items():
         checked = check(BY_PATH[path], value, source) if value != "" else value  # "": of the embedded server
         layer.update(flatten(path, checked, lambda _, source=source: Origin("cli", source)))
-    return ResolvedRun(*_settings(merge(builtins(), layer)), (endpoint,), found=BUILT_INS[AGENT_EVAL].found)
+    run = ResolvedRun(*_settings(merge(builtins(), layer)), (endpoint,), found=BUILT_INS[AGENT_EVAL].found)
+    loader.give(run, environment)
+    return run
 
 
 def _settings(layer: Layer) -> tuple[RunSettings, dict[str, Origin]]:

@@ -6,15 +6,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from harness.core.records import Example, Failed, Generated, Scored
 from harness.core.types import JsonDict, Prompt
-from harness.engine.prepare import Prepared, StartOptions, prepare, progress_of
-from harness.engine.suite import Suite
+from harness.engine.evaluation import Evaluation
+from harness.engine.prepare import Prepared, StartOptions
 from harness.settings.resolver import ResolvedRun, resolve
 from harness.store.journal import JournalReader, scan
 from harness.store.recorded import NOWHERE, Recorded
@@ -113,12 +113,12 @@ def play_policies(asked: TrialRequest, policies: Sequence[str], folder: Path, *,
     """
     gate: Mapping[str, object] = {"max_concurrent_scoring": 1} if resume else {}
     runs = [asked.resolved(policy, folder, **gate) for policy in policies]
-    progress = [progress_of(run) for run in runs]
+    evaluation = Evaluation(runs, start=StartOptions(command="bench env check", resume=resume))
     with _logged() as records:
-        prepared = prepare(runs, progress, StartOptions(command="bench env check", resume=resume))
+        prepared = evaluation.prepare()
         ready = [run for run in prepared if isinstance(run, Prepared)]
         if ready:
-            _drive(Suite(ready))
+            _drive(evaluation.play(ready))
     trials = [Trial(policy) for policy in policies]
     for trial, run in zip(trials, prepared, strict=True):
         if run.progress.state != "done":
@@ -175,11 +175,11 @@ def _without_scores(run: Path, copy: Path) -> None:
                 file.write(raw[start:end])
 
 
-def _drive(suite: Suite) -> None:
+def _drive(playing: Coroutine[object, object, None]) -> None:
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        event_loop.run(runner, suite.run())
+        event_loop.run(runner, playing)
 
 
 def _read(journal: Path) -> dict[str, PlayedRollout]:

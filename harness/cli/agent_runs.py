@@ -114,22 +114,13 @@ class AgentInvocation:
 
     @property
     def loader(self) -> Loader:
-        """Gives the engine the environments that are there already."""
-        return _Ready(list(self.environments))
-
-
-class _Ready(Loader):
-    """Environments that were loaded before their runs were resolved."""
-
-    def __init__(self, environments: Sequence[Environment]) -> None:
-        super().__init__()
-        self._ready = {digest(each.env_args): each for each in environments}
-
-    def load(self, resolved: ResolvedRun) -> Environment:
-        """The one with these arguments; what `--set` changed is loaded anew."""
-        settings = resolved.settings.env
-        ready = self._ready.get(digest(settings.env_args))
-        return super().load(resolved) if ready is None or settings.extra_env_kwargs else ready
+        """A loader with the existing environments; one whose arguments `--set` changed is loaded again."""
+        loader, ready = Loader(), {digest(each.env_args): each for each in self.environments}
+        for run in self.resolution.runs:
+            environment = ready.get(digest(run.settings.env.env_args))
+            if environment is not None and not run.settings.env.extra_env_kwargs:
+                loader.give(run, environment)
+        return loader
 
 
 def sides_of(options: AgentFlags) -> tuple[RequestedModel, ...]:

@@ -1,5 +1,5 @@
 """`bench eval`: an agent over the rows of a dataset, scored by eval functions, with a baseline if one is asked for.
-Owns the order of these steps; what they are is `cli.agent_runs`, `cli.eval_door` and `cli.execute`."""
+Owns the order of these steps; what they are is `cli.agent_runs`, `cli.eval_view` and `cli.execute`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ def evaluate(state: dict[str, object], options: EvalOptions) -> int:
     are evaluated by `bench run`.
     """
     from harness.cli.agent_runs import make_job
-    from harness.cli.eval_door import STDOUT, EvalDoor, check_target
     from harness.cli.eval_header import header
+    from harness.cli.eval_view import STDOUT, EvalView, check_target
     from harness.cli.execute import execute
     from harness.cli.options import RunOptions
     from harness.cli.progress import Progress
     from harness.cli.run import command_text
     from harness.cli.stdout import kept_stdout
+    from harness.engine.evaluation import Evaluation
     from harness.report.live import wants_live
     from harness.report.text import make_console
 
@@ -50,8 +51,9 @@ def evaluate(state: dict[str, object], options: EvalOptions) -> int:
     with kept_stdout() as stdout:
         console = make_console(stderr=True) if options.output == STDOUT else make_console(file=stdout)
         first = () if options.quiet else tuple(header(options, job))
-        door = EvalDoor(options, job, argv, Progress(console, first, is_live=is_live, quiet=options.quiet))
-        return execute(job.resolution, chosen, door)
+        view = EvalView(options, job, argv, Progress(console, first, is_live=is_live, quiet=options.quiet))
+        evaluation = Evaluation(job.resolution.runs, job.loader, keys=job.keys, in_flight=options.batch_size)
+        return execute(job.resolution, chosen, view, evaluation)
 
 
 def own_flags(options: EvalOptions) -> dict[str, object]:

@@ -1,5 +1,5 @@
-"""Carries resolved runs out for a command: engine, display, signals, push, final table, exit code. Owns what a user of
-the terminal sees from the first line to the last; decides no setting and computes no number."""
+"""Runs an evaluation for a command: display, signals, push, final table, exit code. All printing of a command is here
+and in its view; the engine prints nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import shlex
 import signal
 import sys
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from types import FrameType
@@ -27,12 +27,10 @@ from harness.core.errors import PublishError, StoreError, UsageError
 from harness.core.redact import REDACTED
 from harness.core.types import JsonDict
 from harness.engine.budget import Asking, Budget, loose_notices, price_notices
-from harness.engine.derived import Derivation
+from harness.engine.evaluation import Evaluation, EvaluationListener, end_interrupted
 from harness.engine.judges import stand_in_note
-from harness.engine.loading import Loader
-from harness.engine.prepare import FailedRun, Located, Prepared, StartOptions, prepare, progress_of
-from harness.engine.suite import DRAIN_SECONDS, Suite
-from harness.models.pool import Clients
+from harness.engine.prepare import FailedRun, Located, Prepared, StartOptions
+from harness.engine.suite import DRAIN_SECONDS
 from harness.report.advice import GO_ON, PUBLISH, Step, next_steps
 from harness.report.live import Display, open_display
 from harness.report.result_json import result_json
@@ -48,31 +46,21 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STDOUT, _STDERR = 1, 2
 
 
-class Execution:
-    """What a command adds to the execution of its runs. This one is `bench run`'s; others override what differs."""
+class View:
+    """Prints one command's evaluation. This one is `bench run`'s; other commands have their own."""
 
-    keys: Mapping[str, str] = {}
-    """API keys by the name of their variable, over those of the process's environment. Never recorded."""
-    in_flight: int | None = None
-    """Rollouts that may generate at once in all runs together."""
-    at_once: int | None = None
-    """Runs that may be under way at once, in their order; None is all of them."""
-    derive: Derivation | None = None
-    """The run that this one is made from, and how; None for all others."""
-    loader: Loader | None = None
-    """Where the environments come from; by default each is imported."""
-    pool: Clients | None = None
-    """Where runs get their clients; by default a pool of the invocation's own. Closed at the end."""
     plain_lines: bool = True
     """Whether the display says how runs get on where it has no table."""
-    budget: Budget = Budget()
-    """What the runs spend, and the bounds on that. Set before anything else happens."""
+    display: Display
+    """The live display, set before anything is loaded."""
+    budget: Budget
+    """The evaluation's, set at the same time."""
 
-    def admit(self, runs: Sequence[Located | FailedRun], display: Display) -> None:
-        """Every local check has passed, nothing was sent and no folder made: the last moment to refuse, by raising."""
+    def admit(self, runs: Sequence[Located | FailedRun]) -> None:
+        """Check the runs before the first request, before any folder is made; raise an error to refuse them."""
 
-    def before(self, runs: Sequence[Prepared], display: Display) -> None:
-        """The runs that are about to start, their folders made."""
+    def begin(self, runs: Sequence[Prepared]) -> None:
+        """Print what is about to start, and attach callbacks to the runs."""
 
     def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print how they ended; returns whether all is well."""
@@ -91,13 +79,16 @@ class Execution:
         return self.budget.to_json() if self.budget.limits else None
 
 
-def execute(resolution: Resolution, options: RunOptions, door: Execution | None = None) -> int:
-    """Make every run and tell the user about it.
+def execute(
+    resolution: Resolution, options: RunOptions, view: View | None = None, evaluation: Evaluation | None = None
+) -> int:
+    """Make every run and print what it gives.
 
     Args:
         resolution: The runs, with their settings.
         options: What the command was told besides.
-        door: What the command adds; by default that of `bench run`.
+        view: Prints the results; by default as `bench run` does.
+        evaluation: The evaluation of these runs, where it has more than their settings: environments, keys, limits.
 
     Returns:
         The exit code: 0 done; 1 a run stopped early or scored nothing, or a push failed; 130 interrupted.
@@ -108,65 +99,46 @@ def execute(resolution: Resolution, options: RunOptions, door: Execution | None 
     # Arrow's own allocator keeps what checkpoints free, a pool for each thread; the system's gives it back.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _allow_connections()
-    door = door or Execution()
-    door.budget = budget = Budget(resolution.limits)  # its time counts from here: loading takes some of it
-    if door.derive is None or door.derive.asks_model:
-        missing_keys(resolution, ChainMap(dict(door.keys), os.environ))
+    view, evaluation = view or View(), evaluation or Evaluation(resolution.runs)
+    view.budget = evaluation.budget = budget = Budget(resolution.limits)  # its time counts from here
+    if evaluation.asks_model:
+        missing_keys(resolution, ChainMap(dict(evaluation.keys), os.environ))
     _check_hub(resolution)
     suite_id = new_run_id()
-    start = StartOptions(
-        options.command, suite_id, options.resume, options.resume_from, options.retry_failed, door.derive,
-        door.budget_json() or {}, options.is_ours,
+    evaluation.start = StartOptions(
+        options.command, suite_id, options.resume, options.resume_from, options.retry_failed,
+        evaluation.start.derive, is_ours=options.is_ours,
     )  # fmt: skip
-    progress = [progress_of(resolved) for resolved in resolution.runs]
+    evaluation.listener = EvaluationListener(partial(_admit, view), view.begin)
     # Looks at stdout, so before that is led elsewhere.
-    display = open_display(progress, quiet=options.quiet, plain=door.plain_lines, budget=budget.words)
+    display = open_display(evaluation.progress, quiet=options.quiet, plain=view.plain_lines, budget=budget.words)
+    view.display = display
     budget.on_reached = partial(_say_reached, budget, display)
     with own_stdout(), display, logging_to(display, verbose=options.verbose):
-        admit = partial(_admit, door, display)
-        runs = prepare(resolution.runs, progress, start, door.loader, admit)
+        runs = evaluation.prepare()
         ready = [run for run in runs if isinstance(run, Prepared)]
         _say_what_differs(ready, display)
         _record_suite(resolution, options, suite_id, runs)
         begin_traces(ready)
-        door.before(ready, display)
-        interrupted = _drive(ready, display, door)
+        evaluation.listener.begin(ready)
+        interrupted = _drive(ready, display, evaluation)
         failures = _left_unpublished(ready) if interrupted else _push(ready, display)
     example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
     rival = None if options.json or options.quiet else compare_suggestion(ready)
     reports = [_report(run, failures, example, budget, rival if run is example else None) for run in runs]
     try:
-        is_well = door.show(runs, reports, options)
+        is_well = view.show(runs, reports, options)
     except OSError as error:  # a full disk behind stdout, say: the results themselves are kept
         raise StoreError(f"cannot write to the terminal or file that shows the results: {error.strerror}") from error
     return INTERRUPTED if interrupted else int(bool(failures) or not is_well)
 
 
-def _admit(door: Execution, display: Display, runs: Sequence[Located | FailedRun]) -> None:
-    """The last moment to refuse: first a budget that could not be kept, then whatever the command looks at."""
+def _admit(view: View, runs: Sequence[Located | FailedRun], asking: Sequence[Asking]) -> None:
+    """The checks of every command before the first request, and then those of its view."""
     check_traces([run.loaded.resolved for run in runs if isinstance(run, Located)])
-    asking = [_asking(run, door) for run in runs if isinstance(run, Located)]
-    door.budget.begin(asking)
-    for notice in (*price_notices(asking), *loose_notices(door.budget.limits, asking)):
-        display.say(f"note: {notice}")
-    door.admit(runs, display)
-
-
-def _asking(run: Located, door: Execution) -> Asking:
-    loaded, derivation = run.loaded, door.derive
-    in_flight = loaded.resolved.settings.model.max_concurrent_generation
-    if door.in_flight is not None and not 0 <= in_flight < door.in_flight:
-        in_flight = door.in_flight
-    return Asking(
-        loaded.progress.name,
-        loaded.resolved.endpoints if derivation is None or derivation.asks_model else None,
-        [seat.endpoints for seat in loaded.judges],
-        None if run.recorded is None else run.recorded.path,
-        {} if run.folder is None else run.folder.read_manifest().given_up,
-        derivation,
-        loaded.plan.total,
-        in_flight,
-    )
+    for notice in (*price_notices(asking), *loose_notices(view.budget.limits, asking)):
+        view.display.say(f"note: {notice}")
+    view.admit(runs)
 
 
 def _say_reached(budget: Budget, display: Display) -> None:
@@ -210,13 +182,10 @@ def _check_hub(resolution: Resolution) -> None:
                 raise UsageError(str(error)) from error
 
 
-def _drive(runs: Sequence[Prepared], display: Display, door: Execution) -> bool:
+def _drive(runs: Sequence[Prepared], display: Display, evaluation: Evaluation) -> bool:
     """Run the event loop until everything has ended; returns whether the user ended it."""
     if not runs:
         return False
-    suite = Suite(
-        runs, in_flight=door.in_flight, at_once=door.at_once, pool=door.pool, keys=door.keys, budget=door.budget
-    )
     signals = 0
 
     async def main() -> None:
@@ -228,7 +197,7 @@ def _drive(runs: Sequence[Prepared], display: Display, door: Execution) -> bool:
         def end(how_often: int) -> None:
             if how_often == 1:
                 display.say(f"stopping: rollouts in flight get {DRAIN_SECONDS:g} s; press Ctrl-C again to quit now")
-                suite.interrupt()
+                evaluation.interrupt()
             else:
                 display.say("quitting; once more leaves behind whatever is still being cleaned up")
                 whole.cancel()
@@ -243,7 +212,7 @@ def _drive(runs: Sequence[Prepared], display: Display, door: Execution) -> bool:
         # Handlers of the interpreter and not of the loop: the third signal must reach code that blocks the loop, too.
         before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
         try:
-            await suite.run()
+            await evaluation.play(runs)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler or signal.SIG_DFL)
@@ -251,11 +220,7 @@ def _drive(runs: Sequence[Prepared], display: Display, door: Execution) -> bool:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, contextlib.suppress(asyncio.CancelledError):
         event_loop.run(runner, main())
     for run in runs:
-        if run.progress.finished is None:  # cut off by the second signal, without a word of its own
-            run.progress.state = "interrupted"
-            with contextlib.suppress(StoreError):  # the journal has everything; this only says how it ended
-                run.folder.write_manifest(run.manifest.ended("interrupted"))
-            run.lock.release()
+        end_interrupted(run)  # where the second signal cut it off
     return signals > 0
 
 

@@ -1,5 +1,5 @@
 """`bench multi`: one list of tasks by several models, side by side. Owns the order of these steps and the table of the
-sub-commands; what the steps are is `cli.multi_job`, `cli.multi_door` and `cli.execute`."""
+sub-commands; what the steps are is `cli.multi_job`, `cli.multi_view` and `cli.execute`."""
 
 from __future__ import annotations
 
@@ -101,8 +101,10 @@ def _in_own_words(words: str, options: EvaluationOptions) -> str:
 
 def _execute(job: MultiJob, options: EvaluationOptions, chosen: Any, argv: Sequence[str], replayed: str | None) -> int:
     from harness.cli.execute import execute
-    from harness.cli.multi_door import MultiDoor, MultiInvocation
+    from harness.cli.multi_view import MultiInvocation, MultiView
     from harness.cli.stdout import kept_stdout
+    from harness.engine.evaluation import Evaluation
+    from harness.multi.endpoints import SharedEndpoints
     from harness.report.text import make_console
 
     extra: JsonDict = {} if replayed is None else {"replayOf": replayed}
@@ -111,7 +113,15 @@ def _execute(job: MultiJob, options: EvaluationOptions, chosen: Any, argv: Seque
         stdout = stack.enter_context(kept_stdout())
         console = make_console(stderr=True) if options.as_json else make_console(file=stdout)
         sinks = [] if options.events is None else [stack.enter_context(_event_file(options.events, job)).write]
-        return execute(job.runs.resolution, chosen, MultiDoor(job, asked, console, sinks))
+        at_once = job.options.model_concurrency
+        evaluation = Evaluation(
+            job.runs.runs,
+            job.loader,
+            SharedEndpoints.of(job.runs.runs, job.runs.keys, at_once),
+            job.runs.keys,
+            at_once=at_once,
+        )
+        return execute(job.runs.resolution, chosen, MultiView(job, asked, console, sinks), evaluation)
 
 
 def _event_file(path: str, job: MultiJob) -> EventFile:

@@ -52,8 +52,7 @@ def replay(  # noqa: PLR0913 - a command's options are its parameters
     Without --model its recorded replies are played: no model is asked, and no key is needed. With --model the same
     examples are put to another model, as often as was planned. Either is a new run beside the old one.
     """
-    from harness.cli.derived_door import DerivedDoor
-    from harness.cli.execute import execute
+    from harness.cli.derived_view import execute_derived
     from harness.cli.options import RunOptions
     from harness.cli.run import command_text
     from harness.core.errors import UsageError
@@ -74,4 +73,4 @@ def replay(  # noqa: PLR0913 - a command's options are its parameters
     derivation = Derivation("replay", parent, read_journal(parent), model=model)
     command = command_text(cast("list[str]", state["argv"]))
     options = RunOptions(json=as_json, quiet=quiet, verbose=verbose, command=command, is_ours=is_ours)
-    raise typer.Exit(execute(resolution, options, DerivedDoor(derivation)))
+    raise typer.Exit(execute_derived(resolution, options, derivation))

@@ -50,8 +50,7 @@ def rescore(  # noqa: PLR0913 - a command's options are its parameters
     No model is asked but judges. The rollouts are taken over as they are, into a new run beside the old one. With
     --only FUNCTION the other functions' recorded values are added to that one's.
     """
-    from harness.cli.derived_door import DerivedDoor
-    from harness.cli.execute import execute
+    from harness.cli.derived_view import execute_derived
     from harness.cli.options import RunOptions
     from harness.cli.run import command_text
     from harness.core.errors import UsageError
@@ -70,4 +69,4 @@ def rescore(  # noqa: PLR0913 - a command's options are its parameters
     derivation = Derivation("rescore", parent, read_journal(parent), only=only)
     command = command_text(cast("list[str]", state["argv"]))
     options = RunOptions(json=as_json, quiet=quiet, verbose=verbose, command=command, is_ours=is_ours)
-    raise typer.Exit(execute(resolution, options, DerivedDoor(derivation)))
+    raise typer.Exit(execute_derived(resolution, options, derivation))

@@ -35,7 +35,6 @@ from harness.cli.trust import Trust, check_trust
 from harness.core.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from harness.cli.execute import Execution
     from harness.engine.derived import Derivation
     from harness.store.manifest import Manifest
     from harness.store.rundir import RunDir
@@ -90,7 +89,11 @@ def resume(  # noqa: PLR0913 - a command's options are its parameters
         False, str(folder.path), retry_failed, json=as_json, quiet=quiet, verbose=verbose, command=command,
         is_ours=is_ours,
     )  # fmt: skip
-    raise typer.Exit(execute(resolution, options, _door(folder, manifest, output_dir)))
+    if not manifest.derived:
+        raise typer.Exit(execute(resolution, options))
+    from harness.cli.derived_view import execute_derived
+
+    raise typer.Exit(execute_derived(resolution, options, _derivation(folder, manifest, output_dir)))
 
 
 def _check_derived(folder: RunDir, manifest: Manifest, sets: Sequence[str], key_var: str | None) -> None:
@@ -105,16 +108,6 @@ def _check_derived(folder: RunDir, manifest: Manifest, sets: Sequence[str], key_
     check_derived(sets, asks_model=asks_model)
     if key_var is not None and not asks_model:
         raise UsageError(f"-k {key_var}: {folder.path} asks no model, so it needs no key")
-
-
-def _door(folder: RunDir, manifest: Manifest, output_dir: str) -> Execution:
-    from harness.cli.execute import Execution
-
-    if not manifest.derived:
-        return Execution()
-    from harness.cli.derived_door import DerivedDoor
-
-    return DerivedDoor(_derivation(folder, manifest, output_dir))
 
 
 def _unscored(folder: RunDir) -> int:

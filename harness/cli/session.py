@@ -4,8 +4,9 @@ in front of every model call. Owns which row comes next and what is said between
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import uvloop
@@ -18,12 +19,10 @@ from harness.cli.test_run import result_line
 from harness.core.errors import UsageError
 from harness.core.records import Failed as FailedRecord
 from harness.core.records import Generated, Scored
+from harness.engine.evaluation import Evaluation, EvaluationListener
 from harness.engine.loading import Loader
-from harness.engine.prepare import FailedRun, Prepared, StartOptions, prepare, progress_of
-from harness.engine.suite import Suite
-from harness.envs.environment import Environment
+from harness.engine.prepare import Prepared
 from harness.report.text import clean
-from harness.settings.runs import ResolvedRun
 from harness.usercode import event_loop
 
 
@@ -102,17 +101,6 @@ class _Outcome:
     note: str = ""
 
 
-class _One(Loader):
-    """The environment of one row."""
-
-    def __init__(self, environment: Environment) -> None:
-        super().__init__()
-        self._environment = environment
-
-    def load(self, resolved: ResolvedRun) -> Environment:
-        return self._environment
-
-
 def _one_row(whole: AgentEnv, index: int, number: int, stepper: Stepper) -> AgentEnv:
     row = whole.row(index)
     system, user = cast("list[dict[str, str]]", row.prompt)
@@ -123,29 +111,23 @@ def _one_row(whole: AgentEnv, index: int, number: int, stepper: Stepper) -> Agen
 
 async def _made(job: AgentInvocation, environment: AgentEnv) -> _Outcome:
     """One rollout of the only row."""
-    [resolved] = job.resolution.runs
-    [run] = prepare([resolved], [progress_of(resolved)], StartOptions(), _One(environment))
-    if isinstance(run, FailedRun):
-        raise run.error
-    outcome = _Outcome()
+    loader, outcome = Loader(), _Outcome()
+    for resolved in job.resolution.runs:
+        loader.give(resolved, environment)
+    listener = EvaluationListener(begin=partial(_listen, outcome))
+    [run] = await Evaluation(job.resolution.runs, loader, keys=job.keys, listener=listener).run()
+    outcome.note = clean(run.progress.note)
+    return outcome
+
+
+def _listen(outcome: _Outcome, runs: Sequence[Prepared]) -> None:
+    [run] = runs
     example = next(run.plan.examples())
 
     def keep(record: Generated | FailedRecord, _scored: Scored | None) -> None:
         outcome.result = to_test(example, record)
 
     run.progress.listener = keep
-    try:
-        await Suite([run], keys=job.keys).run()
-    finally:
-        _clean_up(run)
-    outcome.note = clean(run.progress.note)
-    return outcome
-
-
-def _clean_up(run: Prepared) -> None:
-    run.lock.release()
-    if run.scratch is not None:
-        run.scratch.cleanup()
 
 
 def _whole(messages: list[dict[str, Any]]) -> Iterator[str]:

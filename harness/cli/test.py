@@ -29,14 +29,15 @@ def rehearse(state: dict[str, object], options: RehearsalOptions) -> int:
 
 
 def _run(options: RehearsalOptions, job: AgentInvocation, argv: list[str]) -> int:
-    from harness.cli.eval_door import STDOUT, check_target
     from harness.cli.eval_header import header
+    from harness.cli.eval_view import STDOUT, check_target
     from harness.cli.execute import execute
     from harness.cli.options import RunOptions
     from harness.cli.progress import Progress
     from harness.cli.run import command_text
     from harness.cli.stdout import kept_stdout
-    from harness.cli.test_run import RehearsalDoor
+    from harness.cli.test_run import RehearsalView
+    from harness.engine.evaluation import Evaluation
     from harness.report.live import wants_live
     from harness.report.text import make_console
 
@@ -47,8 +48,9 @@ def _run(options: RehearsalOptions, job: AgentInvocation, argv: list[str]) -> in
     with kept_stdout() as stdout:
         console = make_console(stderr=True) if options.output == STDOUT else make_console(file=stdout)
         first = () if options.quiet else tuple(header(options, job))
-        door = RehearsalDoor(options, job, Progress(console, first, is_live=is_live, quiet=options.quiet))
-        return execute(job.resolution, chosen, door)
+        view = RehearsalView(options, job, Progress(console, first, is_live=is_live, quiet=options.quiet))
+        evaluation = Evaluation(job.resolution.runs, job.loader, keys=job.keys, in_flight=1)
+        return execute(job.resolution, chosen, view, evaluation)
 
 
 def _step(options: RehearsalOptions, job: AgentInvocation) -> int:

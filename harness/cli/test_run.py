@@ -1,5 +1,5 @@
-"""What `bench test` adds to the execution of its run: a line a row, the totals and the results file. Owns the
-documented words and keys of both; there is no run folder."""
+"""Prints the evaluation of `bench test`: a line for each row, the totals and the results file. There is no
+run folder."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from harness.agents.screen import format_duration
 from harness.agents.test_runner import LocalTestRunResult, to_test
 from harness.cli.agent_runs import AgentInvocation
 from harness.cli.connection import check_connections
-from harness.cli.eval_door import save_results, tell_results
 from harness.cli.eval_options import RehearsalOptions
-from harness.cli.execute import Execution
+from harness.cli.eval_view import save_results, tell_results
+from harness.cli.execute import View
 from harness.cli.options import RunOptions
 from harness.cli.private_files import any_private
 from harness.cli.progress import Progress
@@ -20,7 +20,6 @@ from harness.core.records import Failed as FailedRecord
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.engine.prepare import FailedRun, Located, Prepared
-from harness.report.live import Display
 from harness.report.table import RunReport
 from harness.report.text import clean
 
@@ -28,7 +27,7 @@ LONGEST_ERROR = 160
 """Characters of an error in a line; the results file has all of it."""
 
 
-class RehearsalDoor(Execution):
+class RehearsalView(View):
     """One invocation of `bench test` that goes through all rows.
 
     Args:
@@ -38,11 +37,9 @@ class RehearsalDoor(Execution):
     """
 
     plain_lines = False
-    in_flight = 1
 
     def __init__(self, options: RehearsalOptions, job: AgentInvocation, progress: Progress) -> None:
-        self.keys = job.keys
-        self.loader = job.loader
+        self._keys = job.keys
         self._options = options
         self._progress = progress
         self._examples: dict[str, Example] = {}
@@ -50,21 +47,21 @@ class RehearsalDoor(Execution):
         """By place in the plan."""
         self._said = 0
 
-    def admit(self, runs: Sequence[Located | FailedRun], display: Display) -> None:
+    def admit(self, runs: Sequence[Located | FailedRun]) -> None:
         """The first request."""
         for run in runs:
             if isinstance(run, FailedRun):
                 raise run.error
         wanted = [(run.loaded.resolved, False) for run in runs if isinstance(run, Located)]
         self._progress.begin()
-        check_connections(wanted, self.keys, lambda words: self._progress.say(words, display))
+        check_connections(wanted, self._keys, lambda words: self._progress.say(words, self.display))
 
-    def before(self, runs: Sequence[Prepared], display: Display) -> None:
+    def begin(self, runs: Sequence[Prepared]) -> None:
         """Say what begins, and listen."""
         [run] = runs
         self._examples = {example.key: example for example in run.plan.examples()}
         run.progress.listener = self._tell
-        self._progress.say(f"Running tests ({run.plan.total} row{'s' if run.plan.total != 1 else ''})...", display)
+        self._progress.say(f"Running tests ({run.plan.total} row{'s' if run.plan.total != 1 else ''})...", self.display)
 
     def _tell(self, record: Generated | FailedRecord, _scored: Scored | None) -> None:
         example = self._examples[record.example_key]

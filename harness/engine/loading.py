@@ -28,8 +28,14 @@ class Loader:
     """Isolated environments that will be asked for, in that order."""
     _started: dict[str, Worker] = field(default_factory=dict[str, Worker])
     """Their processes, where they load already."""
+    _given: dict[tuple[str, str], Environment] = field(default_factory=dict[tuple[str, str], Environment])
+    """Environments that exist already, by name and settings of their run."""
     _hidden: frozenset[str] = frozenset()
     """Variables that hold keys of any run of the invocation."""
+
+    def give(self, resolved: ResolvedRun, environment: Environment) -> None:
+        """Use an existing environment for a run instead of loading one."""
+        self._given[_place(resolved)] = environment
 
     def expect(self, runs: Sequence[ResolvedRun]) -> None:
         """Know what will be loaded: environments in processes of their own can load side by side."""
@@ -40,6 +46,9 @@ class Loader:
 
     def load(self, resolved: ResolvedRun) -> Environment:
         """The run's environment, with its extra arguments applied."""
+        given = self._given.get(_place(resolved))
+        if given is not None:
+            return given
         settings = resolved.settings.env
         key = _key(settings)
         if key not in self._loaded:
@@ -95,6 +104,10 @@ def _key_vars(resolved: ResolvedRun) -> frozenset[str]:
         each.values.get(("model", "api_key_var")) for entries in resolved.registry.entries.values() for each in entries
     )
     return frozenset(str(name) for name in (*(each.key_var for each in resolved.endpoints), *registered) if name)
+
+
+def _place(resolved: ResolvedRun) -> tuple[str, str]:
+    return resolved.settings.env.name, _key(resolved.settings.env)
 
 
 def _key(settings: EnvSettings) -> str:

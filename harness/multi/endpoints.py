@@ -3,8 +3,11 @@ the models that are under way may send together, or fewer where a model says so.
 
 from __future__ import annotations
 
+import os
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Self, cast
 
 from harness.models.pool import CallSettings, ClientPool, Clients, EndpointLike, PooledClient
 
@@ -21,6 +24,17 @@ class SharedEndpoints(Clients):
     def __init__(self, models: int, environ: Mapping[str, str]) -> None:
         self._models = models
         self._pool = ClientPool(environ=environ)
+
+    @classmethod
+    def of(cls, runs: Sequence[object], keys: Mapping[str, str], at_once: int) -> Self:
+        """The clients of the models' runs.
+
+        Args:
+            runs: One for each model.
+            keys: API keys by the name of their variable, over those of the process's environment.
+            at_once: Models that may be under way at once.
+        """
+        return cls(min(at_once, len(runs)), ChainMap(dict(keys), cast("dict[str, str]", os.environ)))
 
     def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings | None = None) -> PooledClient:
         """A client for these endpoints."""

@@ -19,11 +19,9 @@ from typing import cast
 from harness.core.errors import ConfigError, HarnessError, StateError, UsageError, ValidationError
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
-from harness.engine.hosted import hosted
+from harness.engine.evaluation import Evaluation, EvaluationListener
 from harness.engine.loading import Loader
-from harness.engine.prepare import StartOptions
-from harness.engine.suite import Suite
-from harness.envs.environment import Environment
+from harness.engine.prepare import Prepared, StartOptions
 from harness.multi.document import REPLAY, Started, meta_of, new_run_id, result_document
 from harness.multi.endpoints import SharedEndpoints
 from harness.multi.environment import TaskEnv, load_environment
@@ -40,7 +38,6 @@ from harness.multi.tasks import MatchMode, read_tasks
 from harness.multi.watch import EvaluationWatch
 from harness.multi.wording import of_a_call
 from harness.settings.resolver import missing_keys
-from harness.settings.runs import ResolvedRun
 from harness.settings.wording import suggestion
 
 logger = logging.getLogger(__name__)
@@ -76,18 +73,6 @@ class _Evaluation:
     @property
     def options(self) -> Options:
         return self.inputs.options
-
-
-class _Given(Loader):
-    """Environments that are there, by the name of their run."""
-
-    def __init__(self, environments: Mapping[str, Environment]) -> None:
-        super().__init__()
-        self._environments = environments
-
-    def load(self, resolved: ResolvedRun) -> Environment:
-        """The environment of this run."""
-        return self._environments[resolved.settings.env.name]
 
 
 async def evaluate(
@@ -308,13 +293,13 @@ async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tupl
     options = job.options
     start = StartOptions(" ".join(sys.argv), resume=options.resume, retry_failed=options.retry_failed)
     try:
-        loader = _Given(await asyncio.to_thread(_environments, job))
-        async with hosted(job.runs.runs, start, loader) as runs:
-            await asyncio.to_thread(watch.attach, runs, fail_fast=options.abort_on_error)
-            events.start()
-            environ = ChainMap(dict(job.keys), cast("dict[str, str]", os.environ))
-            pool = SharedEndpoints(min(options.model_concurrency, len(runs)), environ)
-            await Suite(runs, at_once=options.model_concurrency, pool=pool).run()
+        loader = await asyncio.to_thread(_environments, job)
+        at_once = options.model_concurrency
+        clients = SharedEndpoints.of(job.runs.runs, job.keys, at_once)
+        listener = EvaluationListener(begin=partial(_begin, watch, events, options))
+        runs = await Evaluation(
+            job.runs.runs, loader, clients, job.keys, listener=listener, start=start, at_once=at_once
+        ).run()
     except UsageError as error:
         error.args = (of_a_call(str(error)),)
         raise
@@ -324,13 +309,18 @@ async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tupl
     return await asyncio.to_thread(watch.results, runs), runs[0].manifest.versions
 
 
-def _environments(job: _Evaluation) -> dict[str, Environment]:
-    """The tasks for each model, by the name of its run: a hook is told whose output it scores."""
+def _begin(watch: EvaluationWatch, events: Events, options: Options, runs: Sequence[Prepared]) -> None:
+    watch.attach(runs, fail_fast=options.abort_on_error)
+    events.start()
+
+
+def _environments(job: _Evaluation) -> Loader:
+    """A loader with the tasks of each model: a hook gets the model whose output it scores."""
     options = job.options
-    found: dict[str, Environment] = {}
+    loader = Loader()
     for model, run in zip(job.inputs.models, job.runs.runs, strict=True):
         if job.is_whole:  # as a command would load it, so that one can go on with the run
-            found[run.settings.env.name] = load_environment(**run.settings.env.env_args)
+            loader.give(run, load_environment(**run.settings.env.env_args))
             continue
         how = TaskOptions(
             match_mode=cast(MatchMode, options.match_mode),
@@ -341,5 +331,5 @@ def _environments(job: _Evaluation) -> dict[str, Environment]:
             chat_options=dict(options.chat_options),
             model_id=model.label,
         )
-        found[run.settings.env.name] = TaskEnv(job.inputs.tasks, options=how)
-    return found
+        loader.give(run, TaskEnv(job.inputs.tasks, options=how))
+    return loader

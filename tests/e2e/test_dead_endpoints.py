@@ -19,9 +19,10 @@ from curt_server import CurtServer
 from dead_ports import free_port, listening, unvouched
 from fault_server import FaultServer
 
-from harness.cli.execute import Execution, execute
+from harness.cli.execute import execute
 from harness.cli.main import main
 from harness.cli.options import RunOptions
+from harness.engine.evaluation import Evaluation
 from harness.models.health import HealthPolicy
 from harness.models.pool import ClientPool
 from harness.reference.faults import NOBODY, Fault, ObservedRequest
@@ -231,14 +232,14 @@ class Mortal:
 
 def run_sums(url: str, grace: float) -> int:
     """`bench run`, waiting so many seconds for an endpoint that is gone instead of a minute."""
-    door = Execution()
-    door.pool = ClientPool(health=HealthPolicy(grace=grace, connect_deadline=0.3, probe_gap=0.05, probe_gap_cap=0.1))
+    clients = ClientPool(health=HealthPolicy(grace=grace, connect_deadline=0.3, probe_gap=0.05, probe_gap_cap=0.1))
     settings = {
         "env.num_examples": 12, "env.rollouts_per_example": 2, "model.max_concurrent": 4, "model.request_timeout": 1,
         "model.model": '"m"', "model.api_base_url": f'"{url}"',
     }  # fmt: skip
     sets = [f"{path}={value}" for path, value in settings.items()]
-    return execute(resolve("./sums.py", {}, sets), RunOptions(json=True), door)
+    resolution = resolve("./sums.py", {}, sets)
+    return execute(resolution, RunOptions(json=True), evaluation=Evaluation(resolution.runs, clients=clients))
 
 
 @pytest.mark.slow

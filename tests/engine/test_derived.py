@@ -12,7 +12,7 @@ import pytest
 
 from harness.core.errors import ConfigError, UsageError
 from harness.engine.derived import Derivation, How
-from harness.engine.hosted import hosted
+from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import StartOptions
 from harness.engine.suite import Suite
 from harness.settings.resolver import resolve
@@ -111,7 +111,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunDi
             start = StartOptions(derive=Derivation(how, parent, read_journal(parent)), **options)
 
         async def main() -> RunDir:
-            async with hosted(resolve(target, flags).runs, start) as runs:
+            async with Evaluation(resolve(target, flags).runs, start=start).hosted() as runs:
                 await Suite(runs).run()
                 assert (runs[0].progress.state, runs[0].progress.note) == ("done", "")
                 return runs[0].folder

@@ -14,7 +14,7 @@ from engine_parts import fresh, outline, play, scored, standing
 
 from harness.core.errors import EnvironmentFault
 from harness.core.records import Failed, Scored
-from harness.engine.hosted import hosted
+from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import Prepared, StartOptions
 from harness.engine.scheduler import Bounds
 from harness.engine.suite import Suite
@@ -139,7 +139,7 @@ FLAGS = {"model": "reference/oracle", "num_examples": -1, "rollouts_per_example"
 
 async def run_hosted(target: str, **options: object) -> list[Prepared]:
     fail_fast = bool(options.pop("fail_fast", False))
-    async with hosted(resolve(target, FLAGS).runs, StartOptions()) as runs:
+    async with Evaluation(resolve(target, FLAGS).runs, start=StartOptions()).hosted() as runs:
         for run in runs:
             run.fail_fast = fail_fast
         await Suite(runs, **options).run()  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ def test_runs_that_are_given_up_leave_no_lock(suite_file: Callable[..., str]) ->
 
     async def main() -> None:
         with pytest.raises(RuntimeError, match="changed my mind"):
-            async with hosted(resolved, StartOptions()) as runs:
+            async with Evaluation(resolved, start=StartOptions()).hosted() as runs:
                 folders.extend(run.folder for run in runs)
                 raise RuntimeError("changed my mind")
 
@@ -196,7 +196,7 @@ def test_hosted_runs_begin_all_or_none(suite_file: Callable[..., str]) -> None:
 
     async def main() -> None:
         with pytest.raises(EnvironmentFault, match="dataset is empty"):
-            async with hosted(resolve(target, FLAGS).runs, StartOptions()):
+            async with Evaluation(resolve(target, FLAGS).runs, start=StartOptions()).hosted():
                 raise AssertionError("it must not begin")
 
     asyncio.run(main())

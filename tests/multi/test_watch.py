@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from harness.core.types import JsonDict
-from harness.engine.hosted import hosted
+from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import StartOptions
 from harness.engine.suite import Suite
 from harness.multi.document import Started, meta_of, result_document
@@ -28,7 +28,7 @@ TASKS: list[JsonDict] = [
 def made(found: ModelRuns, heard: list[tuple[int, TaskResult, int]], events: Events) -> list[ModelResult]:
     async def main() -> list[ModelResult]:
         watch = EvaluationWatch(found.models, events)
-        async with hosted(found.runs, StartOptions("bench multi")) as runs:
+        async with Evaluation(found.runs, start=StartOptions("bench multi")).hosted() as runs:
             watch.attach(runs, fail_fast=True, heard=lambda *each: heard.append(each))
             await Suite(runs, at_once=1, keys=found.keys).run()
             return watch.results(runs)

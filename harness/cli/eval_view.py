@@ -1,5 +1,5 @@
-"""What `bench eval` adds to the execution of its runs: a word on earlier runs, the connection check, a line a run, the
-report and the results file. Owns when these are said and where they go; what they say is `harness.agents`'s."""
+"""Prints the evaluation of `bench eval`: notes on earlier runs, the connection check, a line for each run, the report
+and the results file. `harness.agents` makes the text of the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.cli.agent_runs import AgentInvocation, RequestedModel
 from harness.cli.connection import check_connections
 from harness.cli.eval_options import EvalOptions
 from harness.cli.eval_wording import in_own_words
-from harness.cli.execute import Execution
+from harness.cli.execute import View
 from harness.cli.options import RunOptions
 from harness.cli.private_files import any_private
 from harness.cli.progress import Progress
@@ -33,7 +33,6 @@ from harness.core.types import JsonDict
 from harness.engine.budget import Budget
 from harness.engine.prepare import FailedRun, Loaded, Located, Prepared
 from harness.report.advice import GO_ON, Step
-from harness.report.live import Display
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
 from harness.store.atomic import make_folder
@@ -46,7 +45,7 @@ STDOUT = "-"
 """As the results file: stdout."""
 
 
-class EvalDoor(Execution):
+class EvalView(View):
     """One invocation of `bench eval`.
 
     Args:
@@ -59,9 +58,6 @@ class EvalDoor(Execution):
     plain_lines = False
 
     def __init__(self, options: EvalOptions, job: AgentInvocation, argv: Sequence[str], progress: Progress) -> None:
-        self.keys = job.keys
-        self.in_flight = options.batch_size
-        self.loader = job.loader
         self._options = options
         self._job = job
         self._argv = argv
@@ -73,7 +69,7 @@ class EvalDoor(Execution):
 
     # Before
 
-    def admit(self, runs: Sequence[Located | FailedRun], display: Display) -> None:
+    def admit(self, runs: Sequence[Located | FailedRun]) -> None:
         """The last local checks, a word on earlier runs, and then the first request."""
         for run in runs:
             if isinstance(run, FailedRun):
@@ -83,10 +79,10 @@ class EvalDoor(Execution):
         if not self._options.fresh:
             for run in located:
                 if note := self._of_earlier(run):
-                    display.say(f"note: {note}")
+                    self.display.say(f"note: {note}")
         pairs = zip(located, self._job.sides, strict=True)
         wanted = [(run.loaded.resolved, side.is_baseline) for run, side in pairs if self._has_work(run)]
-        check_connections(wanted, self.keys, lambda words: self._progress.say(words, display))
+        check_connections(wanted, self._job.keys, lambda words: self._progress.say(words, self.display))
 
     def _of_earlier(self, run: Located) -> str | None:
         """What the user may want to know of runs like this one that are there already."""
@@ -111,7 +107,7 @@ class EvalDoor(Execution):
             return False
         return run.recorded is None or self._options.retry_failed or len(run.recorded) < run.loaded.plan.total
 
-    def before(self, runs: Sequence[Prepared], display: Display) -> None:
+    def begin(self, runs: Sequence[Prepared]) -> None:
         """Say what begins, and listen."""
         self._runs = list(runs)
         for index, (side, run) in enumerate(zip(self._job.sides, runs, strict=True)):
@@ -119,16 +115,16 @@ class EvalDoor(Execution):
             run.progress.listener = partial(self._tell, side)
             if run.recorded is not None:
                 done = f"{len(run.recorded)} of {run.plan.total} runs"
-                self._progress.say(f"Going on with {clean(run.folder.path, 2000)}: {done} are there", display)
+                self._progress.say(f"Going on with {clean(run.folder.path, 2000)}: {done} are there", self.display)
         if not self._options.retry_failed and all(_is_made(run) for run in runs):
-            self._progress.say("No run is left to be made.", display)
+            self._progress.say("No run is left to be made.", self.display)
             return
         plan = runs[0].plan
         models = f" x{len(runs)} models" if len(runs) > 1 else ""
         each = f" x{plan.rollouts_per_example} runs" if plan.rollouts_per_example > 1 else ""
         rows = f"{plan.num_examples} row{'s' if plan.num_examples != 1 else ''}"
         size = self._options.batch_size
-        self._progress.say(f"Running evaluation ({rows}{each}{models}, batch_size={size})...", display)
+        self._progress.say(f"Running evaluation ({rows}{each}{models}, batch_size={size})...", self.display)
 
     # Meanwhile
 

@@ -1,19 +1,17 @@
-"""What `bench multi` adds to the execution of its runs: models in turn, events, the models side by side, record and
-result. Owns when these are said and where they go; what they say is made in `harness.multi` and `report`."""
+"""Prints the evaluation of `bench multi`: events, the models side by side, record and result. `harness.multi` and
+`report` make the text."""
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias, cast
 
-from harness.cli.execute import Execution
+from harness.cli.execute import View
 from harness.cli.multi_job import MultiJob
 from harness.cli.multi_screen import counted, show_models
 from harness.cli.options import RunOptions
@@ -22,7 +20,6 @@ from harness.core.redact import hidden_words, redactor
 from harness.core.types import JsonDict
 from harness.engine.prepare import FailedRun, Located, Prepared
 from harness.multi.document import Started, meta_of, new_run_id, result_document
-from harness.multi.endpoints import SharedEndpoints
 from harness.multi.environment import TaskEnv
 from harness.multi.events import Events, Sink
 from harness.multi.options import Persist
@@ -32,7 +29,6 @@ from harness.multi.standing import standings_of
 from harness.multi.watch import EvaluationWatch
 from harness.report import numerals
 from harness.report.advice import GO_ON, PUBLISH, Step
-from harness.report.live import Display
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
 from harness.stats.standings import Standings
@@ -54,7 +50,7 @@ class MultiInvocation:
     """What `meta` says besides."""
 
 
-class MultiDoor(Execution):
+class MultiView(View):
     """One invocation of `bench multi`.
 
     Args:
@@ -68,11 +64,6 @@ class MultiDoor(Execution):
         self, job: MultiJob, asked: MultiInvocation, console: PlainConsole, sinks: Sequence[Sink] = ()
     ) -> None:
         options = job.options
-        self.keys = job.runs.keys
-        self.at_once = options.model_concurrency
-        self.loader = job.loader
-        at_once = min(options.model_concurrency, len(job.models))
-        self.pool = SharedEndpoints(at_once, ChainMap(dict(self.keys), cast("dict[str, str]", os.environ)))
         self._job = job
         self._asked = asked
         self._console = console
@@ -85,13 +76,13 @@ class MultiDoor(Execution):
 
     # Before
 
-    def admit(self, runs: Sequence[Located | FailedRun], display: Display) -> None:
+    def admit(self, runs: Sequence[Located | FailedRun]) -> None:
         """The last local checks."""
         for run in runs:
             if isinstance(run, FailedRun):
                 raise run.error  # of tasks or scoring, which all models share
 
-    def before(self, runs: Sequence[Prepared], display: Display) -> None:
+    def begin(self, runs: Sequence[Prepared]) -> None:
         """Say what begins, and listen."""
         self._started = Started(self._started.run_id, runs[0].plan.total, len(runs))
         self._events = Events(self._started, self._sinks)
@@ -101,7 +92,7 @@ class MultiDoor(Execution):
             run.on_recorded = _both(run.on_recorded, partial(_find_reasons, run, reasons))
             if run.recorded is not None:
                 there = f"{len(run.recorded)} of {run.plan.total} tasks are there"
-                display.say(f"{run.progress.name}: going on with {run.folder.path}: {there}")
+                self.display.say(f"{run.progress.name}: going on with {run.folder.path}: {there}")
         self._events.start()
 
     # After

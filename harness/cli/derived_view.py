@@ -1,5 +1,5 @@
-"""What a command adds to the execution of a run that is made from another one: the checks before, and afterwards the
-comparison of the two, which is `report.changes`'."""
+"""Runs and prints the evaluation of a run that is made from another one (replay, rescore): checks before, and the
+comparison of the two runs after."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from harness.cli.derived_settings import placed
-from harness.cli.execute import Execution
+from harness.cli.execute import View, execute
 from harness.cli.options import RunOptions
 from harness.core.types import JsonDict
 from harness.engine.derived import Derivation
-from harness.engine.prepare import FailedRun, Located, Prepared
+from harness.engine.evaluation import Evaluation
+from harness.engine.prepare import FailedRun, Located, Prepared, StartOptions
 from harness.report import numerals
 from harness.report.advice import GO_ON, Step
 from harness.report.changes import Marks, compare, marks_of, show_changes
-from harness.report.live import Display
 from harness.report.result_json import result_json
 from harness.report.table import RunReport, final_table
 from harness.report.text import clean, make_console
 from harness.rubrics.one import require_recorded
+from harness.settings.resolver import Resolution
 from harness.store.recorded import Recorded
 
 
-class DerivedDoor(Execution):
+def execute_derived(resolution: Resolution, options: RunOptions, derivation: Derivation) -> int:
+    """Make a run from another one, and print it. Arguments and exit code as of `execute`."""
+    evaluation = Evaluation(resolution.runs, start=StartOptions(derive=derivation))
+    return execute(resolution, options, DerivedView(derivation), evaluation)
+
+
+class DerivedView(View):
     """One run that is made from another one.
 
     Args:
@@ -33,11 +40,10 @@ class DerivedDoor(Execution):
     """
 
     def __init__(self, derivation: Derivation) -> None:
-        self.derive = derivation
         self._from = derivation
         self._after: Marks | None = None
 
-    def admit(self, runs: Sequence[Located | FailedRun], display: Display) -> None:
+    def admit(self, runs: Sequence[Located | FailedRun]) -> None:
         """Refuse what cannot be made while nothing is on disk."""
         for run in runs:
             if isinstance(run, FailedRun):  # there is no other: its table would say nothing
@@ -48,13 +54,13 @@ class DerivedDoor(Execution):
                 rubric = run.loaded.environment.rubric
                 require_recorded(rubric, name, self._from.parent.read_manifest().metric_names)
 
-    def before(self, runs: Sequence[Prepared], display: Display) -> None:
+    def begin(self, runs: Sequence[Prepared]) -> None:
         """Listen for the end, and say what the recording does not hold."""
         for run in runs:
             run.on_recorded = self._keep
             made, planned = self._coverage()
             if made < planned:
-                display.say(
+                self.display.say(
                     f"note: {clean(self._from.parent.id)} has {numerals.count(made)} of its {numerals.count(planned)} "
                     f"rollouts; this run is made of those, and of their {run.plan.num_examples:,} examples"
                 )
