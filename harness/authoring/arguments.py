@@ -20,13 +20,13 @@ class Argument:
     """One argument of `load_environment`."""
 
     name: str
-    """Includes the stars of `*args` and `**kwargs`."""
+    """Name of the argument, with the stars of `*args` and `**kwargs`."""
     type: str
     """The annotation as written; "" without one."""
     default: str | None
     """Source code of the default; None if the argument is required."""
     description: str = ""
-    """From the function's docstring."""
+    """Description of the argument, from the function's docstring."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def _has_loader(found: FoundEnvironment) -> bool:
     if find_loader(found.source_files, FUNCTION) is not None:
         return True
     top = [path for path in found.source_files if path.stem in ("__init__", found.module)][:1]
-    return any(_CLASSIC_HINT.search(path.read_bytes()) for path in top)  # perhaps imported
+    return any(_CLASSIC_HINT.search(path.read_bytes()) for path in top)  # or an import
 
 
 def _entry(name: str, module: str, package: Package, found: FoundEnvironment | None = None) -> ListedEnvironment:

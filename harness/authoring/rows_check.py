@@ -31,7 +31,7 @@ class DatasetScan:
     repeated: list[str] = field(default_factory=list[str])
     """Duplicates, as `17 (as 3)`: an earlier row has the same prompt, answer, task and info."""
     contradicting: list[str] = field(default_factory=list[str])
-    """As `repeated`, but only the prompt is the same."""
+    """Rows with the prompt of an earlier row but other content, as `17 (as 3)`."""
     blank: list[str] = field(default_factory=list[str])
     """Ids of rows with an empty prompt."""
     unanswered: list[str] = field(default_factory=list[str])

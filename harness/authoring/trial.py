@@ -32,7 +32,7 @@ class TrialRequest:
     """Name or path of the environment."""
     env_args: JsonDict
     num_examples: int
-    """−1 for all. A smaller number is drawn at random from the whole dataset, to cover more kinds of examples."""
+    """Number of examples; −1 for all. Fewer are drawn at random from the whole dataset, to cover more kinds of them."""
     per_example: int | None = 1
     """Rollouts per example; None for the environment's own setting."""
 

@@ -174,7 +174,7 @@ class ManualClock:
         self._count = 0
 
     def now(self) -> float:
-        """Seconds advanced so far."""
+        """Seconds by which the clock was advanced so far."""
         return self._now
 
     def wall(self) -> float:

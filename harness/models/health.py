@@ -76,7 +76,7 @@ class Health:
     _first_try: float | None = None
     _refusals: int = 0
     _away_since: float | None = None
-    """Time from `_awake`, as is `_first_try`."""
+    """Start of the present outage, on the scale of `_awake`; None if there is no outage."""
     _away_why: str = ""
     _probing: bool = False
     _heard: float = -math.inf

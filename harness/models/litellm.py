@@ -78,7 +78,7 @@ _SETUP_WORDS = re.compile(
     r"api[ _]?key|credential|api[ _]base|base_url|account_id|tenant|pip install|must be installed|access token",
     re.IGNORECASE,
 )
-"""Words of litellm's errors for a missing setting of the provider, which every request would hit."""
+"""Words of litellm errors that mean a missing setting of the provider, so that every request would fail."""
 
 _NETWORK_PACKAGES = frozenset({"httpx", "httpcore", "aiohttp", "requests", "urllib3", "botocore", "google", "grpc"})
 """Top-level packages whose exceptions may have a network cause: HTTP libraries used by provider code."""
@@ -135,7 +135,7 @@ class LiteLLMTransport:
         self._options: JsonDict = {"stream": False}
         if provider not in _TAKE_NO_RETRIES:
             self._options |= {"num_retries": 0, "max_retries": 0}
-        self._timeouts = (float(timeout), float(connect_timeout))  # most need floats
+        self._timeouts = (float(timeout), float(connect_timeout))  # most providers reject integers
         if key is not None:
             self._options["api_key"] = key
         _hide_credentials()

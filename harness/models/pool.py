@@ -80,7 +80,7 @@ class CallSettings:
     request_timeout: float = 600.0
     request_retries: int = 6
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Override the endpoint's headers; names are case-insensitive."""
+    """Headers that override the endpoint's; names are case-insensitive."""
 
 
 class PooledClient(Client, Protocol):
@@ -210,7 +210,7 @@ class ClientPool:
 
 
 _MANY_FILES = 65_536
-"""Open-file limit from which on no warning is logged if it reduces the bound."""
+"""Open-file limit from which on a bound reduced by it is not worth a warning."""
 
 
 def target_of(
@@ -308,7 +308,7 @@ class BoundChat:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers of each request; for loopback they include the rollout header."""
     urgent: bool = False
-    """For judges: served before all other requests."""
+    """Whether requests are served before all others, as for judges."""
     tools: Sequence[JsonDict] | None = None
     """Tools for calls that do not pass their own."""
     check: Callable[[], None] | None = None

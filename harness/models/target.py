@@ -20,7 +20,7 @@ class RequestTarget:
     key: str | None = field(default=None, repr=False)
     """Bearer token; None sends no Authorization header."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Sent with every request; override the default headers."""
+    """Headers sent with every request; they override the default ones."""
     label: str = ""
     """Name of the endpoint in messages; default: its host."""
     key_name: str = ""

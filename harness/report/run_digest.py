@@ -86,15 +86,15 @@ class Digest:
     """Digest of one run."""
 
     summary: Summary | None
-    """None without any rollout."""
+    """Summary of the run; None without any rollout."""
     waiting: int = 0
     """Rollouts that are generated but not scored yet."""
     troubles: list[Trouble] = field(default_factory=list[Trouble])
-    """Most frequent first; problems of scored rollouts last."""
+    """Problems by frequency, most frequent first; those of scored rollouts last."""
     worst: list[Ranked] = field(default_factory=list[Ranked])
     """Examples with the lowest means, lowest first."""
     best: list[Ranked] = field(default_factory=list[Ranked])
-    """Highest mean first; excludes the worst examples."""
+    """Examples with the highest means, highest first; excludes those in `worst`."""
     functions: dict[str, Summary] = field(default_factory=dict[str, Summary])
     """Summary of each function, for an agent evaluation with several."""
     is_level: bool = False

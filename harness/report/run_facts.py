@@ -37,7 +37,7 @@ class RunFacts:
     name: str
     """Name of the run for commands."""
     digest: Digest | None
-    """None if the journal cannot be read; see `problems`."""
+    """Digest of the journal; None if it cannot be read, see `problems`."""
     problems: tuple[str, ...] = ()
     parent: ListedRun | None = None
     """The run that it was made from, if it still exists."""

@@ -41,7 +41,7 @@ class RunReport:
     path: str | None = None
     """The run's folder; None if nothing was kept."""
     summary: Summary | None = None
-    """None if the run has no rollout."""
+    """Summary of the run; None if it has no rollout."""
     state: str = "done"
     """State in which the run ended, a `RunState`."""
     note: str = ""

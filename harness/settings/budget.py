@@ -76,7 +76,7 @@ class WrittenBound:
     """One limit from a flag, a file or `--set`."""
 
     value: float | None
-    """None removes a limit."""
+    """The limit; None removes a limit."""
     source: str
 
 

@@ -12,10 +12,10 @@ from harness.core.errors import ConfigError
 from harness.settings.packages import FoundEnvironment
 
 AGENT_EVAL = "agent-eval"
-"""An agent evaluated over the rows of a file: `bench eval`."""
+"""Id of the built-in environment for an agent over the rows of a file (`bench eval`)."""
 
 MULTI_EVAL = "multi-eval"
-"""A list of tasks with documented scoring: `bench multi`."""
+"""Id of the built-in environment for a list of tasks with documented scoring (`bench multi`)."""
 
 _LONGEST = 80
 """Maximum length of a name, which becomes part of a folder's name."""

@@ -22,7 +22,7 @@ LITERAL_KEY_VAR = "BENCH_API_KEY"
 """Name for a key that was passed as a value, since settings and run folders record only names of variables."""
 
 BASELINE_KEY_VAR = "BENCH_BASELINE_API_KEY"
-"""As `LITERAL_KEY_VAR`, for the baseline, which may need another key."""
+"""Name for the baseline's key, if that was passed as a value; see `LITERAL_KEY_VAR`."""
 
 INSTALL_LITELLM = "pip install 'bench-harness[litellm]'"
 

@@ -227,7 +227,7 @@ class Setting:
 
     @property
     def path(self) -> tuple[str, str]:
-        """Group and key."""
+        """Group and key of the setting."""
         return (self.group, self.key)
 
     @property

@@ -32,7 +32,7 @@ _OTHERS = 0o077
 """Permission bits of group and others."""
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, ctypes.c_uint(2)
-"""From linux/fcntl.h and linux/fs.h."""
+"""Constants for renameat2, from linux/fcntl.h and linux/fs.h."""
 _RENAME_SWAP = ctypes.c_uint(2)
 """Flag for renamex_np, from macOS' sys/stdio.h."""
 

@@ -76,7 +76,7 @@ class ListedRun:
 
     @property
     def kind(self) -> str:
-        """`run`, `eval` or `multi`; "" for a damaged run."""
+        """Kind of the run, `run`, `eval` or `multi`; "" for a damaged run."""
         return self.manifest.kind if self.manifest else ""
 
     @property

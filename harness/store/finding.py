@@ -107,7 +107,7 @@ def latest_of(name: str, output_dir: Path | str) -> Invocation | None:
 
 
 def _latest(name: str, output_dir: Path | str, under: Callable[[Path], list[Path]]) -> Invocation | None:
-    """As `latest_of`; `under` lists the run folders of an output folder."""
+    """The newest invocation, as in `latest_of`; `under` lists the run folders of an output folder."""
     if name == "latest" and not os.path.exists(name):
         root = Path(output_dir)
     elif os.path.isdir(os.path.join(name, "evals")) and not is_run(Path(name)):

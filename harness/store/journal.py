@@ -164,7 +164,7 @@ class Journal:
             _tell(loop, _fail, [future for _, future in batch], self._failure)
 
     def _take(self) -> tuple[list[_Entry], bool]:
-        """All queued entries, at least one; and whether the journal stays open."""
+        """Take all queued entries, at least one; also return whether the journal stays open."""
         entry = self._queue.get()
         batch: list[_Entry] = []
         while entry is not None:

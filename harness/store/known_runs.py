@@ -1,6 +1,6 @@
-"""Registry of runs made on this machine: hashes of their settings, in the user's state folder. Unlike a path or an id,
-a hash cannot be copied into a foreign run folder: it proves that these settings were used here. A run stays known when
-its folder is moved, but not when its settings are edited."""
+"""Registry of runs made on this machine: hashes of their settings, in the user's state folder. A foreign run folder can
+have the path or id of a known run, but only the same settings have the same hash. A run stays known when its folder is
+moved, but not when its settings are edited."""
 
 from __future__ import annotations
 

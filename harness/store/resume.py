@@ -25,7 +25,7 @@ LONG = 120
 
 _ABSENT = object()
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-"""Format of `keys.hash_files` for source code."""
+"""Pattern of the hashes that `keys.hash_files` makes of source code."""
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:

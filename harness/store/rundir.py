@@ -140,22 +140,22 @@ class RunDir:
 
     @property
     def config_path(self) -> Path:
-        """`config.toml`, which repeats the run."""
+        """Path of `config.toml`, the settings that repeat the run."""
         return self.path / "config.toml"
 
     @property
     def journal_path(self) -> Path:
-        """`journal.jsonl`, from which the other results are built."""
+        """Path of `journal.jsonl`, from which the other results are built."""
         return self.path / "journal.jsonl"
 
     @property
     def summary_path(self) -> Path:
-        """`summary.json`: statistics, which can be rebuilt from the journal."""
+        """Path of `summary.json`: statistics, which can be rebuilt from the journal."""
         return self.path / "summary.json"
 
     @property
     def data_path(self) -> Path:
-        """`data/`: parquet files, one row per rollout."""
+        """Path of `data/`: parquet files, one row per rollout."""
         return self.path / "data"
 
     @property

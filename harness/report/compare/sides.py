@@ -56,7 +56,7 @@ class ComparedRun:
     measure: str
     """`reward`, or the name of a metric."""
     cells: dict[str, ExampleScores] = field(default_factory=dict[str, ExampleScores])
-    """By example key, a hash of the example's content."""
+    """Scores by example key, which is a hash of the example's content."""
     unscored: Counter[str] = field(default_factory=Counter[str])
     """Number of rollouts by reason."""
     usage: Usage = field(default_factory=Usage)

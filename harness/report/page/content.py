@@ -21,7 +21,7 @@ ROWS = 60_000
 """Maximum number of examples in the table, over all runs."""
 
 BYTES = 6_000_000
-"""Maximum size of all transcripts in the file."""
+"""Maximum size of all transcripts in the file, in bytes."""
 
 _DIGITS = 5
 

@@ -89,7 +89,7 @@ class Page:
     title: str
     environments: list[EnvPart]
     overall: list[Overall] = field(default_factory=list[Overall])
-    """Best first; only models with exactly one run in every environment."""
+    """Models by mean, best first; only those with exactly one run in every environment."""
     missing: list[str] = field(default_factory=list[str])
     """Sentences about requested runs that are not on the page."""
 
