@@ -1,0 +1,130 @@
+"""Plugins of other packages, which are built and installed for this, and `bench` without its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from documented import ROOT, blocks
+
+PAGE = ROOT / "docs" / "concepts" / "plugins.md"
+PATIENCE = 180.0
+
+ENVIRONMENT = """
+from oldkit import QUESTIONS
+from harness.envs import SingleTurnEnv
+from harness.rubrics import Rubric
+
+
+async def right(completion, answer):
+    return float(completion[-1]["content"] == answer)
+
+
+class Old(SingleTurnEnv):
+    def reference_reply(self, example, messages):
+        return example.answer
+
+
+def load_environment():
+    return Old(dataset=QUESTIONS, rubric=Rubric(funcs=[right]))
+"""
+
+BROKEN = """[bench.commands]
+gone = no_such_module:COMMAND
+wrong = json:dumps
+run = json:dumps
+
+[bench.exporters]
+gone = no_such_module:EXPORTER
+
+[bench.import_hooks]
+gone = no_such_module:HOOK
+"""
+
+
+def python(folder: Path, path: list[Path], *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "PYTHON"))}
+    environ |= {"PYTHONPATH": os.pathsep.join(map(str, path)), "NO_COLOR": "1", "COLUMNS": "180"}
+    command = [sys.executable, *words]
+    done = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == code, f"{words}\n{done.stdout}{done.stderr}"
+    return done
+
+
+BENCH = ("-m", "harness.cli.main")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the package of the page is installed."""
+    folder = tmp_path_factory.mktemp("package")
+    for block in blocks(PAGE):
+        name = block.before.rpartition("Save this as `")[2].partition("`")[0]
+        file = folder / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(block.text + "\n", encoding="utf-8")
+    python(folder, [], "-m", "hatchling", "build", "-t", "wheel", "-d", "dist")
+    [wheel] = (folder / "dist").glob("*.whl")
+    options = ["--no-index", "--no-deps", "-q", "--target", "site"]
+    python(folder, [], "-m", "pip", "install", *options, str(wheel))
+    (folder / "site" / "oldenv.py").write_text(ENVIRONMENT, encoding="utf-8")
+    return folder / "site"
+
+
+@pytest.mark.slow
+def test_a_package_adds_a_command_a_format_and_an_import_hook(site: Path, tmp_path: Path) -> None:
+    shown = python(tmp_path, [site], *BENCH, "--help")
+    assert "oldkit" in shown.stdout and "Show what oldkit knows." in shown.stdout
+    called = python(tmp_path, [site], *BENCH, "oldkit", "--name", "kit")
+    assert called.stdout == "kit: 2 questions\n"
+    python(tmp_path, [site], *BENCH, "run", "oldenv", "-m", "reference/oracle", "-r", "1")
+    done = python(tmp_path, [site], *BENCH, "export", "latest", "-o", "a.rewards")
+    assert (tmp_path / "a.rewards").read_text() == "1.0\n1.0\n"
+    assert "not used" not in shown.stderr + called.stderr + done.stderr
+
+
+@pytest.mark.slow
+def test_a_broken_package_is_noted_and_harms_nothing_else(site: Path, tmp_path: Path) -> None:
+    metadata = tmp_path / "site" / "bench_broken-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: bench-broken\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(BROKEN)
+    path = [metadata.parent, site]
+    shown = python(tmp_path, path, *BENCH, "--help")
+    assert "Show what oldkit knows." in shown.stdout and "exec" in shown.stdout
+    notes = [line for line in shown.stderr.splitlines() if "is not used" in line]
+    assert len(notes) == 3, shown.stderr
+    assert any("'gone' of the package bench_broken" in note and "no_such_module" in note for note in notes)
+    assert any("'wrong'" in note and "is not CommandEntry but function" in note for note in notes)
+    assert any("'run'" in note and "another one has that name" in note for note in notes)
+    ran = python(tmp_path, path, *BENCH, "run", "oldenv", "-m", "reference/oracle")
+    assert ran.stderr.count("is not used") == 1, ran.stderr
+    exported = python(tmp_path, path, *BENCH, "export", "latest", "-o", "a.csv")
+    assert exported.stderr.count("is not used") == 1, exported.stderr
+
+
+@pytest.mark.slow
+def test_a_checkout_without_plugins_runs_a_suite(tmp_path: Path) -> None:
+    copy = tmp_path / "checkout"
+    leave_out = shutil.ignore_patterns("plugins", "__pycache__")
+    shutil.copytree(ROOT / "harness", copy / "harness", ignore=leave_out)
+    metadata = copy / "bench_harness-0.1.0.dist-info"  # comes before the installed one, and declares no entry points
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: bench-harness\nVersion: 0.1.0\n")
+    suite = str(ROOT / "configs" / "eval" / "quickstart.toml")
+    ran = python(tmp_path, [copy], *BENCH, "run", suite, "-n", "2", "-r", "1")
+    assert "not used" not in ran.stderr, ran.stderr
+    for run in sorted((tmp_path / "outputs").rglob("journal.jsonl")):
+        python(tmp_path, [copy], *BENCH, "export", str(run.parent), "--format", "jsonl")
+    assert len(list(tmp_path.glob("*.jsonl"))) == 8
+    assert "exec" not in python(tmp_path, [copy], *BENCH, "--help").stdout
+    refused = python(tmp_path, [copy], *BENCH, "export", "latest", "--format", "verifiers", code=2)
+    assert "no export format 'verifiers'" in refused.stderr
+    code = "import harness, importlib.util as u; print(harness.__file__, u.find_spec('harness.plugins'))"
+    assert python(tmp_path, [copy], "-c", code).stdout == f"{copy / 'harness' / '__init__.py'} None\n"
