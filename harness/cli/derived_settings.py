@@ -58,7 +58,7 @@ _BOUNDS = ("max_concurrent", "max_concurrent_generation", "max_concurrent_scorin
 _RECORDED = ("num_examples", "rollouts_per_example", "shuffle", "shuffle_seed")
 """Settings of `env` that say which rollouts there are: for a run that is made of a recorded one, those of that."""
 
-_LIMITS = ("message_limit", "token_limit")
+_LIMITS = ("message_limit", "token_limit", "max_failures")
 """Settings of `env` that bound the calls of a model."""
 
 _OF_JUDGES = (*_BOUNDS, "request_timeout", "request_retries")

@@ -53,6 +53,8 @@ class Bounds:
     """Held by each rollout that generates: a bound over several runs."""
     fail_fast: bool = False
     """Start nothing new after the first rollout that came to no score."""
+    max_failures: int | None = None
+    """Start nothing new after more than this many rollouts without a score; None is no limit."""
     may_start: Callable[[], bool] = lambda: True
     """Asked before anything begins; once it says no, nothing does, and what is in flight goes on."""
 
@@ -116,14 +118,15 @@ class Schedule:
         self._scorers = bounds.scorers
         self._joint = bounds.joint
         self._fail_fast = bounds.fail_fast
+        self._failures_left = 0 if bounds.fail_fast else bounds.max_failures
         self._may_start = bounds.may_start
         self._backlog: asyncio.Queue[_Batch | None] = asyncio.Queue()
         self._room = asyncio.Semaphore(bounds.backlog)
         self._workers: list[Task[None]] = []
         self._stopping = False
         self._judge_gone: SystemicError | None = None
-        self.first_error: Failed | Scored | None = None
-        """What stopped a schedule that is to stop at its first error."""
+        self.last_error: Failed | Scored | None = None
+        """The failure that stopped a schedule with a limit on failures."""
         self._last: Future[int] | None = None
 
     async def run(self) -> SystemicError | None:
@@ -306,9 +309,12 @@ class Schedule:
 
     def _note_error(self, record: Failed | Scored) -> None:
         is_budget = isinstance(record, Failed) and record.reason == BUDGET_SPENT  # told as such, not as an error
-        if self._fail_fast and not is_budget:
+        if self._failures_left is None or is_budget:
+            return
+        self._failures_left -= 1
+        if self._failures_left < 0:
             self._stopping = True
-            self.first_error = self.first_error or record
+            self.last_error = self.last_error or record
 
     def _record_score(self, finished: Finished, scored: Scored) -> None:
         if scored.reward is None:

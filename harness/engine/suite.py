@@ -262,6 +262,8 @@ class Suite:
                 group_size,
                 self._joint,
                 run.fail_fast,
+                # Recorded failures are not new ones: a replay of them is whole.
+                run.resolved.settings.env.max_failures if run.asks_model else None,
                 # What is generated is paid for: where no judge is asked for it, its score is still made.
                 self._budget.may_score if stage == "score" and not run.judges else self._budget.may_start,
             ),
@@ -276,8 +278,8 @@ class Suite:
             deque(todos, maxlen=0)  # counts what was done before: a run that lacks nothing is done, whatever is spent
         if systemic is not None:
             return str(systemic)
-        error = schedule.first_error
-        return _first_error(error) if error is not None and run.progress.done < run.progress.total else None
+        error = schedule.last_error
+        return _failure_note(run, error) if error is not None and run.progress.done < run.progress.total else None
 
 
 def _executor(
@@ -356,8 +358,12 @@ def _end_early(progress: RunProgress) -> None:
         )
 
 
-def _first_error(record: Failed | Scored) -> str:
-    return f"as asked, at its first error: {record.error if isinstance(record, Failed) else record.words}"
+def _failure_note(run: Prepared, record: Failed | Scored) -> str:
+    error = record.error if isinstance(record, Failed) else record.words
+    if run.fail_fast:
+        return f"as asked, at its first error: {error}"
+    limit = run.resolved.settings.env.max_failures
+    return f"more than {limit} rollouts have no score, which is the limit of max_failures; the last: {error}"
 
 
 def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:

@@ -67,9 +67,9 @@ def positive(value: float | int | None) -> float | int | None:
     return value
 
 
-def not_negative(value: int) -> int:
-    """Validate a count that may be zero."""
-    if value < 0:
+def not_negative(value: int | None) -> int | None:
+    """Validate a count that may be zero; None is allowed."""
+    if value is not None and value < 0:
         raise ValueError("must be 0 or more")
     return value
 

@@ -100,6 +100,14 @@ class EnvSettings(BaseModel):
     and the rollout ends with stop condition `token_limit` and is scored. "none" is no limit."""
     max_retries: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--max-retries",))] = 0
     """Further attempts at a rollout that failed for a reason that may pass."""
+    max_failures: Annotated[
+        int | None,
+        BeforeValidator(checks.none_word),
+        AfterValidator(checks.not_negative),
+        CliOption("integer", ("--max-failures",)),
+    ] = None
+    """Stop the run when more than this many rollouts of it have failed for good or could not be scored; 0 stops at the
+    first. Rollouts in flight are finished, and a resume makes the rest. "none" is no limit."""
     pass_threshold: Annotated[float, AfterValidator(checks.finite), CliOption("number", ("--pass-threshold",))] = 1.0
     """Reward from which a rollout counts as passed in pass@k and pass^k."""
     isolate: Annotated[bool, CliOption("boolean", ("--isolate",), off=("--no-isolate",))] = False

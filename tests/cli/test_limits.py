@@ -196,3 +196,53 @@ def test_a_suite_sets_limits_for_all_runs_and_for_one(bench: Bench, looper: Writ
         assert model.requests == 6
         bad = bench("run", "s.toml", "--set", "env.token_limit=0")
         assert bad.code == 2 and "token_limit" in bad.err and "Traceback" not in bad.err
+
+
+FAILING = """
+from harness import Rubric, SingleTurnEnv
+
+class Failing(SingleTurnEnv):
+    async def setup_state(self, state, **kwargs):
+        if state["answer"] == "fail":
+            raise ValueError("no")
+        return await super().setup_state(state, **kwargs)
+
+    def reference_reply(self, example, messages):
+        return "yes"
+
+async def fine():
+    return 1.0
+
+def load_environment():
+    rows = [{"question": f"{n}", "answer": answer} for n, answer in enumerate(["fail", "a", "fail", "b"])]
+    return Failing(dataset=rows, rubric=Rubric([fine]))
+"""
+
+
+def test_a_run_stops_beyond_its_limit_of_failures_and_can_be_resumed(bench: Bench, write: Write) -> None:
+    write("failing.py", FAILING)
+    args = ("run", "./failing.py", "-m", "reference/oracle", "-n", "-1", "-r", "1", "-c", "1", "-q", "--json")
+    first = bench(*args, "--max-failures", "0", "--no-save")
+    assert (first.code, json.loads(first.out)["runs"][0]["summary"]["unscored"]) == (1, {"environment_error": 1}), first.err
+    stopped = bench(*args, "--max-failures", "1")
+    [run] = json.loads(stopped.out)["runs"]
+    assert (stopped.code, run["state"], run["summary"]["scored"]) == (1, "stopped", 1)
+    assert run["note"].startswith("more than 1 rollouts have no score, which is the limit of max_failures; the last: ")
+    again = bench("resume", "latest", "--json", "-q")
+    [run] = json.loads(again.out)["runs"]
+    assert (run["state"], run["summary"]["scored"]) == ("done", 2)
+    replayed = bench("replay", "latest", "--json", "-q")
+    assert json.loads(replayed.out)["runs"][0]["state"] == "done", "recorded failures are not new ones"
+    idle = bench("replay", "latest", "--set", "env.max_failures=1")
+    assert idle.code == 2 and "no model is asked" in idle.err
+
+
+def test_an_agent_stops_beyond_its_limit_of_failures(evals: Evals) -> None:
+    (evals.cwd / "hopeless.py").write_text(AGENT.replace("while True:", 'raise ValueError("no")\n        while True:'))
+    usual = ("-m", "hopeless:Stubborn", "-d", "data.jsonl", "--model", "some", "--set", "env.max_failures=0")
+    with PaidModel() as model:
+        (evals.cwd / "configs").mkdir()
+        (evals.cwd / "configs" / "endpoints.toml").write_text(registry(model.url, None, "some"))
+        for command in (("eval", "--eval-fn", "rewards:exact_match", "--fresh"), ("test",)):
+            done = evals.bench(*command, *usual)
+            assert done.code == 1 and "more than 0 rollouts have no score" in done.out, done.err

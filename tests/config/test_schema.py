@@ -26,6 +26,7 @@ CLOSED_LIST = {
         "message_limit": ("--message-limit", None),
         "token_limit": ("--token-limit", None),
         "max_retries": ("--max-retries", 0),
+        "max_failures": ("--max-failures", None),
         "pass_threshold": ("--pass-threshold", 1.0),
         "until_ci": ("--until-ci", None),
         "isolate": ("--isolate", False),

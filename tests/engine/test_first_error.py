@@ -37,7 +37,7 @@ def test_a_rollout_is_scored_before_the_next_begins(tmp_path: Path) -> None:
             await run.settled()
             assert run.generation.started == ["0.0", "1.0"]
             assert await run.finish() is None
-            assert run.schedule.first_error is None
+            assert run.schedule.last_error is None
             assert (run.progress.scored, run.progress.scoring, run.progress.backlog) == (3, 0, 0)
 
     play(main)
@@ -49,7 +49,7 @@ def test_nothing_begins_after_a_failure(tmp_path: Path) -> None:
             await run.settled()
             assert await run.finish(failures={"1.0": "timeout"}) is None
             assert run.generation.started == ["0.0", "1.0"]
-            assert isinstance(run.schedule.first_error, Failed)
+            assert isinstance(run.schedule.last_error, Failed)
             assert (run.progress.scored, dict(run.progress.unscored)) == (1, {"timeout": 1})
         kinds = [line.split()[0] for line in outline(tmp_path / "j") if " " in line]
         assert kinds == ["generated", "scored", "failed"]
@@ -82,7 +82,7 @@ def test_a_rollout_without_a_score_is_an_error_too(tmp_path: Path) -> None:
 
             run.executor.score = score  # type: ignore[method-assign,assignment]
             assert await run.finish() is None
-            assert (run.generation.started, run.schedule.first_error) == (["0.0"], broken)
+            assert (run.generation.started, run.schedule.last_error) == (["0.0"], broken)
 
     play(main)
 
