@@ -299,6 +299,7 @@ def load_environment(late=False, other=None):
 """
 
 
+@pytest.mark.plugins
 def test_a_classic_package_is_an_environment_of_ours(tmp_path: Path) -> None:
     write(tmp_path / "kit_classic_one.py", CLASSIC)
     write(tmp_path / "kit_classic_two.py", CLASSIC)
@@ -311,6 +312,7 @@ def test_a_classic_package_is_an_environment_of_ours(tmp_path: Path) -> None:
     assert "verifiers" not in sys.modules
 
 
+@pytest.mark.plugins
 def test_a_classic_package_is_checked_when_it_has_been_built(tmp_path: Path) -> None:
     path = write(tmp_path / "kit_classic_wrong.py", CLASSIC)
     with pytest.raises(EnvironmentLoadError, match="'right', parameter 'anwser': nothing of that name is passed"):

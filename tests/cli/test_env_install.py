@@ -100,6 +100,7 @@ def test_a_terminal_is_asked(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.plugins
 def test_the_model_that_is_advised_can_play_what_was_installed(here: Path) -> None:
     package, native = here / "quiz" / "__init__.py", here / "native.py"
     package.parent.mkdir()

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from harness.plugins.osmosis.command import EXEC
+
 PATIENCE = 60.0
 
 Write = Callable[[str, str], Path]
@@ -35,6 +37,11 @@ def start(script: Path, *arguments: str, **options: Any) -> subprocess.Popen[str
 
 
 # What a program finds
+
+
+def test_help_lists_it(bench: Any) -> None:
+    done = bench("--help")
+    assert "exec" in done.out and EXEC.help in done.out
 
 
 def test_a_program_finds_itself_as_main(bench: Any, write: Write, here: Path) -> None:

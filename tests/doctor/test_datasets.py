@@ -27,6 +27,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.plugins
 def test_the_ids_stand_in_the_sources(tmp_path: Path) -> None:
     file = tmp_path / "env.py"
     found: dict[str, list[str]] = {}

@@ -63,6 +63,7 @@ def test_every_name_that_the_documents_import_is_there(page: str, number: int) -
     assert len(names) == number
 
 
+@pytest.mark.plugins
 def test_importing_it_does_nothing_and_using_it_answers_for_the_sdk() -> None:
     program = """
 import json, sys

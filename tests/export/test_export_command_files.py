@@ -41,6 +41,7 @@ def damaged(folder: Path) -> RunDir:
     return run
 
 
+@pytest.mark.plugins
 def test_the_table_names_the_formats_of_the_issue() -> None:
     assert list(formats()) == ["csv", "jsonl", "parquet", "verifiers", "every-eval-ever", "inspect"]
     assert [name for name, row in formats().items() if row.stream] == ["csv", "jsonl"]
@@ -56,6 +57,7 @@ def test_every_format_has_its_functions(form: Format) -> None:
     assert not form.stream or callable(getattr(module, form.stream))
 
 
+@pytest.mark.plugins
 def test_a_name_that_is_none_is_met_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no export format 'verifier'; did you mean \"verifiers\"\?"):
         format_named("verifier")
@@ -64,6 +66,7 @@ def test_a_name_that_is_none_is_met_with_the_nearest() -> None:
     assert format_named("Every_Eval_Ever").name == "every-eval-ever"
 
 
+@pytest.mark.plugins
 def test_the_ending_of_a_name_says_the_format() -> None:
     assert [format_of(Path(f"a.b{end}")).name for end in (".csv", ".JSONL", ".parquet", ".eval")] == [
         "csv", "jsonl", "parquet", "inspect",
@@ -72,6 +75,7 @@ def test_the_ending_of_a_name_says_the_format() -> None:
         format_of(Path("rows.json"))
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("name", OURS)
 def test_without_a_path_it_goes_to_the_working_directory(
     name: str, run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,6 +118,7 @@ def test_no_name_in_a_manifest_leads_out_of_the_working_directory(name: str, tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "outputs"]
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("name", OURS)
 def test_what_exists_is_replaced_by_force_alone(name: str, run: RunDir, tmp_path: Path) -> None:
     first = export_run(run, formats()[name], tmp_path / "out")
@@ -128,6 +133,7 @@ def test_what_exists_is_replaced_by_force_alone(name: str, run: RunDir, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "outputs"]
 
 
+@pytest.mark.plugins
 def test_a_folder_keeps_what_is_not_of_the_export(run: RunDir, tmp_path: Path) -> None:
     """As when the export goes into the run's own folder, where vf-tui looks as well."""
     before = contents(run.path)
@@ -139,11 +145,13 @@ def test_a_folder_keeps_what_is_not_of_the_export(run: RunDir, tmp_path: Path) -
     assert {name: after[name] for name in before} == before
 
 
+@pytest.mark.plugins
 def test_an_empty_folder_is_free(run: RunDir, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert export_run(run, formats()["verifiers"], tmp_path / "empty").paths[0].parent == tmp_path / "empty"
 
 
+@pytest.mark.plugins
 def test_a_file_is_no_folder_and_a_folder_no_file(run: RunDir, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match="is a file, and verifiers is a folder of files"):
@@ -185,6 +193,7 @@ def test_a_full_disk_is_named(run: RunDir) -> None:
         stream_run(run, formats()["jsonl"], full)
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("name", OURS)
 def test_a_failure_leaves_nothing_behind_and_what_was_there_alone(name: str, tmp_path: Path) -> None:
     run = damaged(tmp_path / "outputs")
@@ -246,6 +255,7 @@ def test_a_run_that_did_not_end_well_says_so(status: str, tmp_path: Path) -> Non
     assert done.notes == (f"the run is {status}; 6 of 6 rollouts are in the export",)
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("name", OURS)
 def test_a_run_without_rollouts_says_so(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "outputs", status="failed", planned={"num_examples": 2, "rollouts_per_example": 2})
