@@ -223,7 +223,8 @@ def test_a_run_stops_beyond_its_limit_of_failures_and_can_be_resumed(bench: Benc
     write("failing.py", FAILING)
     args = ("run", "./failing.py", "-m", "reference/oracle", "-n", "-1", "-r", "1", "-c", "1", "-q", "--json")
     first = bench(*args, "--max-failures", "0", "--no-save")
-    assert (first.code, json.loads(first.out)["runs"][0]["summary"]["unscored"]) == (1, {"environment_error": 1}), first.err
+    [run] = json.loads(first.out)["runs"]
+    assert (first.code, run["summary"]["unscored"]) == (1, {"environment_error": 1}), first.err
     stopped = bench(*args, "--max-failures", "1")
     [run] = json.loads(stopped.out)["runs"]
     assert (stopped.code, run["state"], run["summary"]["scored"]) == (1, "stopped", 1)
