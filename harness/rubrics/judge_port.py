@@ -13,9 +13,9 @@ with `judged_by`.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from harness.core.errors import ConfigError, EnvironmentFault, ModelError, SystemicError
@@ -101,24 +101,36 @@ class _Pass:
         """Failed calls by state and question, so that the next function does not repeat them."""
 
 
-_panel: ContextVar[Panel | None] = ContextVar("judge_panel", default=None)
-_pass: ContextVar[_Pass | None] = ContextVar("judge_pass", default=None)
-_watch: ContextVar[list[ModelError] | None] = ContextVar("judge_watch", default=None)
+@dataclass(frozen=True, slots=True)
+class _JudgeContext:
+    """What applies to judge calls of the current task."""
+
+    panel: Panel | None = None
+    scoring: _Pass | None = None
+    failures: list[ModelError] | None = None
+    """Where failed calls are collected."""
+
+
+_context: ContextVar[_JudgeContext] = ContextVar("judges", default=_JudgeContext())  # noqa: B039 - frozen
 
 
 @contextmanager
-def judged_by(panel: Panel | None) -> Generator[None]:
-    """Provide `panel` to judge calls inside the block and in tasks started there; None for no judges."""
-    token = _panel.set(panel)
+def _changed(**changes: Any) -> Generator[None]:
+    token = _context.set(replace(_context.get(), **changes))
     try:
         yield
     finally:
-        _panel.reset(token)
+        _context.reset(token)
+
+
+def judged_by(panel: Panel | None) -> AbstractContextManager[None]:
+    """Provide `panel` to judge calls inside the block and in tasks started there; None for no judges."""
+    return _changed(panel=panel)
 
 
 def panel() -> Panel | None:
     """The current panel, set by `judged_by`; None if there is none."""
-    return _panel.get()
+    return _context.get().panel
 
 
 @contextmanager
@@ -130,11 +142,8 @@ def seated() -> Generator[None]:
         SystemicError: at the end of the block, if a judge's endpoint was unusable.
     """
     now = _Pass()
-    token = _pass.set(now)
-    try:
+    with _changed(scoring=now):
         yield
-    finally:
-        _pass.reset(token)
     if now.fault is not None:
         raise now.fault
 
@@ -144,11 +153,8 @@ def watched() -> Generator[list[ModelError]]:
     """Collect failed judge calls inside the block and in tasks started there. If a function catches such an error, its
     value says nothing about the rollout."""
     failures: list[ModelError] = []
-    token = _watch.set(failures)
-    try:
+    with _changed(failures=failures):
         yield failures
-    finally:
-        _watch.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +194,7 @@ async def ask(
             f"nobody has connected the judge {spec.model!r}: `bench run` does, and `judged_by(panel)` does elsewhere"
         )
     question = prompt_digest(spec, prompt, sampling_args)
-    now, place = _pass.get() or _Pass(), (id(state), question)
+    now, place = _context.get().scoring or _Pass(), (id(state), question)
     if state is not None and (failed := now.failed.get(place)) is not None:
         _note(failed)
         raise failed
@@ -213,7 +219,7 @@ async def ask(
 
 
 def _note(error: ModelError) -> None:
-    if (failures := _watch.get()) is not None:
+    if (failures := _context.get().failures) is not None:
         failures.append(error)
 
 
