@@ -8,7 +8,7 @@ import sys
 from typing import cast
 
 from harness.cli.eval_options import EvalOptions, command_of, masked
-from harness.cli.notices import print_notices
+from harness.cli.stdout import print_notices
 
 
 def evaluate(state: dict[str, object], options: EvalOptions) -> int:
@@ -19,11 +19,10 @@ def evaluate(state: dict[str, object], options: EvalOptions) -> int:
     are evaluated by `bench run`.
     """
     from harness.cli.agent_runs import make_job
-    from harness.cli.eval_header import header
     from harness.cli.eval_view import STDOUT, EvalView, check_target
     from harness.cli.execute import execute
     from harness.cli.options import RunOptions
-    from harness.cli.progress import Progress
+    from harness.cli.progress import Progress, header
     from harness.cli.run import command_text
     from harness.cli.stdout import kept_stdout
     from harness.engine.evaluation import Evaluation

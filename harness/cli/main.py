@@ -14,8 +14,7 @@ import typer
 from harness.cli import dotenv
 from harness.cli.last_resort import harmless_logs
 from harness.cli.lazy import CommandEntry, lazy_group
-from harness.cli.notices import print_notices
-from harness.cli.stdout import open_streams, unsay_secrets
+from harness.cli.stdout import open_streams, print_notices, unsay_secrets
 from harness.core import plugins
 from harness.core.errors import HarnessError, UsageError
 from harness.core.redact import redactor

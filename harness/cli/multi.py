@@ -16,7 +16,7 @@ import typer
 from harness.cli.grouped import command_of
 from harness.cli.lazy import CommandEntry, lazy_group
 from harness.cli.multi_options import GROUPS, EvaluationOptions, MultiOptions
-from harness.cli.notices import print_notices
+from harness.cli.stdout import print_notices
 from harness.core.errors import HarnessError
 
 if TYPE_CHECKING:

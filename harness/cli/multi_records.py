@@ -141,7 +141,7 @@ def _moment(milliseconds: float) -> str:
 
 
 def _print_record(record: RunRecord, console: PlainConsole) -> None:
-    from harness.cli.multi_screen import counted, show_models
+    from harness.cli.multi_view import counted, show_models
     from harness.multi.standing import standings_of
     from harness.report import numerals
     from harness.report.text import clean

@@ -13,7 +13,6 @@ from typing import TypeAlias, cast
 
 from harness.cli.execute import View
 from harness.cli.multi_job import MultiJob
-from harness.cli.multi_screen import counted, show_models
 from harness.cli.options import RunOptions
 from harness.cli.private_files import any_private
 from harness.core.redact import hidden_words, redactor
@@ -29,6 +28,7 @@ from harness.multi.standing import standings_of
 from harness.multi.watch import EvaluationWatch
 from harness.report import numerals
 from harness.report.advice import GO_ON, PUBLISH, Step
+from harness.report.side_by_side import Ending, side_by_side
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
 from harness.stats.standings import Standings
@@ -245,3 +245,29 @@ def _headline(result: EvaluationResult, runs: Sequence[Prepared]) -> str:
     since = f", {numerals.count(there)} of them from before" if there else ""
     words = f"{counted(models, 'model')} on {counted(tasks, 'task')}: {numerals.count(made)}{of} done{since}"
     return f"{words}, in {numerals.duration(result['durationMs'] / 1000)}"
+
+
+def show_models(models: Sequence[ModelResult], found: Standings, console: PlainConsole) -> None:
+    """Print the models side by side.
+
+    Args:
+        models: What each came to.
+        found: Their numbers.
+        console: Where.
+    """
+    ends = [ending_of(model) for model in models]
+    lines = side_by_side(found, console.width, endings=ends, ascii_only=console.options.ascii_only)
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 model`, `2 models`."""
+    return f"{numerals.count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def ending_of(model: ModelResult) -> Ending:
+    """How the run of a model ended."""
+    summary = model["summary"]
+    state = str(summary["meta"].get("state") or "done") if "meta" in summary else "done"
+    return Ending(state, summary.get("stopReason") or "")

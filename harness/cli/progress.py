@@ -1,12 +1,18 @@
-"""Where `bench eval` and `bench test` say how they get on: lines on stdout, as documented, or above the live table
-where there is one, or nowhere. Owns that choice; the words are the commands' own."""
+"""Lines of `bench eval` and `bench test` before the report: `header` for what is run, and the progress of its runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from harness.agents.document import without_credentials
+from harness.agents.schemas import RolloutRequest
+from harness.agents.validation import validate_tools
+from harness.cli.agent_runs import AgentInvocation, RequestedModel
+from harness.cli.eval_options import AgentFlags, EvalOptions
+from harness.engine.provenance import bench_version
 from harness.report.live import Display
-from harness.report.text import PlainConsole
+from harness.report.text import PlainConsole, clean
+from harness.settings.runs import ResolvedRun
 
 
 class Progress:
@@ -52,3 +58,55 @@ class Progress:
             self.console.print(line, soft_wrap=True)
         except OSError:  # the disk behind it is full, say
             self.has_lines = False
+
+
+_DISCOVERY = RolloutRequest(rollout_id="discovery", server_url="http://localhost", messages=[], completion_params={})
+"""What an agent is told that is only asked for its tools."""
+
+
+def header(options: AgentFlags, job: AgentInvocation) -> Iterator[str]:
+    """The lines, in the order in which things were looked at."""
+    command = "eval" if isinstance(options, EvalOptions) else "test"
+    yield f"bench {command} {bench_version()}"
+    for side, run in zip(job.sides, job.resolution.runs, strict=True):
+        what = "Baseline " if side.is_baseline else ""
+        yield f"{what}Endpoint: {_endpoint(run)}".replace("Baseline E", "Baseline e")
+        yield f"{what}Model: {_model(side, run)}".replace("Baseline M", "Baseline m")
+    environment = job.environments[0]
+    yield ""
+    if options.mcp is not None:
+        tools = [tool["function"]["name"] for tool in validate_tools(environment.agent.get_tools(_DISCOVERY))]
+        yield f"Loading MCP tools: {clean(options.mcp, 2000)}"
+        yield f"  Discovered {len(tools)} tool(s): {clean(', '.join(tools), 2000)}"
+    else:
+        yield f"Loading agent: {clean(options.module, 2000)}"
+        yield f"  Agent name: {clean(environment.agent.name, 200)}"
+    yield f"Loading dataset: {clean(options.dataset, 2000)}"
+    yield f"  Total rows: {_rows(options, job)}"
+    if isinstance(options, EvalOptions):
+        yield f"Loading eval functions: {clean(', '.join(options.eval_fn), 2000)}"
+        for function in environment.eval_fns:
+            yield f"  {clean(function.name, 200)} ({function.mode} mode)"
+    if options.traces is not None:
+        yield f"Debug traces: {clean(options.traces, 2000)}"
+    yield ""
+
+
+def _endpoint(run: ResolvedRun) -> str:
+    if run.is_reference:
+        return "the embedded reference server"
+    urls = list(dict.fromkeys(without_credentials(endpoint.url) for endpoint in run.endpoints))
+    return clean(", ".join(urls), 2000)
+
+
+def _model(side: RequestedModel, run: ResolvedRun) -> str:
+    sent = run.settings.model.model
+    return clean(side.model, 200) if sent == side.model else f"{clean(side.model, 200)} (sent as {clean(sent, 200)})"
+
+
+def _rows(options: AgentFlags, job: AgentInvocation) -> str:
+    """Rows of the file, and how many of them are evaluated if it is not all."""
+    left = job.environments[0].row_count
+    total, wanted = options.offset + left, job.resolution.runs[0].settings.env.num_examples
+    chosen = left if wanted == -1 else min(wanted, left)
+    return str(total) if chosen == total else f"{total} (evaluating {chosen})"

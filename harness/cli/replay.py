@@ -24,7 +24,7 @@ from harness.cli.derived_settings import (
     of_new_run,
     settings_of,
 )
-from harness.cli.notices import print_notices
+from harness.cli.stdout import print_notices
 from harness.cli.trust import Trust, check_trust
 
 

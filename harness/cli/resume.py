@@ -30,7 +30,7 @@ from harness.cli.derived_settings import (
     in_place,
     settings_of,
 )
-from harness.cli.notices import print_notices
+from harness.cli.stdout import print_notices
 from harness.cli.trust import Trust, check_trust
 from harness.core.errors import StoreError, UsageError
 

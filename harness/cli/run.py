@@ -13,8 +13,8 @@ from typing import cast
 
 import typer
 
-from harness.cli.notices import print_notices
 from harness.cli.options import RunOptions, setting_keys, with_run_options
+from harness.cli.stdout import print_notices
 from harness.cli.trust import check_trust, recorded_in
 from harness.core.errors import ConfigError, UsageError
 from harness.core.redact import hidden_words

@@ -1,5 +1,6 @@
 """Keeps stdout for what a command itself says, while environments print what they like, and known secrets off both
-streams. Owns the file descriptor; what is written past Python's streams it leads to stderr as it is."""
+streams; prints notices on stderr. Owns the file descriptor; what is written past Python's streams it leads to stderr as
+it is."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import IO, BinaryIO, TextIO, cast
+
+import typer
 
 from harness.core.redact import redactor
 
@@ -131,3 +134,15 @@ def _is_stdout(stream: TextIO) -> bool:
         return stream.fileno() == _STDOUT
     except (OSError, ValueError):
         return False
+
+
+NOTICE_CHARACTERS = 5000
+"""Characters of one notice."""
+
+
+def print_notices(notices: Iterable[str]) -> None:
+    """Print each as a line. It may repeat what a file of somebody else says."""
+    for notice in notices:
+        from harness.report.text import clean  # slow to import, and mostly there is nothing to say
+
+        typer.echo(f"note: {clean(notice, NOTICE_CHARACTERS)}", err=True)

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from harness.cli.eval_options import RehearsalOptions, command_of, masked
-from harness.cli.notices import print_notices
+from harness.cli.stdout import print_notices
 
 if TYPE_CHECKING:
     from harness.cli.agent_runs import AgentInvocation
@@ -29,11 +29,10 @@ def rehearse(state: dict[str, object], options: RehearsalOptions) -> int:
 
 
 def _run(options: RehearsalOptions, job: AgentInvocation, argv: list[str]) -> int:
-    from harness.cli.eval_header import header
     from harness.cli.eval_view import STDOUT, check_target
     from harness.cli.execute import execute
     from harness.cli.options import RunOptions
-    from harness.cli.progress import Progress
+    from harness.cli.progress import Progress, header
     from harness.cli.run import command_text
     from harness.cli.stdout import kept_stdout
     from harness.cli.test_run import RehearsalView
@@ -55,7 +54,7 @@ def _run(options: RehearsalOptions, job: AgentInvocation, argv: list[str]) -> in
 
 def _step(options: RehearsalOptions, job: AgentInvocation) -> int:
     from harness.cli.connection import check_connections
-    from harness.cli.eval_header import header
+    from harness.cli.progress import header
     from harness.cli.session import TestSession, rows_of
     from harness.cli.stdout import own_stdout
     from harness.cli.stepping import Prompter, Screen, StdinLines

@@ -26,7 +26,7 @@ from harness.core.errors import EnvironmentFault, HarnessError, SystemicError
 from harness.core.records import BUDGET_SPENT, Failed, Generated, Item, Record, Scored
 from harness.engine.executors import Executor, Finished, unwritable
 from harness.engine.progress import RunProgress
-from harness.engine.todos import Aside, RolloutGroup, Todo, Todos
+from harness.engine.worklist import Aside, RolloutGroup, Todo, Todos
 
 
 class Ledger(Protocol):

@@ -5,15 +5,16 @@ What needs nothing is passed over by its key alone: neither its row nor its line
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias, cast
 
 from harness.core.errors import ResumeRefused
 from harness.core.records import STATE_LOST, Failed, Generated, Item, Scored
+from harness.engine.executors import Finished
 from harness.engine.plan import Plan, PlannedExample
 from harness.engine.progress import RunProgress
-from harness.engine.todos import Aside, RolloutGroup, Todo, Todos
 from harness.store.journal import JournalReader
 from harness.store.recorded import Recorded
 from harness.store.resume import missing_examples
@@ -29,6 +30,62 @@ COUNTED_AT_ONCE = 64
 
 COUNTED_FIRST = 32
 """Rollouts that are counted before anything begins, so that a small run never seems to have less than it has."""
+
+
+@dataclass(slots=True)
+class RolloutGroup:
+    """The rollouts of one example that must be scored together."""
+
+    size: int
+    finished: list[Finished] = field(default_factory=list[Finished])
+    lost: int = 0
+    """Members that failed: a group reward over the rest would be about another group."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether every member has come to its end."""
+        return len(self.finished) + self.lost == self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """One item that still needs work."""
+
+    item: Item
+    introduce: bool = False
+    """Whether the journal does not know the item's example yet."""
+    recorded: Generated | None = None
+    """What the journal already holds: the item is only scored."""
+    group: RolloutGroup | None = None
+
+
+Aside: TypeAlias = Callable[[], None]
+"""Counts some rollouts that need nothing any more; takes a millisecond or two."""
+
+
+class Todos(Iterator[Todo]):
+    """What is left to do of a run that goes on.
+
+    An iterator that counts, on the way, what needs nothing any more. A schedule takes single steps instead: of a large
+    run, counting takes seconds, in which the first request could long be under way.
+
+    Args:
+        steps: The work in its order, and what is to be counted.
+    """
+
+    def __init__(self, steps: Iterator[Todo | Aside]) -> None:
+        self._steps = steps
+
+    def __next__(self) -> Todo:
+        for step in self._steps:
+            if isinstance(step, Todo):
+                return step
+            step()
+        raise StopIteration
+
+    def step(self) -> Todo | Aside | None:
+        """The next piece of work, or something to be counted; None at the end."""
+        return next(self._steps, None)
 
 
 class Worklist:

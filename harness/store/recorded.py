@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
-from harness.core.keyindex import KeyIndex
+from harness.core.keys import KeyIndex
 from harness.core.records import BUDGET_SPENT, Example
 from harness.core.types import JsonDict
 from harness.store.codec import UnknownType

@@ -26,7 +26,7 @@ from harness.core.records import Failed, Scored
 from harness.core.types import Usage
 from harness.engine.progress import RunProgress
 from harness.engine.scheduler import Bounds, Schedule
-from harness.engine.todos import RolloutGroup, Todo, Todos
+from harness.engine.worklist import RolloutGroup, Todo, Todos
 from harness.store.journal import Journal
 
 

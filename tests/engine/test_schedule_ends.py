@@ -12,7 +12,7 @@ from engine_parts import fresh, outline, play, standing, until
 
 from harness.core.errors import EnvironmentFault, StoreError, SystemicError, ThreadsHung
 from harness.engine.scheduler import Bounds
-from harness.engine.todos import Todo
+from harness.engine.worklist import Todo
 
 DEAD = SystemicError("the endpoint is dead", reason="connection")
 

@@ -19,8 +19,7 @@ from harness.core.records import Example, Failed, Item, Record, Scored
 from harness.core.types import Usage
 from harness.engine.plan import Plan
 from harness.engine.progress import RunProgress
-from harness.engine.todos import RolloutGroup, Todo, Todos
-from harness.engine.worklist import COUNTED_AT_ONCE, Stage, Worklist, check_growth, outcomes
+from harness.engine.worklist import COUNTED_AT_ONCE, RolloutGroup, Stage, Todo, Todos, Worklist, check_growth, outcomes
 from harness.settings.resolver import resolve
 from harness.stats.target import Aim, StoppingRule
 from harness.store.codec import encode

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from store_samples import PEAK, example, failed, generated, key, make_run, python, scored, write
 
 from harness.core.errors import JournalDamaged, StoreError
-from harness.core.keyindex import KeyIndex
+from harness.core.keys import KeyIndex
 from harness.core.records import Example
 from harness.store.codec import encode
 from harness.store.manifest import Manifest

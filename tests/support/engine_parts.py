@@ -17,7 +17,7 @@ from harness.core.records import Example, Failed, Generated, Item, Record, Score
 from harness.engine.executors import Finished
 from harness.engine.progress import RunProgress
 from harness.engine.scheduler import Bounds, Schedule
-from harness.engine.todos import RolloutGroup, Todo
+from harness.engine.worklist import RolloutGroup, Todo
 from harness.store.atomic import durable_sync
 from harness.store.journal import Journal, read
 
