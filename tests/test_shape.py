@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -32,6 +33,31 @@ BY_NAME = {("settings", "agents"), ("settings", "multi")}
 """Rooms that are imported by a module's name: those of the built-in environments."""
 
 MODULE_NAME = r"harness(\.[a-z_]+)+"
+
+LINES = {
+    "__init__": 111, "agents": 6646, "authoring": 2413, "cli": 10010, "core": 2152, "engine": 7268, "envs": 2572,
+    "errors": 3, "eval": 25, "keys": 3, "models": 3467, "multi": 4605, "plugins": 1, "plugins/classic": 7236,
+    "plugins/exports": 2002, "plugins/osmosis": 838, "records": 3, "reference": 2080, "report": 8263, "results": 25,
+    "rubrics": 3168, "sandbox": 2692, "settings": 4469, "state": 3, "stats": 4690, "store": 6771, "tools": 1569,
+    "types": 3, "usercode": 736,
+}  # fmt: skip
+"""Lines of each room and plugin. Lower a figure whenever a room has become shorter; to raise one, say why beside it."""
+
+BANNED_WORDS = {
+    "__init__": 1, "agents": 172, "cli": 288, "core": 5, "engine": 259, "envs": 3, "multi": 144, "plugins": 226,
+    "reference": 20, "report": 2, "sandbox": 1, "settings": 6, "store": 32,
+}  # fmt: skip
+"""Occurrences of `BANNED` in the docstrings and comments of each room. Lower them; raise none."""
+
+BANNED = re.compile(
+    r"\b(what (is|are|a|an|the|was|were|it|they)|whoever|whatever|nobody|owns|comes to|came to|is told|are told|goes on"
+    r"|there are none)\b",
+    re.IGNORECASE,
+)
+"""Words of the private dialect that this code once had."""
+
+COMMANDS_BELOW_CLI = 77
+"""Texts below `cli` and `report` that name an option or a command of `bench`. Lower it."""
 
 REEXPORT_LINES = 60
 """Lines of a top-level module, which only re-exports names under their documented path."""
@@ -169,6 +195,59 @@ def test_no_two_classes_of_the_core_share_a_name() -> None:
                 if isinstance(node, ast.ClassDef):
                     homes.setdefault(node.name, []).append(f"{name_of(path)}:{node.lineno}")
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+def budget_of(path: Path) -> str:
+    """The entry of `LINES` that a module counts for: its room, or `plugins/NAME`."""
+    parts = path.relative_to(HOUSE).parts
+    return "/".join(parts[:2]) if parts[0] == "plugins" and len(parts) > 2 else room(path)
+
+
+def prose(path: Path) -> str:
+    """Docstrings and comments of a module."""
+    texts = [
+        node.value.value
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    return "\n".join([*texts, *re.findall(r"#.*", path.read_text(encoding="utf-8"))])
+
+
+def test_rooms_do_not_grow() -> None:
+    lines: Counter[str] = Counter()
+    for path in MODULES:
+        lines[budget_of(path)] += path.read_text(encoding="utf-8").count("\n")
+    grown = {name: (count, LINES.get(name)) for name, count in lines.items() if count > LINES.get(name, 0)}
+    assert not grown, f"more lines than the budget allows (lines, budget): {grown}"
+
+
+def test_prose_uses_plain_words() -> None:
+    found: Counter[str] = Counter()
+    for path in MODULES:
+        found[room(path)] += len(BANNED.findall(prose(path)))
+    grown = {
+        name: (count, BANNED_WORDS.get(name)) for name, count in found.items() if count > BANNED_WORDS.get(name, 0)
+    }
+    assert not grown, f"more banned words than before (found, budget): {grown}"
+
+
+def test_texts_below_the_commands_name_no_option_of_theirs() -> None:
+    option = re.compile(
+        r"\s--(?!no-cache-dir|rm\b)[a-z][a-z-]+ ?"
+        r"|\bbench (run|eval|multi|resume|replay|rescore|push|export|env|runs|report|compare|doctor)\b"
+    )
+    found: list[str] = []
+    for path in MODULES:
+        if room(path) in {"cli", "report", "plugins", "sandbox"}:
+            continue  # sandbox starts other programs, with their options
+        docstrings = {id(node.value) for node in ast.walk(tree(path)) if isinstance(node, ast.Expr)}
+        found += [
+            f"{name_of(path)}:{node.lineno}"
+            for node in ast.walk(tree(path))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            if id(node) not in docstrings and option.search(node.value)
+        ]
+    assert len(found) <= COMMANDS_BELOW_CLI, found
 
 
 def test_context_variables_are_few() -> None:
