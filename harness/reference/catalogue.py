@@ -1,5 +1,5 @@
-"""The faults that there are: their names, their parameters, and the `Fault` that each stands for. Owns neither who
-meets them (`faults`) nor how they are written (`script`)."""
+"""Catalogue of faults: names, parameters, and the `Fault` of each. `faults` chooses the requests; `script` parses user
+input."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ HTML = (
 )
 
 EVENTS = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "4"}}]}\n\n' * 2
-"""A stream that nobody asked for, with a frame twice and without its end."""
+"""An unrequested event stream with a repeated frame and without its end."""
 
 Given = Mapping[str, object]
-"""Parameters as they were written: values of TOML, or texts of a command line."""
+"""Parameters as the user wrote them: TOML values, or texts of a command line."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """One entry."""
+    """One kind of fault."""
 
     says: str
-    """What happens, in a line."""
+    """One-line description."""
     make: Callable[[Given], Fault]
     parameters: tuple[str, ...] = ()
 
@@ -121,7 +121,7 @@ def _body(given: Given) -> Fault:
 
 
 def _wrapped(given: Given) -> Fault:
-    """An error alone, or (`form`) inside the right reply."""
+    """An error object in a 200 reply: alone, or (`form`) beside the normal answer."""
     words, form = _text(given, "code", "429"), _text(given, "form", "alone")
     code = int(words) if words.isdecimal() else words
     if form == "alone":
@@ -194,27 +194,27 @@ KINDS: dict[str, FaultKind] = {
     "length": FaultKind("the reply is cut after `tokens` (2), `finish_reason` is length", _length, ("tokens",)),
     "bad-tool-call": FaultKind(f"a garbled tool call; `form` is {', '.join(GARBLINGS)}", _garbled, ("form",)),
 }
-"""By name. Besides these, three digits are an HTTP error: `429`, `503`; several are drawn from: `500|502|503`."""
+"""Fault kinds by name. Three digits are an HTTP error (`429`, `503`); one of several is drawn from `500|502|503`."""
 
 STATUS_PARAMETERS = ("retry_after", "message", "code")
-"""Of an HTTP error. `retry_after = "date+30"` is the HTTP-date of 30 seconds later."""
+"""Parameters of an HTTP error. `retry_after = "date+30"` is the HTTP-date of 30 seconds from now."""
 
 COMMON = ("delay",)
-"""Of every fault: seconds before it happens."""
+"""Parameters of every fault: `delay`, in seconds."""
 
 _STATUSES = re.compile(r"\d{3}(?:\|\d{3})*")
 
 
 def make_faults(name: str, given: Given, headers: Mapping[str, str]) -> tuple[Fault, ...]:
-    """The faults that a name stands for; several when there is a choice.
+    """Make the faults for a name; more than one if one is to be drawn.
 
     Args:
-        name: A key of `KINDS`, or HTTP errors.
-        given: Its parameters.
-        headers: Sent with the reply, if there is one.
+        name: A key of `KINDS`, or HTTP statuses.
+        given: Parameters of the fault.
+        headers: Headers of the reply, if the fault sends one.
 
     Raises:
-        ConfigError: there is no such fault or parameter, or a value makes no sense.
+        ConfigError: the fault or a parameter is unknown, or a value is invalid.
     """
     if _STATUSES.fullmatch(name):
         allowed = STATUS_PARAMETERS

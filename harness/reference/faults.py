@@ -1,6 +1,6 @@
-"""Latency and failures that the reference server shows on request. Owns what happens to which request: rules, their
-counts and draws. What faults there are is `catalogue`, how rules are written is `script`, and `inject` does it. Another
-source of faults needs only `next`."""
+"""Fault rules of the reference server: which requests get added latency or a failure, with counts and random draws.
+`catalogue` defines the faults, `script` parses them, `inject` carries them out. Any class with a `next` method can
+replace these rules."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from harness.core.types import JsonDict
 from harness.reference.header import RolloutHeader
 
 Act: TypeAlias = Literal["answer", "status", "reset", "close", "hang", "body", "huge"]
-"""`status` an HTTP error; `reset` the connection is cut; `close` it is ended in order, without a reply; `hang` nothing,
-ever; `body` a 200 with a body of its own; `huge` a body that is made while it is sent."""
+"""The kind of response: `answer` a normal reply; `status` an HTTP error; `reset` a TCP reset; `close` an orderly close
+without a reply; `hang` no reply, ever; `body` a 200 with the fault's own body; `huge` a very large body generated while
+it is sent."""
 
 Delivery: TypeAlias = Literal["whole", "truncated", "reset", "close", "hang", "trickle"]
-"""How a body goes out: `truncated` claims to be whole and is not; `reset`, `close` and `hang` happen in the middle."""
+"""How the body is sent: `truncated` is cut JSON of matching length; `reset`, `close`, `hang` occur midway; `trickle` is
+slow."""
 
 Per: TypeAlias = Literal["", "rollout", "example", "model"]
 
@@ -34,48 +36,48 @@ MALFORMED: tuple[bytes, ...] = (
     b'{"id": "x", "object": "chat.completion", "choices": []}',
     b"",
 )
-"""Bodies that no client can read: cut JSON, a proxy's page, no choices, nothing."""
+"""Bodies that no client can parse: cut JSON, a proxy's error page, no choices, an empty body."""
 
 COUNTED_KEYS = 200_000
-"""Rollouts (or examples, models) that a rule counts one by one; it leaves further ones alone, so memory is bounded."""
+"""Most rollouts (or examples, models) that a rule counts separately; it ignores further ones, to bound memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to one request."""
+    """The response to one request."""
 
     act: Act = "answer"
     latency: float = 0.0
-    """Seconds before it happens."""
+    """Seconds to wait before the fault."""
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
-    """Instead of the body that `status` would get."""
+    """Body sent in place of the default body of `status`."""
     name: str = ""
-    """How reports call it."""
+    """Name of the fault in reports."""
     edit: str = ""
-    """What is changed in an `answer`: see `spoil`."""
+    """Change made to an `answer`; see `spoil`."""
     value: str = ""
-    """What `edit` needs to know."""
+    """Parameter of `edit`."""
     delivery: Delivery = "whole"
     sent: float = 0.5
-    """Share of the body that is sent before `delivery` goes wrong."""
+    """Share of the body that is sent before `delivery` fails."""
     seconds: float = 0.0
-    """How long a `trickle` takes."""
+    """Duration of a `trickle`."""
     size: int = 0
     """Bytes of a `huge` body."""
     gzip: bool = False
-    """Whether a `huge` body is packed."""
+    """Whether a `huge` body is gzip-compressed."""
     content_type: str = "application/json"
 
     @property
     def is_none(self) -> bool:
-        """Whether the request is answered as if nothing had been asked for; it may still be late."""
+        """Whether the request gets its normal answer, possibly after `latency`."""
         return self.act == "answer" and not self.edit and self.delivery == "whole"
 
 
 class ObservedRequest:
-    """One request, as far as rules can see it. The body is parsed only if one of them wants to."""
+    """One request, with the fields that rules can match. The body is parsed only on first use."""
 
     __slots__ = ("_body", "number", "path", "raw", "rollout")
 
@@ -94,7 +96,7 @@ class ObservedRequest:
 
     @property
     def body(self) -> JsonDict:
-        """The body; empty when it is no JSON object."""
+        """The parsed body; empty if it is not a JSON object."""
         if self._body is None:
             try:
                 value: object = orjson.loads(self.raw)
@@ -111,12 +113,12 @@ class ObservedRequest:
 
     @property
     def prompt(self) -> str:
-        """All that the model is told, as text that can be searched."""
+        """The messages or prompt of the request, as searchable text."""
         asked: object = self.body.get("messages", self.body.get("prompt", ""))
         return asked if isinstance(asked, str) else orjson.dumps(asked).decode()
 
     def key(self, of: Per) -> str:
-        """Of the rollout, example or model that asks; "" when it is not known, or none is meant."""
+        """The key of the request's rollout, example or model; "" if unknown or if `of` is ""."""
         if of == "model":
             return self.model
         if not of or self.rollout is None:
@@ -125,42 +127,42 @@ class ObservedRequest:
 
 
 NOBODY = ObservedRequest()
-"""A request of which nothing is known."""
+"""A request without any known fields."""
 
 
 class FaultSource(Protocol):
-    """Decides about requests in the order of their arrival."""
+    """Chooses the fault for each request, in the order of arrival."""
 
     def next(self, asked: ObservedRequest = NOBODY, /) -> Fault:
-        """The fate of the next request."""
+        """Return the fault for the next request."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRule:
-    """Which requests meet which fault. All that is given has to hold."""
+    """A rule that assigns faults to requests. All conditions that are set must hold."""
 
     faults: tuple[Fault, ...]
-    """Of several one is drawn evenly."""
+    """The possible faults; one is drawn uniformly."""
     label: str = ""
-    """How people wrote it; for reports."""
+    """The rule as the user wrote it, for reports."""
     at: tuple[tuple[int, int | None], ...] = ()
-    """Ranges of numbers, from 1, both ends included; None is open. Counted are the requests that the filters let in."""
+    """Ranges of request numbers from 1, inclusive; None is open. Requests that the filters reject are not counted."""
     every: int = 0
-    """Each so-manieth of them."""
+    """Apply to every n-th of these requests."""
     share: float | None = None
-    """Of them, drawn."""
+    """Probability of the fault for each of these requests."""
     times: int = 0
-    """At most so many; 0 is no bound."""
+    """Most faults of this rule; 0 for no limit."""
     per: Per = ""
-    """Whose requests are counted, drawn and bounded on their own; "" is everybody's together."""
+    """Count, draw and limit separately for each rollout, example or model; "" for all requests together."""
     filters: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Patterns (`*`, `?`) by `path`, `model`, `rollout`, `example`; `prompt` is a text that it must contain."""
+    """Patterns (`*`, `?`) by `path`, `model`, `rollout`, `example`; `prompt` is a text that the prompt must contain."""
     in_turn: bool = False
-    """Of several faults one after the other, instead of a draw."""
+    """Use several faults in turn instead of drawing one."""
 
     def lets_in(self, asked: ObservedRequest) -> bool:
-        """Whether the rule is about this request at all."""
+        """Whether the request passes the rule's filters."""
         if self.per in ("rollout", "example") and asked.rollout is None:
             return False
         if "path" not in self.filters and not asked.path.endswith("/completions"):
@@ -170,7 +172,7 @@ class FaultRule:
                 if pattern not in asked.prompt:
                     return False
             elif not ((seen := _seen(name, asked)) and fnmatchcase(seen, pattern)):
-                return False  # also what does not say who it is
+                return False  # also if the value is unknown
         return True
 
 
@@ -182,18 +184,18 @@ def _seen(name: str, asked: ObservedRequest) -> str:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of one rule."""
+    """Counts of one rule."""
 
     rule: FaultRule
     requests: int = 0
-    """Requests that it was about."""
+    """Requests that passed the rule's filters."""
     hits: int = 0
-    """Requests that met its fault."""
+    """Requests that got the rule's fault."""
     _seen: Counter[str] = field(default_factory=Counter[str])
     _hit: Counter[str] = field(default_factory=Counter[str])
 
     def count(self, key: str) -> int:
-        """The number of this request among those of `key`; 0 when there is no room for another key."""
+        """Count a request and return its number for `key`; 0 if no further key can be counted."""
         self.requests += 1
         if key not in self._seen and len(self._seen) >= COUNTED_KEYS:
             return 0
@@ -201,7 +203,7 @@ class Tally:
         return self._seen[key]
 
     def is_due(self, key: str, number: int) -> bool:
-        """Whether request `number` of `key` is one that the rule names, draws apart."""
+        """Whether the rule selects request `number` of `key`, apart from its `share`."""
         rule = self.rule
         if not number or (rule.times and self._hit[key] >= rule.times):
             return False
@@ -210,7 +212,7 @@ class Tally:
         return not (rule.every and number % rule.every)
 
     def hit(self, key: str, rng: random.Random) -> Fault:
-        """The fault that strikes."""
+        """Record a hit and return its fault."""
         self.hits += 1
         self._hit[key] += 1
         faults = self.rule.faults
@@ -220,18 +222,17 @@ class Tally:
 
 
 class FaultScript:
-    """Rules, tried from the first to the last: the first that strikes decides. Every rule counts every request that it
-    is about, also those that an earlier one took.
+    """Fault rules in order; the first that applies decides. Every rule counts all requests that pass its filters.
 
-    Shares share one draw, so that 0.1 and 0.2 are a tenth and a fifth of all requests, not of what the other left.
-    Draws follow from the seed and the order of arrival; those of a rule with `per` from the seed, the key and how often
-    it has asked, so that concurrent requests cannot change them.
+    Shares use one common draw, so that 0.1 and 0.2 are a tenth and a fifth of all requests, not of the remaining ones.
+    Draws depend on the seed and the order of arrival; those of a rule with `per` on the seed, the key and its request
+    number, so that concurrent requests cannot change them.
 
     Args:
-        rules: In their order.
-        latency: Median, in seconds, of every request.
-        sigma: Of the logarithm of the latency.
-        seed: Of all draws.
+        rules: The rules, in order.
+        latency: Median latency of every request, in seconds.
+        sigma: Standard deviation of the logarithm of the latency.
+        seed: Seed of all draws.
     """
 
     def __init__(
@@ -245,7 +246,7 @@ class FaultScript:
         self._rng = random.Random(seed)
 
     def next(self, asked: ObservedRequest = NOBODY, /) -> Fault:
-        """Draw latency, then find the rule that strikes."""
+        """Draw a latency, then return the fault of the first rule that applies."""
         latency, rng = self.latency, self._rng
         if latency and self.sigma:
             latency *= math.exp(rng.gauss(0.0, self.sigma))
@@ -272,10 +273,10 @@ class FaultScript:
 
 
 def check_rules(rules: Sequence[FaultRule]) -> None:
-    """Refuse shares that cannot be had.
+    """Validate that the shares sum to at most 1.
 
     Raises:
-        ConfigError: those of everybody's requests sum to more than 1.
+        ConfigError: the shares of rules for all requests sum to more than 1.
     """
     shares = [rule.share for rule in rules if rule.share is not None and not rule.filters and not rule.per]
     if sum(shares) > 1.0 + 1e-9:
@@ -288,12 +289,12 @@ class Faults:
     """Settings of `RandomFaults`. Rates are shares of all requests and may sum to at most 1."""
 
     latency: float = 0.0
-    """Median, in seconds."""
+    """Median latency, in seconds."""
     sigma: float = 0.0
-    """Of the logarithm of the latency: 0 is constant, 0.8 is what a busy provider looks like."""
+    """Standard deviation of the logarithm of the latency: 0 is constant, 0.8 is typical of a busy provider."""
     fail_rate: float = 0.0
     fail_status: tuple[int, ...] = (500,)
-    """Drawn from evenly."""
+    """Statuses of failures; one is drawn uniformly."""
     retry_after: str | None = None
     """`Retry-After` header of those failures: seconds or an HTTP-date."""
     reset_rate: float = 0.0
@@ -320,7 +321,7 @@ class Faults:
             raise ConfigError("fail_status needs at least one status")
 
     def rules(self) -> tuple[FaultRule, ...]:
-        """The rates as rules."""
+        """Convert the rates to fault rules."""
         headers = () if self.retry_after is None else (("Retry-After", self.retry_after),)
         failures = tuple(Fault("status", status=n, headers=headers, name=str(n)) for n in self.fail_status)
         bodies = tuple(Fault("body", body=body, name="malformed") for body in MALFORMED)
@@ -338,18 +339,18 @@ class Faults:
 
 
 class RandomFaults(FaultScript):
-    """Independent draws from `Faults`, the same for the same seed and order of arrival."""
+    """Independent random draws from `Faults`, reproducible for a given seed and order of arrival."""
 
     def __init__(self, faults: Faults) -> None:
         super().__init__(faults.rules(), latency=faults.latency, sigma=faults.sigma, seed=faults.seed)
 
 
 class ScriptedFaults:
-    """A given fate for each of the first requests, then another for all that follow."""
+    """A fixed fault for each of the first requests, then one default fault for all later requests."""
 
     def __init__(self, script: Iterable[Fault], then: Fault | None = None) -> None:
         self._steps = chain(script, repeat(then or Fault()))
 
     def next(self, asked: ObservedRequest = NOBODY, /) -> Fault:
-        """The next line of the script; only requests for completions have one."""
+        """Return the next fault of the script; requests for paths other than completions get none and do not count."""
         return next(self._steps) if asked.path.endswith("/completions") else Fault()

@@ -1,5 +1,5 @@
-"""Faults, done: what goes over the wire instead of a right reply. Owns the sockets' side; who meets which fault is
-`faults`."""
+"""Fault injection for the reference server: send error responses, broken connections and changed replies. `faults`
+chooses the fault of each request."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from harness.reference.faults import Fault, ObservedRequest
 from harness.reference.spoil import refused, spoil
 
 _BLOCK = 256 * 1024
-"""Bytes of a huge body that are made at a time."""
+"""Bytes of a huge body that are generated at a time."""
 
 _LATER = re.compile(r"date([+-]\d{1,9})")
 
 _PIECES = 400
-"""Most pieces that a trickle is sent in: a timer for every byte of a long answer would measure timers."""
+"""Most pieces of a trickle; a timer for each byte of a long answer would mainly measure timers."""
 
 _JSON = "application/json"
 
@@ -40,13 +40,13 @@ _TAIL = b'"}, "finish_reason": "stop"}]}'
 async def inject(
     request: web.BaseRequest, asked: ObservedRequest, fault: Fault, answer: Callable[[], JsonDict]
 ) -> web.StreamResponse | None:
-    """Do what `fault` says; None when the request is to be answered as if nothing had happened.
+    """Carry out `fault`; return None if the request gets its normal answer.
 
     Args:
-        request: The request; what is sent bypasses nothing of aiohttp's but its orderly ends.
-        asked: What it asks.
-        fault: What is to happen.
-        answer: Makes the right reply; called only for faults that spoil it, and may refuse by an exception.
+        request: The request; apart from ended connections, responses go through aiohttp as usual.
+        asked: The request as the rules see it.
+        fault: The fault to carry out.
+        answer: Makes the normal reply; called only for faults that change it, and may raise to refuse the request.
     """
     if fault.latency:
         await asyncio.sleep(fault.latency)
@@ -54,7 +54,7 @@ async def inject(
         return None
     try:
         return await _do(request, asked, fault, answer)
-    except ConnectionError:  # the client has had enough
+    except ConnectionError:  # the client closed the connection
         return web.Response()
 
 
@@ -98,7 +98,7 @@ def _headers(fault: Fault) -> list[tuple[str, str]]:
 
 
 def _later(value: str) -> str:
-    """`date+30` as the HTTP-date of 30 seconds from now."""
+    """Replace `date+30` by the HTTP-date of 30 seconds from now; return other values unchanged."""
     match = _LATER.fullmatch(value)
     return formatdate(time.time() + int(match[1]), usegmt=True) if match else value
 
@@ -115,7 +115,7 @@ async def _send_badly(request: web.BaseRequest, fault: Fault, body: bytes) -> we
             await response.write(piece)
             await asyncio.sleep(fault.seconds / len(pieces))
         return response
-    # At least one byte is missing, or it would be no fault.
+    # At least one byte must be missing, otherwise the reply would be complete.
     await response.write(body[: min(int(len(body) * fault.sent), len(body) - 1)])
     if fault.delivery == "hang":
         await asyncio.Event().wait()
@@ -124,7 +124,7 @@ async def _send_badly(request: web.BaseRequest, fault: Fault, body: bytes) -> we
 
 
 async def _send_huge(request: web.BaseRequest, fault: Fault) -> web.StreamResponse:
-    """A reply that a client could read, if it had the room; never held here as a whole."""
+    """Stream a huge but valid reply, without holding it in memory."""
     response = web.StreamResponse(status=fault.status, headers=_headers(fault))
     response.content_type = _JSON
     if fault.gzip:
@@ -133,9 +133,9 @@ async def _send_huge(request: web.BaseRequest, fault: Fault) -> web.StreamRespon
     await response.prepare(request)
     packer = zlib.compressobj(level=1, wbits=31) if fault.gzip else None
     for part in _parts(fault.size):
-        if data := packer.compress(part) if packer else part:  # nothing at all would end a chunked body
+        if data := packer.compress(part) if packer else part:  # an empty piece would end a chunked body
             await response.write(data)
-        await asyncio.sleep(0)  # packing hardly ever has something to write, and others want to be served
+        await asyncio.sleep(0)  # compression seldom yields output, and other requests must run
     if packer:
         await response.write(packer.flush())
     return response
@@ -150,7 +150,7 @@ def _parts(size: int) -> Iterator[bytes]:
 
 
 def _cut(request: web.BaseRequest, *, hard: bool) -> None:
-    """End the connection: with a RST, as a crashed peer does, or with the FIN of an orderly end."""
+    """Close the connection: with a TCP reset (RST) if `hard`, else with an orderly FIN."""
     transport = request.transport
     if transport is None:
         return
@@ -159,7 +159,7 @@ def _cut(request: web.BaseRequest, *, hard: bool) -> None:
         return
     sock = transport.get_extra_info("socket")
     if sock is not None:
-        # A duplicate, because event loops hand out sockets that refuse setsockopt; the option is the socket's own.
+        # A duplicate, because sockets of event loops refuse setsockopt; the option applies to the underlying socket.
         with socket.socket(fileno=os.dup(sock.fileno())) as duplicate:
             duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()

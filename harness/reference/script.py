@@ -1,9 +1,9 @@
-"""Faults as people write them: `429@every=3,retry_after=1` on a command line, `[[fault]]` tables in a file. Both are
-one table of the same keys, read by one function. Owns the words; what they do is `faults` and `catalogue`.
+"""Parse fault settings: `429@every=3,retry_after=1` on a command line, `[[fault]]` tables in a file. Both become one
+table with the same keys, parsed by `read_rule`. `faults` and `catalogue` implement the faults.
 
     fault       a name of the catalogue, or HTTP errors: 429, 500|503
-    at every share times per            which of the requests: numbers, each so-manieth, a drawn share, at most so many
-    path model prompt example rollout   whose requests
+    at every share times per            which requests: numbers, every n-th, a random share, at most so many
+    path model prompt example rollout   filters on the request
     headers     of the reply; `header.NAME=VALUE` on a command line
     anything else is a parameter of the fault
 """
@@ -25,11 +25,11 @@ from harness.settings.wording import nearest, suggestion
 FILTERS = ("path", "model", "prompt", "example", "rollout")
 SELECTORS = ("at", "every", "share", "times", "per", *FILTERS)
 SETTINGS = ("seed", "latency_ms", "sigma")
-"""Keys of a file besides its `[[fault]]` tables."""
+"""Keys of a fault file besides its `[[fault]]` tables."""
 
 _PARAMETERS = {*STATUS_PARAMETERS, *COMMON, *(each for kind in KINDS.values() for each in kind.parameters)}
 _COMMA = re.compile(r",(?=[A-Za-z_][\w.-]*=)")
-"""Between two settings; a comma that belongs to a value (an HTTP-date) is not followed by a name and `=`."""
+"""A comma between two settings; a comma inside a value (an HTTP-date) is not followed by a name and `=`."""
 
 _RANGE = re.compile(r"(\d{1,9})(?:(-)(\d{1,9})?)?")
 
@@ -42,18 +42,18 @@ def fault_script(
     sigma: float | None = None,
     more: Sequence[FaultRule] = (),
 ) -> FaultScript:
-    """Read faults for a `ReferenceServer`.
+    """Parse faults for a `ReferenceServer`.
 
     Args:
-        faults: As `429@every=3,retry_after=1`; they come before those of the file.
+        faults: Shorthands such as `429@every=3,retry_after=1`; applied before those of the file.
         file: A TOML file with `[[fault]]` tables.
-        seed: Of all draws; over the file's. 0 by default.
-        latency: Median of every request, in seconds; over the file's.
-        sigma: Of the logarithm of the latency; over the file's.
-        more: Rules that come last.
+        seed: Seed of all draws; overrides the file's. 0 by default.
+        latency: Median latency of every request, in seconds; overrides the file's.
+        sigma: Standard deviation of the logarithm of the latency; overrides the file's.
+        more: Further rules, applied last.
 
     Raises:
-        ConfigError: one of them cannot be read; says which and why.
+        ConfigError: a fault cannot be parsed; the message says which and why.
     """
     rules = [read_shorthand(text) for text in faults]
     document = _read_file(Path(file)) if file is not None else {}
@@ -74,10 +74,10 @@ def fault_script(
 
 
 def read_shorthand(text: str) -> FaultRule:
-    """Read `NAME`, or `NAME@key=value,…`.
+    """Parse `NAME`, or `NAME@key=value,…`.
 
     Raises:
-        ConfigError: it says what cannot be done.
+        ConfigError: the text is not a valid fault; the message says why.
     """
     where = f"--fault {text!r}"
     name, at, rest = text.partition("@")
@@ -98,10 +98,10 @@ def read_shorthand(text: str) -> FaultRule:
 
 
 def read_rule(table: Mapping[str, object], where: str, label: str = "") -> FaultRule:
-    """Read one fault; every value may be a text.
+    """Parse one fault table; every value may be given as text.
 
     Raises:
-        ConfigError: a key or a value is not what it may be.
+        ConfigError: a key or value is invalid.
     """
     name = table.get("fault")
     if isinstance(name, int) and not isinstance(name, bool):
@@ -176,7 +176,7 @@ def _number(value: object, name: str, high: float = 1e9) -> float:
 
 
 def _ranges(value: object) -> tuple[tuple[int, int | None], ...]:
-    """`3`, `[1, 2]`, `"1-3+7+10-"`."""
+    """Parse request numbers: `3`, `[1, 2]` or `"1-3+7+10-"`."""
     parts: Sequence[object] = cast("list[object]", value) if isinstance(value, list) else str(value).split("+")
     found: list[tuple[int, int | None]] = []
     for part in parts:

@@ -1,5 +1,4 @@
-"""Right answers made wrong: what a provider in trouble changes in a reply. Owns the changes; who gets which is
-`faults`, and what they are called is `catalogue`."""
+"""Changes that turn a correct reply into a faulty one. `faults` chooses the requests; `catalogue` names the faults."""
 
 from __future__ import annotations
 
@@ -11,17 +10,17 @@ import orjson
 from harness.core.types import JsonDict
 
 CHARS_PER_TOKEN = 4
-"""As the server counts tokens."""
+"""Same ratio as the server's token counts."""
 
 
 def spoil(edit: str, value: str, reply: JsonDict, request: JsonDict) -> JsonDict:
-    """`reply` with one thing wrong.
+    """Apply one change to `reply` and return it.
 
     Args:
         edit: A key of `EDITS`.
-        value: What the edit needs to know; may be empty.
-        reply: A whole answer of the server; changed in place.
-        request: What was asked.
+        value: Parameter of the change; may be empty.
+        reply: A complete reply of the server; changed in place.
+        request: The request's body.
     """
     EDITS[edit](reply, value, request)
     return reply
@@ -52,7 +51,7 @@ def _content_filter(reply: JsonDict, value: str, request: JsonDict) -> None:
 
 
 def _refusal(reply: JsonDict, value: str, request: JsonDict) -> None:
-    if "text" in _choice(reply):  # completions have no such field: the model can only say it
+    if "text" in _choice(reply):  # text completions have no refusal field, so the text itself refuses
         _say(reply, value, "stop")
         return
     _say(reply, None, "stop")
@@ -83,7 +82,7 @@ def _bad_tool_call(reply: JsonDict, value: str, request: JsonDict) -> None:
 
 
 def _offered(request: JsonDict) -> str:
-    """The name of the first tool that the request offers."""
+    """The name of the first tool that the request offers; `lookup` if there is none."""
     tools: object = request.get("tools")
     first = cast("list[Any]", tools)[0] if isinstance(tools, list) and tools else None
     function: object = cast("JsonDict", first).get("function") if isinstance(first, dict) else None
@@ -96,7 +95,7 @@ def _choice(reply: JsonDict) -> dict[str, Any]:
 
 
 def _say(reply: JsonDict, content: object, finish: str) -> None:
-    """Put `content` into the answer's place, whichever of the two it is, and drop tool calls."""
+    """Set the answer of a chat or text completion to `content`, and drop tool calls."""
     choice = _choice(reply)
     choice["finish_reason"] = finish
     if "text" in choice:
@@ -128,8 +127,8 @@ ERROR_PLACES: dict[str, Callable[[JsonDict, object], None]] = {
     "finish": lambda reply, code: None,
     "empty": lambda reply, code: reply.update(error={"message": "", "code": None}),
 }
-"""Where an error stands beside an answer: at the top, in the choice, at the top as text, as a code alone, in fields of
-the reply itself, or nowhere but in the finish reason. An `empty` one is no error."""
+"""Places of an error in a 200 reply: at the top, in the choice, at the top as text, as a code alone, in fields of the
+reply itself, or only in the finish reason. An `empty` error has no message and no code."""
 
 
 def _two_choices(reply: JsonDict, value: str, request: JsonDict) -> None:
@@ -139,11 +138,11 @@ def _two_choices(reply: JsonDict, value: str, request: JsonDict) -> None:
 
 
 def _as_it_is(reply: JsonDict, value: str, request: JsonDict) -> None:
-    """Leave the reply alone: only how it is sent is wrong."""
+    """Leave the reply unchanged; the fault concerns only how the reply is sent."""
 
 
 def refused(edit: str, request: JsonDict) -> JsonDict | None:
-    """The error body (HTTP 400) with which a model refuses the request; None if it takes it."""
+    """The error body (HTTP 400) with which a model refuses the request; None if the model accepts it."""
     if edit != "no-max-tokens" or "max_tokens" not in request:
         return None
     words = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
@@ -186,8 +185,8 @@ GARBLINGS: dict[str, Callable[[JsonDict], None]] = {
     "nameless": _nameless,
     "id": _number_as_id,
 }
-"""What can be wrong with a tool call: arguments cut, with a stray quote, of another type, none, null or not written as
-text; a tool that does not exist or has no name; an id that is no text."""
+"""Forms of a bad tool call: arguments cut, with a stray quote, an array, empty, null or an object instead of text; an
+unknown tool or no tool name; an id that is a number."""
 
 EDITS: dict[str, Callable[[JsonDict, str, JsonDict], None]] = {
     "no-choices": _no_choices,
