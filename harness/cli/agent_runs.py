@@ -1,6 +1,5 @@
-"""From the options of `bench eval` and `bench test` to runs: the agent with its rows loaded, each model routed, every
-setting resolved. Owns the order in which faults are found (agent, dataset, eval functions, keys) and the words of the
-commands' own settings; sends nothing."""
+"""Resolve the options of `bench eval` and `bench test` into runs: load the agent and its rows, route each model,
+resolve every setting. Faults are reported in the order agent, dataset, eval functions, keys. Sends nothing."""
 
 from __future__ import annotations
 
@@ -40,10 +39,10 @@ if TYPE_CHECKING:
 PRIMARY, BASELINE = "primary", "baseline"
 
 _OWN = {"model.model": "model", "model.api_base_url": "base-url", "model.api_key_var": "api-key-var"}
-"""Settings that `--set` may not touch, with the options that do: the way to a model is one decision."""
+"""Settings that `--set` may not change, with the option that sets each: a model's route is set in one place."""
 
 ISOLATION = frozenset({"env.isolate", "env.workers", "env.worker_memory_mb", "env.worker_vars"})
-"""Settings of environments in processes of their own, which only `bench run` makes."""
+"""Settings of process isolation, which only `bench run` supports."""
 
 _ENV_ARGS = {
     "dataset": "-d",
@@ -54,11 +53,11 @@ _ENV_ARGS = {
     "offset": "--offset",
     "debug_dir": "--debug-dir",
 }
-"""Arguments of the environment, with the options that they come from. `--set` may not touch them either: header and
-report speak of the options."""
+"""Arguments of the environment, with the option that sets each. `--set` may not change them either, because header and
+report name the options."""
 
 MOST_RUNS = 10_000_000
-"""Of one model: each takes some memory and a line on disk."""
+"""Most rollouts of one model: each takes some memory and a line on disk."""
 
 _FLAGS = {
     "env.env_id": "the command",
@@ -72,49 +71,49 @@ _FLAGS = {
     "model.max_concurrent_scoring": "--batch-size",
     "save.output_dir": "--output-dir",
 }
-"""What settings are called here that `bench run` has other flags for."""
+"""Labels in these commands of settings that `bench run` sets with other flags."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedModel:
-    """One model of an evaluation, as it was asked for."""
+    """One requested model of an evaluation."""
 
     model: str
     tag: str | None = None
-    """`primary` or `baseline`; None for the only one."""
+    """`primary` or `baseline`; None for a single model."""
     base_url: str | None = None
     key_var: str | None = None
-    """The variable that was named, or that stands for a literal key."""
+    """Name of the variable that holds the API key; for a literal key, a generated name."""
     has_key: bool = False
-    """Whether a literal key was given."""
+    """Whether a literal API key was given."""
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it is what the other one is compared with."""
+        """Whether this model is the baseline of the comparison."""
         return self.tag == BASELINE
 
 
 @dataclass(frozen=True, slots=True)
 class AgentInvocation:
-    """One invocation, ready to be executed: all that can be checked here has been."""
+    """One validated invocation, ready to execute."""
 
     sides: tuple[RequestedModel, ...]
     environments: tuple[AgentEnv, ...]
-    """Of each side: the same agent and rows, loaded once for each."""
+    """Environment of each model: the same agent and rows, loaded separately."""
     resolution: Resolution
-    """One run a side, in the same order."""
+    """Settings of one run per model, in the same order."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Literal keys by variable name."""
+    """Literal API keys by variable name."""
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What the evaluation reads: its rows, and the sources of agent, tools and functions."""
+        """Files that the evaluation reads: its rows, and the sources of agent, tools and functions."""
         environment = self.environments[0]
         return (*environment.options.files, Path(environment.env_args["dataset"]))
 
     @property
     def loader(self) -> Loader:
-        """A loader with the existing environments; one whose arguments `--set` changed is loaded again."""
+        """A loader with the loaded environments; an environment whose arguments `--set` changed is loaded again."""
         loader, ready = Loader(), {digest(each.env_args): each for each in self.environments}
         for run in self.resolution.runs:
             environment = ready.get(digest(run.settings.env.env_args))
@@ -124,7 +123,7 @@ class AgentInvocation:
 
 
 def sides_of(options: AgentFlags) -> tuple[RequestedModel, ...]:
-    """The models that were asked for: one, or primary and baseline."""
+    """Requested models: one, or primary and baseline."""
     literal = options.literal_keys
     model: str = getattr(options, "model")  # noqa: B009 - each of the two dataclasses has it, their base has not
     has_key = LITERAL_KEY_VAR in literal
@@ -145,20 +144,20 @@ def sides_of(options: AgentFlags) -> tuple[RequestedModel, ...]:
 
 
 def make_job(options: AgentFlags, mode: str, flags: Mapping[str, object]) -> AgentInvocation:
-    """Load, route and resolve.
+    """Load the agent, route the models and resolve the settings.
 
     Args:
-        options: Checked.
-        mode: What the agent is told that it runs for: `eval` or `test`.
-        flags: Settings of this command alone, by setting key.
+        options: Validated options.
+        mode: Mode that the agent sees: `eval` or `test`.
+        flags: Settings of this command only, by setting key.
 
     Raises:
-        HarnessError: what is wrong, and where; nothing was sent.
+        HarnessError: an option, file or setting is invalid; nothing was sent.
     """
     for key in options.literal_keys.values():
         redactor.add(key)
     sides = sides_of(options)
-    with own_stdout():  # what an agent's module prints is not ours
+    with own_stdout():  # keep output of the agent's module off our stdout
         environments = [_load(env_args(options, mode, side.tag)) for side in sides]
     _refuse_no_rows(options, environments[0])
     environ = ChainMap(options.literal_keys, os.environ)
@@ -168,12 +167,12 @@ def make_job(options: AgentFlags, mode: str, flags: Mapping[str, object]) -> Age
     notices: list[str] = []
     limits = BudgetLimits()
     for side, environment in zip(sides, environments, strict=True):
-        # More than there are is all of them: the documents ask for 10 of what may be 3.
+        # A limit above the row count selects all rows.
         rows = None if options.limit is None else min(options.limit, environment.row_count)
         given = {**flags, "env_args": environment.env_args, "num_examples": rows}
         found = _resolve(options, side, given, environ, registry)
         runs += found.runs
-        limits = found.limits  # of the invocation: the same for each side
+        limits = found.limits  # of the invocation: equal for all models
         notices += [*found.notices, *_keyless(side, found.runs[0])]
     resolution = Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits)
     _refuse_too_many(resolution, environments[0].row_count)
@@ -181,7 +180,7 @@ def make_job(options: AgentFlags, mode: str, flags: Mapping[str, object]) -> Age
 
 
 def env_args(options: AgentFlags, mode: str, tag: str | None) -> JsonDict:
-    """The arguments of `agent-eval`: only what differs from its own built-ins, so that the same run is named alike."""
+    """Build the arguments of `agent-eval` that differ from its defaults, so that equal runs get equal names."""
     given: JsonDict = {"dataset": options.dataset, "agent": options.module, "mcp": options.mcp}
     if isinstance(options, EvalOptions):
         given["eval_fns"] = options.eval_fn
@@ -189,7 +188,7 @@ def env_args(options: AgentFlags, mode: str, tag: str | None) -> JsonDict:
         "max_turns": None if options.max_turns == 10 else options.max_turns,
         "offset": options.offset or None,
         "mode": None if mode == "eval" else mode,
-        "model_tag": tag if tag == BASELINE else None,  # an agent is told of being the baseline, never of having one
+        "model_tag": tag if tag == BASELINE else None,  # an agent sees that it is the baseline, never that it has one
         "debug_dir": options.traces,
     }
     return {name: value for name, value in given.items() if value is not None}
@@ -200,7 +199,7 @@ def _load(args: JsonDict) -> AgentEnv:
         return _as_agent_env(load_environment(AGENT_EVAL, **args))
     except EnvironmentLoadError as error:
         if isinstance(error.__cause__, HarnessError):
-            raise error.__cause__ from None  # says all; that it comes from a built-in environment helps nobody
+            raise error.__cause__ from None  # the cause is complete; the built-in environment is a detail
         raise
 
 
@@ -218,7 +217,7 @@ def _refuse_no_rows(options: AgentFlags, environment: AgentEnv) -> None:
 
 
 def _refuse_unplaced_baseline(sides: Sequence[RequestedModel], registry: Registry) -> None:
-    """Refuse a baseline that would be asked at OpenAI only because its name says no provider."""
+    """Reject a baseline that would be sent to OpenAI only because its name gives no provider."""
     primary, baseline = sides[0], sides[-1]
     if not baseline.is_baseline or primary.base_url is None or baseline.base_url is not None:
         return
@@ -237,7 +236,7 @@ def _resolve(
     environ: Mapping[str, str],
     registry: Registry,
 ) -> Resolution:
-    """The one run of a side."""
+    """Resolve the run of one model."""
     way = _way_to(side, environ, registry)
     merged: dict[str, object] = {
         **flags,
@@ -256,7 +255,7 @@ def _resolve(
 
 
 def _way_to(side: RequestedModel, environ: Mapping[str, str], registry: Registry) -> Route | None:
-    """Where a model is asked. None if that is said elsewhere: in the registry, or because it is a reference model."""
+    """Route of a model. None if the registry has the route, or for a reference model."""
     is_known = side.base_url is None and side.key_var is None and side.model in registry.entries
     if is_known or (side.base_url is None and is_reference(side.model)):
         return None
@@ -277,7 +276,7 @@ def _as_flags(side: RequestedModel, way: Route | None) -> dict[str, object]:
 
 
 def _ways(side: RequestedModel, way: Route | None) -> dict[str, str]:
-    """Where a side's model, address and key come from, by setting."""
+    """Origins of a model's name, address and key, by setting."""
     dash = "--baseline-" if side.is_baseline else "--"
     provider = f"provider {way.provider}" if way is not None else ""
     moved = f", moved by {way.moved_by}" if way is not None and way.moved_by else ""
@@ -291,7 +290,7 @@ def _ways(side: RequestedModel, way: Route | None) -> dict[str, str]:
 
 
 def _sets_for(options: AgentFlags, side: RequestedModel) -> list[str]:
-    """The `--set` texts for one side: `baseline:model.rpm=60` is for one of two runs."""
+    """`--set` texts for one model: `baseline:model.rpm=60` applies only to the baseline."""
     names = [PRIMARY, BASELINE] if side.tag else []
     chosen: list[str] = []
     for text in options.set or ():
@@ -309,7 +308,7 @@ def _sets_for(options: AgentFlags, side: RequestedModel) -> list[str]:
 
 
 def _refuse_own(name: str, path: Sequence[str]) -> None:
-    """Refuse a `--set` of what an option of its own says."""
+    """Reject a `--set` of a setting that has an option of its own."""
     setting = ".".join(path[:2])
     if setting in ISOLATION:
         raise ConfigError(
@@ -337,7 +336,7 @@ def _refuse_too_many(resolution: Resolution, row_count: int) -> None:
 
 
 def _told(origins: Mapping[str, Origin], ways: Mapping[str, str]) -> dict[str, Origin]:
-    """Origins in the words of these commands."""
+    """Rename origins to the option names of these commands."""
     names = {**_FLAGS, **ways}
     names |= {f"model.sampling_args.{each.key}": each.flags[0] for each in SHORTCUTS if len(each.path) > 2}
     told = dict(origins)
@@ -349,7 +348,7 @@ def _told(origins: Mapping[str, Origin], ways: Mapping[str, str]) -> dict[str, O
 
 
 def _keyless(side: RequestedModel, run: ResolvedRun) -> list[str]:
-    """A host elsewhere that gets no key: what a user should hear before it refuses."""
+    """Notice that a remote host will get no API key; empty if not applicable."""
     url = side.base_url
     if url is None or is_loopback_url(url) or any(each.key_var for each in run.endpoints):
         return []

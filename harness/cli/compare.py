@@ -1,5 +1,5 @@
-"""`bench compare`: do runs differ, and where? Owns the command's words and what is compared with what; `report.compare`
-does the rest."""
+"""Implement `bench compare`: find differences between runs. Parses names of runs and suites; `report.compare` does the
+statistics."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def compare(
 
 
 def show_lines(lines: Iterable[Text], console: Console) -> None:
-    """Print them, in ASCII where the terminal has nothing else."""
+    """Print lines, in ASCII on terminals that support only ASCII."""
     from harness.report.grid import plain
 
     for line in lines:
@@ -78,10 +78,10 @@ def show_lines(lines: Iterable[Text], console: Console) -> None:
 
 
 def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> Compared:
-    """The comparisons that the names of runs and suites ask for.
+    """Comparisons of the named runs and suites.
 
     Raises:
-        UsageError: a name means nothing, or there is nothing to compare.
+        UsageError: a name is unknown, or there is nothing to compare.
         StoreError: a run cannot be read.
     """
     from harness.report.compare.matching import match
@@ -109,10 +109,10 @@ def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, clus
 
 
 def _measures(candidate: RunDir, baseline: RunDir) -> list[str]:
-    """What of two runs is compared: the reward; of agent evaluations with several functions, each that both have.
+    """Metrics to compare: the reward, or for agent evaluations with several functions each function that both have.
 
     Raises:
-        UsageError: they have none in common.
+        UsageError: the runs have no function in common.
     """
     from harness.report.compare.sides import REWARD
 

@@ -1,5 +1,5 @@
-"""The first request of a command that pays for many: does each endpoint answer for its model? Owns when it is sent;
-what counts as an answer is `clients.preflight`'s."""
+"""Connection check before the first paid request of a command. `clients.preflight` sends the requests and reads the
+replies."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from harness.settings.runs import ResolvedRun
 def check_connections(
     runs: Sequence[tuple[ResolvedRun, bool]], keys: Mapping[str, str], say: Callable[[str], None]
 ) -> None:
-    """Ask every model of these runs once, as briefly as can be; the embedded server needs none.
+    """Send one short request to every model of these runs, except to the embedded server.
 
     Args:
-        runs: Whose models are to be asked, each with whether it is the baseline.
-        keys: Literal keys by variable name.
-        say: Told that it begins.
+        runs: Runs with the models to check, each with whether it is the baseline.
+        keys: Literal API keys by variable name.
+        say: Called with a progress line at the start.
 
     Raises:
-        SystemicError: an endpoint cannot be used; nothing has been paid for.
+        SystemicError: an endpoint is unusable; no rollout was started.
     """
     wanted: list[tuple[ResolvedRun, bool]] = []
     for run, is_baseline in runs:

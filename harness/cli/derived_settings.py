@@ -1,5 +1,5 @@
-"""From a recorded run to the settings of a run that is made of it, or goes on with it. Owns the options of the commands
-that do so, which of the recorded settings do not hold then, and what is said of a run that cannot be loaded again."""
+"""Settings of a resumed, replayed or rescored run, made from a recorded run: the commands' common options, the recorded
+settings that do not apply, and the notices about runs that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ Verbose: TypeAlias = Annotated[bool, typer.Option("--verbose", "-v", help="Log i
 
 _BOUNDS = ("max_concurrent", "max_concurrent_generation", "max_concurrent_scoring")
 _RECORDED = ("num_examples", "rollouts_per_example", "shuffle", "shuffle_seed")
-"""Settings of `env` that say which rollouts there are: for a run that is made of a recorded one, those of that."""
+"""Settings of `env` that select the rollouts: a derived run takes them from the recorded run."""
 
 _LIMITS = ("message_limit", "token_limit", "max_failures")
-"""Settings of `env` that bound the calls of a model."""
+"""Settings of `env` that limit the calls of a model."""
 
 _OF_JUDGES = (*_BOUNDS, "request_timeout", "request_retries")
-"""Settings of `model` that count where no model is asked, too."""
+"""Settings of `model` that apply even if only judges are called."""
 
 _PATHS = "relative paths begin in the folder where the command is typed, so type it where the run was made"
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedRequest:
-    """What a command was told of the settings of its run."""
+    """Typed settings of a derived run."""
 
     model: str | None = None
     base_url: str | None = None
@@ -78,11 +78,11 @@ class DerivedRequest:
     max_concurrent: int | None = None
     sets: Sequence[str] = ()
     budget: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
-    """The flags that bound what is spent, by their keys."""
+    """Budget flags by setting key."""
 
     def flags(self) -> dict[str, Origin]:
-        """The flags as `--set` takes them, since a recorded run has a value for every setting, and only these beat it;
-        each with what was typed."""
+        """The flags in the form of `--set` (which overrides recorded values), each with the typed option as its
+        origin."""
         named = (
             ("model.model", "-m", self.model),
             ("model.api_base_url", "-b", self.base_url),
@@ -102,14 +102,14 @@ class DerivedRequest:
 
 
 def check_derived(sets: Sequence[str], *, asks_model: bool) -> None:
-    """Refuse settings that would have no effect on a run that is made of a recorded one.
+    """Reject settings that have no effect on a run derived from a recorded run.
 
     Args:
-        sets: As the user typed them.
-        asks_model: Whether a model is asked, or the recorded replies are taken.
+        sets: `--set` texts as typed.
+        asks_model: Whether a model is called; False if recorded replies are replayed.
 
     Raises:
-        UsageError: names the setting and says why.
+        UsageError: a setting has no effect.
     """
     for text in sets:
         for group, key, *_ in parse_set(text).layer:
@@ -124,16 +124,16 @@ def check_derived(sets: Sequence[str], *, asks_model: bool) -> None:
 
 
 def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
-    """The run that a command names, with its manifest. It can be loaded from its folder, and nobody writes it.
+    """Find a named run that can be loaded from its folder and is not being written, with its manifest.
 
     Args:
         output_dir: The output folder.
-        name: As it was typed.
+        name: Name of the run as typed.
 
     Raises:
-        UsageError: there is no such run, more than one, or one whose rows are in a Python program.
-        RunLocked: a process writes it.
-        StoreError: its settings are a link, or no regular file.
+        UsageError: no run or several runs match, or the run's rows exist only in a Python program.
+        RunLocked: another process is writing the run.
+        StoreError: the settings file is a link, or no regular file.
     """
     folder = RunDir(find_run(output_dir, name))
     manifest = folder.read_manifest()
@@ -142,21 +142,21 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
     if not os.path.lexists(folder.config_path):
         raise UsageError(f"{folder.path} has no config.toml, which says how to load it; restore it from a copy")
     with translated("read", folder.config_path):
-        read_file(folder.config_path)  # refuses what is no regular file, before it is read as settings
+        read_file(folder.config_path)  # raises for irregular files, before the settings are parsed
     return folder, manifest
 
 
 def settings_of(folder: RunDir, asked: DerivedRequest, ours: Mapping[str, Origin]) -> Resolution:
-    """The recorded settings of a run, with what was asked for over them.
+    """Resolve the recorded settings of a run, overridden by the requested ones.
 
     Args:
-        folder: The run's.
-        asked: What the command was told.
-        ours: Further `--set` texts, below those that the user typed, each with why it is so.
+        folder: The run's folder.
+        asked: Typed settings of the command.
+        ours: Further `--set` texts with their origins; typed ones override them.
 
     Raises:
-        ConfigError: a setting is wrong.
-        EnvironmentNotFound: the environment is gone.
+        ConfigError: a setting is invalid.
+        EnvironmentNotFound: the environment no longer exists.
     """
     flags = {"endpoints_path": asked.registry, **asked.budget}
     texts = {**ours, **asked.flags()}
@@ -169,34 +169,34 @@ def settings_of(folder: RunDir, asked: DerivedRequest, ours: Mapping[str, Origin
 
 
 def _told(run: ResolvedRun, truly: Mapping[str, Origin]) -> ResolvedRun:
-    """The run, with nothing said to come from a `--set` that nobody typed."""
+    """Replace the origin `--set` of settings that were not typed by their real origin."""
     return replace(run, origins={path: truly.get(each.source, each) for path, each in run.origins.items()})
 
 
 def notices_of(folder: RunDir, resolution: Resolution) -> list[str]:
-    """What a user should be told of these settings. That another model takes the place of the recorded one is what was
-    asked for: it needs no word that the recorded url and headers are not used.
+    """Notices about these settings. A replaced model needs no notice that the recorded URL and headers are unused,
+    since the user asked for the other model.
 
     Args:
-        folder: The run's.
-        resolution: From `settings_of`.
+        folder: The run's folder.
+        resolution: Result of `settings_of`.
     """
     recorded = f"{shown_path(folder.config_path, Path.cwd())}: "
     return [notice for notice in resolution.notices if not notice.startswith(recorded)]
 
 
 def placed(words: str) -> str:
-    """What is said of something that a recorded run needs; where a file is missing, with where it was looked for."""
+    """Extend the message about a missing file of a recorded run by the place where it was searched."""
     return f"{words} ({_PATHS})" if "no such file" in words.lower() else words
 
 
 def of_new_run(folder: RunDir, output_dir: str) -> dict[str, Origin]:
-    """What does not hold for a run that is made of a recorded one: it stands beside that, wherever that lies now, it is
-    kept, and it is published by nobody who did not say so.
+    """Settings of a new derived run: saved beside its parent, at the parent's present location, and not published
+    unless requested.
 
     Args:
-        folder: The recorded run's.
-        output_dir: Where it was looked for.
+        folder: The recorded run's folder.
+        output_dir: Output folder in which the run was searched.
     """
     return {
         **in_place(folder, output_dir),
@@ -206,12 +206,13 @@ def of_new_run(folder: RunDir, output_dir: str) -> dict[str, Origin]:
 
 
 def in_place(folder: RunDir, output_dir: str) -> dict[str, Origin]:
-    """What keeps a run where it lies: the recorded output folder began in another working directory, perhaps."""
+    """`--set` text that keeps a run in its folder, since the recorded path may be relative to another working
+    directory."""
     return {f"save.output_dir={_text(home_of(folder, output_dir))}": Origin("builtin", IN_PLACE)}
 
 
 def home_of(folder: RunDir, output_dir: str) -> str:
-    """The output folder that a run lies in; for one that lies elsewhere, where it was looked for."""
+    """Output folder of a run; for a run outside of any, the folder in which it was searched."""
     parents = folder.path.parents
     if len(parents) > 2 and parents[1].name == "evals":
         return str(parents[2])
@@ -235,5 +236,5 @@ def _check_rows(folder: RunDir, manifest: Manifest) -> None:
 
 
 def _text(value: str) -> str:
-    """A text as `--set` reads it: quoted where it would pass for something else."""
+    """Quote a text for `--set` if it would parse as something else."""
     return json.dumps(value, ensure_ascii=False) if value[:1] in ("[", "{", '"', "'", "") else value

@@ -1,5 +1,4 @@
-"""Runs and prints the evaluation of a run that is made from another one (replay, rescore): checks before, and the
-comparison of the two runs after."""
+"""Output of replay and rescore: checks before the evaluation, and the comparison with the parent run after it."""
 
 from __future__ import annotations
 
@@ -27,16 +26,16 @@ from harness.store.recorded import Recorded
 
 
 def execute_derived(resolution: Resolution, options: RunOptions, derivation: Derivation) -> int:
-    """Make a run from another one, and print it. Arguments and exit code as of `execute`."""
+    """Execute and print a run derived from another one. Arguments and exit code as of `execute`."""
     evaluation = Evaluation(resolution.runs, start=StartOptions(derive=derivation))
     return execute(resolution, options, DerivedView(derivation), evaluation)
 
 
 class DerivedView(View):
-    """One run that is made from another one.
+    """Printer of one derived run.
 
     Args:
-        derivation: From which, and how.
+        derivation: Parent run and kind of derivation.
     """
 
     def __init__(self, derivation: Derivation) -> None:
@@ -44,9 +43,9 @@ class DerivedView(View):
         self._after: Marks | None = None
 
     def admit(self, runs: Sequence[Located | FailedRun]) -> None:
-        """Refuse what cannot be made while nothing is on disk."""
+        """Reject an impossible derivation before anything is written."""
         for run in runs:
-            if isinstance(run, FailedRun):  # there is no other: its table would say nothing
+            if isinstance(run, FailedRun):  # a single run: the table of failed runs would be empty
                 run.error.args = (placed(str(run.error)), *run.error.args[1:])
                 raise run.error
             name = self._from.function
@@ -55,7 +54,7 @@ class DerivedView(View):
                 require_recorded(rubric, name, self._from.parent.read_manifest().metric_names)
 
     def begin(self, runs: Sequence[Prepared]) -> None:
-        """Listen for the end, and say what the recording does not hold."""
+        """Attach callbacks, and print notices about missing recordings."""
         for run in runs:
             run.on_recorded = self._keep
             made, planned = self._coverage()
@@ -66,10 +65,10 @@ class DerivedView(View):
                 )
 
     def _coverage(self) -> tuple[int, int]:
-        """Rollouts that the parent has, and those that it was to have."""
+        """Rollouts that the parent has, and rollouts that were planned for it."""
         parent, recorded = self._from.parent, len(self._from.recorded)
         manifest = parent.read_manifest()
-        if manifest.derived:  # of some examples it may have had fewer rollouts to be made of
+        if manifest.derived:  # an example may have had fewer replies than planned
             return recorded, int((parent.read_summary() or {}).get("planned") or recorded)
         return recorded, manifest.planned.get("num_examples", 0) * manifest.planned.get("rollouts_per_example", 1)
 
@@ -77,7 +76,7 @@ class DerivedView(View):
         self._after = marks_of(recorded)
 
     def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
-        """The table as ever, and the comparison under it."""
+        """Print the usual table, then the comparison."""
         reports = [replace(report, next_steps=tuple(self._steps(report))) for report in reports]
         changes = None
         if self._after is not None:
@@ -100,7 +99,7 @@ class DerivedView(View):
         return all(report.state == "done" and report.summary and report.summary.scored for report in reports)
 
     def _steps(self, report: RunReport) -> Iterator[Step]:
-        """What to do next. Recorded replies fail again as they failed, so that is not to be tried."""
+        """Suggest next steps, without a retry: recorded replies would fail again."""
         tries = report.state != "done" or self._from.how == "rescore" or self._from.asks_model
         yield from (step for step in report.next_steps if tries or step.purpose != GO_ON)
 

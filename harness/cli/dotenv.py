@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def load(path: Path, environ: MutableMapping[str, str]) -> list[str]:
-    """Put the variables of a `.env` file into `environ` where they are not set yet.
+    """Set the variables of a `.env` file in `environ`, except those already set.
 
     Args:
-        path: The file; it may be missing.
-        environ: The process's environment.
+        path: The file; may be missing.
+        environ: Environment variables to update.
 
     Returns:
-        Notices, one line each, about lines that could not be read; never a value.
+        Notices, one line each, about lines that cannot be parsed; they contain no values.
     """
     if not path.is_file():
         return []
@@ -30,9 +30,9 @@ def load(path: Path, environ: MutableMapping[str, str]) -> list[str]:
 
 
 def parse(text: str) -> tuple[dict[str, str], list[int]]:
-    """The variables in the text of a `.env` file, and the numbers of lines that are not `NAME=value`. Values are not
+    """Parse a `.env` file into its variables and the numbers of lines that are not `NAME=value`. Values are not
     interpolated."""
-    from dotenv.parser import parse_stream  # most commands find no such file
+    from dotenv.parser import parse_stream  # slow to import, and most commands find no such file
 
     variables: dict[str, str] = {}
     wrong: list[int] = []
@@ -41,6 +41,6 @@ def parse(text: str) -> tuple[dict[str, str], list[int]]:
         if binding.error or (key is not None and (value is None or not key.isidentifier())):
             wrong.append(binding.original.line + whole[: len(whole) - len(whole.lstrip())].count("\n"))
         elif key is not None and value is not None:
-            is_comment = whole.partition("=")[2].lstrip(" \t").startswith("#")  # which the parser takes for a value
+            is_comment = whole.partition("=")[2].lstrip(" \t").startswith("#")  # which the parser reads as a value
             variables[key] = "" if is_comment else value
     return variables, wrong

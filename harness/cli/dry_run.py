@@ -1,5 +1,5 @@
-"""`bench run --dry-run`: every setting of every run with its origin, as tables or JSON. Owns the layout; the values
-come from `ResolvedRun.described`, which masks what must not be shown."""
+"""Print the settings of a dry run (`bench run --dry-run`) with their origins, as tables or JSON.
+`ResolvedRun.described` masks secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.settings.resolver import Resolution, ResolvedRun
 _COLUMNS = ("setting", "value", "origin", "source")
 
 _PIPED_WIDTH = 200
-"""Columns when nobody's terminal says otherwise: wide enough that a source with its path stays on one line."""
+"""Columns of output that is no terminal: enough for a source with its path on one line."""
 
 
 def as_json(resolution: Resolution) -> str:
@@ -29,7 +29,7 @@ def as_json(resolution: Resolution) -> str:
 
 
 def show(resolution: Resolution, out: TextIO) -> None:
-    """One table a run: setting, value, origin, source."""
+    """Print one table per run: setting, value, origin, source."""
     from rich.console import Console
 
     console = Console(file=out, highlight=False, width=None if out.isatty() else _PIPED_WIDTH)
@@ -47,7 +47,7 @@ def _table(run: ResolvedRun) -> object:
     from rich.text import Text
 
     title = clean_block(f"{run.settings.env.name} × {run.settings.model.model}")
-    # Never cut: half the name of a setting is that of three.
+    # Never truncate: several settings begin with the same characters.
     columns = [Column(name, no_wrap=name in ("setting", "origin"), overflow="fold") for name in _COLUMNS]
     table = Table(*columns, title=Text(title), title_justify="left", box=None, padding=(0, 2, 0, 0))
     for path, line in run.described().items():

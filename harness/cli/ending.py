@@ -1,5 +1,5 @@
-"""The end of a process in which environments ran: it comes whatever they have left running, and what that is gets said.
-Owns the wait and the words; ends no program of theirs."""
+"""End of the process after environments ran in it: waits a limited time for their threads, and warns about threads and
+processes that are left. Kills none of them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from pathlib import Path
 from harness.report.text import clean
 
 PATIENCE = 3.0
-"""Seconds that threads get to end, once there is nothing else to do."""
+"""Timeout in seconds for threads at the end of the process."""
 
 AT_EXIT = 30.0
-"""Seconds that functions of `atexit` get: some send what they have gathered; one that never returns would keep the
-process, and whoever waits for its exit code, for ever."""
+"""Timeout in seconds for functions of `atexit`: some send collected data, and without a limit one that hangs would keep
+the process and its caller waiting."""
 
 _SHOWN = 3
 _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "harness/rubrics/math_worker.py")
-"""Processes of Python's own and of ours, which end with this one."""
+"""Helper processes of Python and bench, which end with this process."""
 
 
 def end_in_time(code: int) -> None:
-    """See to it that this process ends soon. Python waits for all threads that are no daemons, and for all functions of
-    `atexit`, however long they take.
+    """Make this process exit soon. Python alone waits without limit for all non-daemon threads and `atexit` functions.
 
     Args:
         code: The exit code.
@@ -36,7 +35,7 @@ def end_in_time(code: int) -> None:
     children = list(_children())
     if children:
         _say(f"note: left running: {_listed(children)}")
-    with contextlib.suppress(RuntimeError):  # no thread can be started, so that there is little to wait for
+    with contextlib.suppress(RuntimeError):  # no thread can be started, so few can be left
         threading.Thread(target=_end_anyway, args=(code,), name="bench-ending", daemon=True).start()
 
 
@@ -47,22 +46,22 @@ def _end_anyway(code: int) -> None:
     if strays := _strays():
         _say(f"note: ended without waiting for threads that were left running: {_listed(strays)}")
     else:
-        time.sleep(AT_EXIT)  # a daemon ends with the process
+        time.sleep(AT_EXIT)  # a daemon thread ends with the process
         _say(f"note: ended without waiting for what an environment does at exit (atexit), after {AT_EXIT:g} s")
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # whoever reads went away
+        with contextlib.suppress(OSError, ValueError):  # the reader has closed the pipe
             stream.flush()
     os._exit(code)
 
 
 def _strays() -> list[str]:
-    """The names of the threads that Python would wait for."""
+    """Names of the threads that would delay the exit."""
     main = threading.main_thread()
     return [each.name for each in threading.enumerate() if each is not main and not each.daemon and each.is_alive()]
 
 
 def _children() -> Iterator[str]:
-    """The programs that this process has started and that go on, each with its number. Only Linux tells."""
+    """Running child processes of this process, each with its pid. Linux only."""
     for task in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
             for pid in task.read_text().split():
@@ -81,6 +80,6 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _say(words: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # whoever reads went away
+    with contextlib.suppress(OSError, ValueError):  # the reader has closed the pipe
         sys.stderr.write(f"{words}\n")
         sys.stderr.flush()

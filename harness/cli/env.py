@@ -1,4 +1,4 @@
-"""`bench env`: the group of the commands about environments. Owns the table; each command is a module of its own."""
+"""Command group `bench env`: the table of its commands, each in its own module."""
 
 from __future__ import annotations
 

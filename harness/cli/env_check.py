@@ -1,4 +1,5 @@
-"""`bench env check NAME`: is it sound? Owns the command's words and exit code; `authoring.check` finds out."""
+"""Implement `bench env check NAME`: validate an environment with `authoring.check`, print the findings, set the exit
+code."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from harness.cli.stdout import own_stdout
 from harness.report.text import clean, make_console
 
 _WIDEST = 120
-"""Cells of a line of prose, however wide the terminal is."""
+"""Maximum line width in cells."""
 
 
 def check(

@@ -1,4 +1,4 @@
-"""`bench env info NAME`: one environment on a screen. Owns the layout; `authoring.describe` gathers what is shown."""
+"""Implement `bench env info NAME`: print the description of an environment from `authoring.describe`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from harness.report.text import clean, clean_block, make_console, plain_json
 _INDENT = "  "
 
 _SAMPLE_LINES = 12
-"""Lines of one message that are shown: a sample is to be recognised, not read."""
+"""Maximum lines of a sample message."""
 
 _WIDEST = 120
-"""Cells of a line of prose, however wide the terminal is."""
+"""Maximum line width in cells."""
 
 
 def info(
@@ -181,7 +181,7 @@ def _text_of(message: Message) -> str:
 
 
 def _block(label: str, text: str, width: int) -> Iterator[str]:
-    """A labelled text: wrapped, made harmless, its end cut off if it is long."""
+    """Lines of a labelled text: wrapped, control characters removed, truncated if long."""
     head = f"{_INDENT}{clean(label, 12):<10}│ "
     below = f"{_INDENT}{'':<10}│ "
     room = max(20, width - len(head))

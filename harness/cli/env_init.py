@@ -1,4 +1,4 @@
-"""`bench env init NAME`: a new environment. Owns the command's words; `authoring.scaffold` makes the files."""
+"""Implement `bench env init NAME`: create a new environment with `authoring.scaffold` and print the first steps."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def _told(created: Created) -> list[str]:
 
 
 def _first_steps(created: Created) -> list[str]:
-    """Commands that work as they stand, here and now."""
+    """Commands to try the new environment, ready to paste."""
     name, folder, bench, python = created.names.name, _folder(created), _bench(), _python()
     pytest = [] if importlib.util.find_spec("pytest") else [_install("pytest")]
-    pip = [] if _has_pip() or shutil.which("uv") else [f"{python} -m ensurepip"]  # an installer, before all else
+    pip = [] if _has_pip() or shutil.which("uv") else [f"{python} -m ensurepip"]  # pip or uv must be there first
     return [
         *pip,
         f"{bench} env install {folder}",
@@ -97,7 +97,7 @@ def _has_pip() -> bool:
 
 
 def _for_uv() -> str:
-    """What leads uv to this interpreter: by itself, it takes that of the active virtual environment."""
+    """Option that makes uv use this interpreter; by default, uv uses the active virtual environment."""
     active = os.environ.get("VIRTUAL_ENV")
     is_active = active is not None and Path(active).resolve() == Path(sys.prefix).resolve()
     return "" if is_active else f" --python {shlex.quote(sys.executable)}"
@@ -108,7 +108,7 @@ def _folder(created: Created) -> str:
 
 
 def _python() -> str:
-    """What a shell must be told to have this interpreter."""
+    """Shell command of this interpreter."""
     found = shutil.which("python")
     return "python" if found and Path(found).parent == Path(sys.executable).parent else shlex.quote(sys.executable)
 

@@ -1,5 +1,5 @@
-"""`bench env install PATH|NAME…`: environments into the interpreter that runs `bench`. Owns the command's words;
-`authoring.installer` knows what a target means and calls pip or uv."""
+"""Implement `bench env install PATH|NAME…`: install environments for the interpreter of `bench`. `authoring.installer`
+parses targets and calls pip or uv."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def install(
 
 
 def _is_sure(doubtful: Sequence[InstallTarget], arguments: Sequence[str]) -> bool:
-    """Ask whether strangers' packages are meant.
+    """Ask for confirmation of packages from the package index.
 
     Args:
-        doubtful: What may be a stranger's.
-        arguments: All that was asked for, for the command that says so.
+        doubtful: Targets that may be other people's packages.
+        arguments: All arguments, for the command in the message.
 
     Raises:
-        UsageError: there is nobody to ask.
+        UsageError: no terminal to ask on.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         doubts = "; ".join(f"{target.given}: {target.doubt}" for target in doubtful)
@@ -97,7 +97,7 @@ def _is_sure(doubtful: Sequence[InstallTarget], arguments: Sequence[str]) -> boo
 
 
 def _run(command: Sequence[str], *, verbose: bool) -> None:
-    """Run the installer; what it says is shown in full if it fails, and as one passing line until then."""
+    """Run the installer; show its output as one changing line, and in full if it fails."""
     console = make_console(stderr=True)
     passing = console.is_terminal and not verbose
     said: list[str] = []
@@ -125,11 +125,11 @@ def _run(command: Sequence[str], *, verbose: bool) -> None:
 
 
 def _report(wanted: Sequence[InstallTarget], before: Sequence[Verified]) -> bool:
-    """Say of each target what came of it; returns whether all are usable."""
+    """Print the result of each target; return whether all are usable."""
     known = {(entry.distribution, entry.version) for entry in before}
     fresh = {each.distribution for each in installed_now() if (each.distribution, each.version) not in known}
     names = [target.distribution for target in wanted if target.distribution]
-    if len(names) < len(wanted):  # a URL or an archive: only the installer knew its name
+    if len(names) < len(wanted):  # a URL or an archive: only the installer knows its name
         names += sorted(fresh)
     found = verify(names) if names else []
     lines = [_installed(entry) for entry in found if not entry.problem]
@@ -148,7 +148,7 @@ def _report(wanted: Sequence[InstallTarget], before: Sequence[Verified]) -> bool
 
 
 def model_for(entry: Verified) -> str:
-    """What `-m` may name for an environment: reference players know none of another SDK."""
+    """Value of `-m` to suggest for an environment; reference players exist only for our SDK."""
     path = Path(entry.path)
     source = path.parent if path.name == "__init__.py" else path
     files = source.rglob("*.py") if source.is_dir() else [source] if source.is_file() else []

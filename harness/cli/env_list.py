@@ -1,4 +1,4 @@
-"""`bench env list`: what is installed, and what is not yet. Owns the table; `authoring.catalogue` finds the entries."""
+"""Implement `bench env list`: print installed environments and local projects, found by `authoring.catalogue`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of `bench env` share: their options, and tables that fit the terminal."""
+"""Common options of the `bench env` commands, and tables fitted to the terminal."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from harness.report.text import clean, fit, make_console
 from harness.settings.wording import shown_path
 
 FOLDER = Path("environments")
-"""Where projects of environments lie unless one says otherwise."""
+"""Default folder of environment projects."""
 
 ENV_ARGS_HELP = "Arguments of load_environment(): a JSON object, or KEY=VALUE; repeatable."
 
 _PIPED_WIDTH = 1000
-"""Cells of a line that no terminal shows: nothing is cut."""
+"""Line width in cells without a terminal: nothing is truncated."""
 
 _GAP = "  "
 
 
 def env_args(texts: Sequence[str] | None) -> JsonDict:
-    """What the uses of -a say together; a later one wins.
+    """Merge the values of repeated -a options; later ones override earlier ones.
 
     Raises:
-        ConfigError: one is neither a JSON object nor KEY=VALUE.
+        ConfigError: a value is neither a JSON object nor KEY=VALUE.
     """
-    from harness.settings.values import table_texts  # the table of settings is slow to import, and lists need none
+    from harness.settings.values import table_texts  # slow to import, and lists do not need the settings
 
     merged: JsonDict = {}
     for table in table_texts(texts or (), "-a"):
@@ -40,21 +40,21 @@ def env_args(texts: Sequence[str] | None) -> JsonDict:
 
 
 def width_of(console: Console) -> int:
-    """Cells of a line."""
+    """Line width of a console, in cells."""
     return console.width if console.is_terminal or "COLUMNS" in os.environ else _PIPED_WIDTH
 
 
 def table(
     rows: Iterable[Sequence[str]], width: int, *, head: Sequence[str] = (), indent: str = "", wrap: bool = False
 ) -> list[str]:
-    """Rows as aligned columns. The last column takes what is left of the width.
+    """Format rows as aligned columns. The last column takes the remaining width.
 
     Args:
-        rows: Cells; foreign text is made harmless here.
-        width: Of the whole.
-        head: The columns' heads, if they have any.
-        indent: In front of every line.
-        wrap: Whether a last cell that is too long goes on below, or is cut.
+        rows: Cells; control characters are removed here.
+        width: Width of the table in cells.
+        head: Column headings; empty for none.
+        indent: Prefix of every line.
+        wrap: Wrap a last cell that is too long; otherwise truncate it.
     """
     cells = [[clean(cell, 1000) for cell in row] for row in rows]
     every = [list(head), *cells] if head else cells
@@ -82,19 +82,19 @@ def _cell(text: str, size: int) -> str:
 
 
 def _cut(text: str, size: int) -> str:
-    """`text` without its end: it is prose, and its beginning says most."""
+    """Truncate a text at its end."""
     while cell_len(text) > size - 1:
         text = text[:-1]
     return text.rstrip() + "…"
 
 
 def write(lines: Iterable[str], console: Console | None = None) -> None:
-    """Print lines as they are, by default on stdout, in an encoding that can hold them."""
+    """Print lines without markup, by default on stdout."""
     console = console or make_console()
     for line in lines:
         console.print(line, soft_wrap=True)
 
 
 def shown(path: Path | str) -> str:
-    """A path as the user would type it."""
+    """Path as the user would type it."""
     return shown_path(Path(path), Path.cwd())
