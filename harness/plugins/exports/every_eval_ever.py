@@ -1,6 +1,6 @@
-"""A run as records of Every Eval Ever, schema 0.3.0: one aggregate file and one file with a line a rollout, in the
-folders where that project's datastore and validator look for them. Owns names and places; the aggregate is
-`every_eval_ever_aggregate`'s business, the lines `every_eval_ever_rows`'."""
+"""Export of a run to Every Eval Ever, schema 0.3.0: an aggregate file and a samples file with one line per rollout, in
+the folder layout of that project's datastore and validator. `every_eval_ever_aggregate` makes the aggregate,
+`every_eval_ever_rows` the lines."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from harness.store.rundir import RunDir
 _RESERVED = frozenset(
     {"con", "prn", "aux", "nul", "data", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 )
-"""Names that no folder of the datastore may have: Windows' own, and that of its root."""
+"""Folder names that are not allowed in the datastore: those reserved by Windows, and the datastore's root."""
 
 _DEVELOPERS = {"gemini": "google", "mistral": "mistralai", "xai": "xai", "cohere": "CohereLabs"}
-"""Providers that serve their own models, where the datastore calls them otherwise than we do."""
+"""Providers that serve their own models, and their names in the datastore where these differ from ours."""
 
 _OWN_MODELS = frozenset({"openai", "anthropic", "deepseek", "ai21", *_DEVELOPERS})
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """How the run is called and where its files lie."""
+    """Identifiers and file paths of the run."""
 
     identity: Identity
     folder: str
@@ -47,13 +47,13 @@ class _Names:
 
 
 def write(run: RunDir, target: Path) -> Exported:
-    """Writes `data/<environment>/<developer>/<model>/<uuid>.json` and `…_samples.jsonl` below a folder.
+    """Write `data/<environment>/<developer>/<model>/<uuid>.json` and `…_samples.jsonl` below a folder.
 
-    The uuid belongs to the run: a second export has the same one.
+    The uuid is derived from the run's id, so a second export has the same one.
 
     Args:
         run: The run.
-        target: The folder; made if it is missing.
+        target: The folder; created if missing.
 
     Raises:
         StoreError: the run cannot be read.
@@ -114,7 +114,7 @@ def _names(source: Source) -> _Names:
 
 
 def _split(source: Source) -> tuple[str, str]:
-    """(developer, model) of `developer/model`; a bare name's developer is the provider that serves its own models."""
+    """Split `developer/model`; for a bare name, the developer is the provider if it serves its own models."""
     parts = [_component(part) for part in source.manifest.model.split("/") if part]
     if len(parts) > 1:
         return parts[0], "/".join(parts[1:])
@@ -124,13 +124,13 @@ def _split(source: Source) -> tuple[str, str]:
 
 
 def _component(text: str) -> str:
-    """`text` as the name of a folder on any system."""
+    """`text` as a folder name that is valid on any system."""
     name = _short(re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", unbroken(text)).rstrip(". ").strip(), 100) or "_"
     return f"_{name}" if name.split(".", 1)[0].lower() in _RESERVED or name.startswith(".") else name
 
 
 def _short(name: str, limit: int) -> str:
-    """At most `limit` bytes of a name; a longer one ends in eight characters of its sha256."""
+    """Shorten a name to at most `limit` bytes; a shortened one ends in eight characters of its sha256."""
     data = name.encode()
     if len(data) <= limit:
         return name

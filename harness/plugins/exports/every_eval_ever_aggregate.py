@@ -1,5 +1,4 @@
-"""The aggregate record of Every Eval Ever: who evaluated what, how the model was asked, and every number with its
-uncertainty. Owns the mapping of settings and statistics to its fields."""
+"""Aggregate record of Every Eval Ever: the evaluation, the model's settings, and each result with its uncertainty."""
 
 from __future__ import annotations
 
@@ -15,24 +14,24 @@ from harness.stats.summary import METHODS, Spread
 SCHEMA_VERSION = "0.3.0"
 
 REWARD = "reward"
-"""The result that the lines of the samples file belong to."""
+"""Name of the result that the lines of the samples file refer to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tells the evaluation from every other one."""
+    """Identifiers of the evaluation."""
 
     evaluation_id: str
     model_id: str
-    """`developer/model`, in letters that a folder's name may have."""
+    """`developer/model`, in characters that are valid in folder names."""
     developer: str
     task: str
-    """The environment, in such letters."""
+    """The environment's id, in characters that are valid in folder names."""
     created: str
-    """When the run began: Unix time as text."""
+    """Start of the run: Unix time as text."""
 
     def result_id(self, name: str) -> str:
-        """The key that joins a line to a result."""
+        """The id of a result, which joins lines to results."""
         return f"{self.task}.{name}"
 
 
@@ -41,18 +40,18 @@ class Sidecar:
     """The samples file."""
 
     path: str
-    """From the root of the datastore."""
+    """Path from the root of the datastore."""
     sha256: str
     rows: int
 
 
 def aggregate(source: Source, identity: Identity, sidecar: Sidecar | None) -> JsonDict:
-    """The record.
+    """The aggregate record.
 
     Args:
         source: The run.
-        identity: How it is called.
-        sidecar: Its samples file; None if it has no rollout.
+        identity: Identifiers of the evaluation.
+        sidecar: The samples file; None if the run has no rollout.
     """
     manifest = source.manifest
     record: JsonDict = {
@@ -100,7 +99,7 @@ def _model(source: Source, identity: Identity) -> JsonDict:
 
 
 def _results(source: Source, identity: Identity) -> list[JsonDict]:
-    """The reward, every metric and every pass rate that is defined."""
+    """The results: reward, metrics and pass rates that are defined."""
     summary, (low, high) = source.summary, source.manifest.reward_range
     shared: JsonDict = {
         "source_data": _dataset(source),
@@ -150,7 +149,7 @@ def _result(identity: Identity, name: str, config: JsonDict, score: JsonDict) ->
 
 
 def _score(spread: Spread) -> JsonDict | None:
-    """The mean with its uncertainty; None if there is no mean."""
+    """The mean with its uncertainty; None if the mean is undefined."""
     estimate = spread.estimate
     if estimate.mean is None:
         return None
@@ -168,7 +167,7 @@ def _score(spread: Spread) -> JsonDict | None:
 
 
 def _coverage(source: Source) -> dict[str, str]:
-    """How much of what was asked for is in the mean."""
+    """Coverage of the mean: planned, scored and unscored rollouts, and related counts."""
     summary = source.summary
     return _texts({
         "planned": summary.planned, "scored": summary.scored, "unscored": dict(summary.unscored),
@@ -213,7 +212,7 @@ def _generation(source: Source) -> JsonDict:
 
 
 def _bounds(low: float, high: float) -> JsonDict:
-    """Infinity is text here, since it is no number of JSON."""
+    """Score bounds; infinities as text, since JSON has no infinite numbers."""
     return {
         "min_score": low if math.isfinite(low) else "-Infinity",
         "max_score": high if math.isfinite(high) else "Infinity",
@@ -221,5 +220,5 @@ def _bounds(low: float, high: float) -> JsonDict:
 
 
 def _texts(values: Mapping[str, object]) -> dict[str, str]:
-    """Details, which must be text; what is None or empty is left out."""
+    """Convert details to text, as the schema requires; None and empty objects are left out."""
     return {name: worded(value) for name, value in values.items() if value is not None and value != {}}

@@ -1,5 +1,5 @@
-"""One rollout as a line of Every Eval Ever's samples file. Owns the choice between one turn, several and an agent's,
-the mapping of messages, and the hash by which that project finds the same sample under other models."""
+"""One rollout as a line of Every Eval Ever's samples file: single-turn, multi-turn or agentic. The sample hash is that
+project's, by which it finds the same sample under other models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness.store.outcomes import Outcome
 
 
 def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonDict:
-    """A rollout as a line, which belongs to the reward's result. One without a score has an `error`, and 0."""
+    """A rollout as a line, linked to the reward's result. One without a score gets an `error` and the score 0."""
     example, base, reward = outcome.example, outcome.base, outcome.reward
     asked, said = messages_of(example.prompt, "user"), messages_of(base.completion, "assistant")
     raw, reference = _raw(asked), [unbroken(worded(example.answer))] if example.answer != "" else []
@@ -63,19 +63,20 @@ def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonD
 
 
 def sample_hash(raw: str, reference: list[str]) -> str:
-    """What tells samples apart, as the project's adapters make it: sha256 of their canonical JSON."""
+    """The sample's hash as in the project's adapters: sha256 of question and reference as canonical JSON."""
     text = json.dumps({"raw": raw, "reference": reference}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _raw(asked: Messages) -> str:
-    """The question alone, without instructions and without the answers of examples in the prompt."""
+    """The text of the user messages alone, without system prompt and few-shot answers; of all messages if none is from
+    a user."""
     texts = [_marked(message.get("content")) for message in asked if message.get("role") == "user"]
     return unbroken("\n".join(texts or [_marked(message.get("content")) for message in asked]))
 
 
 def _marked(content: object) -> str:
-    """The text of a content. What is no text leaves the hash of itself, so that two images are two samples."""
+    """The text of a message's content. Other parts become a hash, so that different images are different samples."""
     if not isinstance(content, list):
         return "" if content is None else worded(content)
     lines: list[str] = []
@@ -155,7 +156,7 @@ def _performance(outcome: Outcome) -> JsonDict:
 
 
 def _metadata(outcome: Outcome) -> dict[str, str]:
-    """What the format has no place for, as text."""
+    """Fields without a place in the format, as text."""
     example, base, score = outcome.example, outcome.base, outcome.score
     values: JsonDict = {
         "rollout_index": base.rollout_index,

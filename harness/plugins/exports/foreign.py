@@ -1,5 +1,5 @@
-"""What exports have in common: a run opened with its numbers and without the names of private folders, JSON that strict
-readers take, and the untyped parts of messages read with care. Knows no format."""
+"""Common parts of the exporters: reading a run without private folder names, strict JSON, and parsing of untyped
+messages. Independent of any format."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ from harness.store.rundir import RunDir
 from harness.store.tally import summary_of
 
 NOT_A_NUMBER = orjson.Fragment(b"NaN")
-"""`json_bytes` writes it as NaN, which is no JSON: for readers that want just that."""
+"""Written by `json_bytes` as NaN, which is not valid JSON, for readers that expect it."""
 
 _DEPTH = 100
-"""Levels of a value that is nested without reason; what is deeper becomes text. Readers fail at some hundreds."""
+"""Most levels of nesting; deeper values become text, because readers fail at some hundreds of levels."""
 
 _LARGEST = 2**63 - 1
 
 _REFERENCE = "reference/"
 
 _PRIVATE = ("command", "settings", "identity", "derived")
-"""Fields of a manifest in which paths may stand."""
+"""Fields of a manifest that may contain paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A run that is about to be exported."""
+    """A run to be exported."""
 
     manifest: Manifest
-    """In which the home folder of whoever exports is `~`: exports are for others to read."""
+    """The manifest; in its texts the user's home folder is replaced by `~`, because exports are often shared."""
     recorded: Recorded
     summary: Summary
-    """Made from the journal as it is now."""
+    """Computed from the current journal."""
 
     @classmethod
     def read(cls, run: RunDir) -> Source:
-        """Reads a run's manifest and folds its journal.
+        """Read a run's manifest and journal.
 
         Raises:
             StoreError: either cannot be read.
@@ -66,28 +66,28 @@ class Source:
         return cls(dataclasses.replace(manifest, **public), recorded, summary)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """The rollouts in the order of every table, one in memory at a time."""
+        """The rollouts, in the order of all tables, loaded one at a time."""
         return outcomes(self.recorded)
 
     @property
     def epochs(self) -> int:
-        """Rollouts that were asked for of each example."""
+        """The planned number of rollouts per example."""
         asked = self.manifest.planned.get("rollouts_per_example")
         return max(1, asked) if isinstance(asked, int) else 1
 
     @property
     def sampling_args(self) -> JsonDict:
-        """What the model was asked with, as it stands in the settings."""
+        """The sampling arguments in the run's settings."""
         return as_dict(self.manifest.settings.get("model.sampling_args"))
 
     @property
     def url(self) -> str | None:
-        """Where the model was asked; "" is the embedded server, None unknown."""
+        """Base URL of the model endpoint; "" for the embedded server, None if unknown."""
         return as_text(self.manifest.settings.get("model.api_base_url"))
 
     @property
     def provider(self) -> str | None:
-        """The known provider that was asked, by its name in our table or litellm's."""
+        """The name of the known provider that served the model, from our table or litellm's; None if unknown."""
         if not self.url:
             return None
         if name := litellm_provider(self.url):
@@ -97,12 +97,12 @@ class Source:
 
     @property
     def is_local(self) -> bool:
-        """Whether this machine itself answered: the embedded server, or one on loopback."""
+        """Whether the model was served on this machine: by the embedded server or on a loopback address."""
         return self.manifest.model.startswith(_REFERENCE) or (bool(self.url) and is_loopback_url(self.url or ""))
 
 
 def _homeless(value: object, home: str) -> Any:
-    """A JSON value in whose texts the folder `home` is called `~`."""
+    """A JSON value with the folder `home` replaced by `~` in all texts."""
     if isinstance(value, str):
         return re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", value) if len(home) > 1 else value
     if isinstance(value, dict):
@@ -113,12 +113,12 @@ def _homeless(value: object, home: str) -> Any:
 
 
 def as_dict(value: object) -> JsonDict:
-    """`value` if it is an object, else an empty one."""
+    """`value` if it is a dict, else an empty dict."""
     return cast(JsonDict, value) if isinstance(value, dict) else {}
 
 
 def as_list(value: object) -> list[Any]:
-    """`value` if it is a list, else an empty one."""
+    """`value` if it is a list, else an empty list."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
@@ -128,15 +128,13 @@ def as_text(value: object) -> str | None:
 
 
 def worded(value: object) -> str:
-    """Any value as text: text as it is, everything else as JSON."""
+    """Any value as text: text unchanged, everything else as JSON."""
     return value if isinstance(value, str) else to_text(value)
 
 
 def json_bytes(value: object) -> bytes:
-    """One line of JSON without its newline: valid UTF-8, no key twice, nothing nested beyond reason.
-
-    Lone surrogates become `�`, and integers beyond 64 bits text: tables of the readers hold no greater ones.
-    """
+    """One line of JSON without a newline: valid UTF-8, unique keys, limited nesting. Lone surrogates become `�`, and
+    integers beyond 64 bits become text, because the readers' tables cannot hold them."""
     try:
         return orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER)
     except TypeError:
@@ -144,7 +142,7 @@ def json_bytes(value: object) -> bytes:
 
 
 def messages_of(prompt: Prompt | object, role: str) -> Messages:
-    """A prompt or completion as messages; what is none gets `role`."""
+    """Convert a prompt or completion to messages; a text, or an item that is not a message, gets `role`."""
     if isinstance(prompt, str):
         return [{"role": role, "content": prompt}] if prompt else []
     items = cast("Sequence[object]", prompt) if isinstance(prompt, list | tuple) else ()
@@ -152,7 +150,7 @@ def messages_of(prompt: Prompt | object, role: str) -> Messages:
 
 
 def text_of(content: object) -> str:
-    """What can be read of a message's content."""
+    """The text of a message's content."""
     if isinstance(content, str):
         return content
     texts = (part if isinstance(part, str) else as_dict(part).get("text") for part in as_list(content))
@@ -161,34 +159,34 @@ def text_of(content: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One tool call of a message, whatever its shape."""
+    """One tool call of a message, parsed from any of the wire's forms."""
 
     id: str
     name: str
     arguments: JsonDict
-    """As an object; what was no JSON object stands whole under `arguments`."""
+    """The arguments; if they are not a JSON object, `arguments` holds the whole text."""
     problem: str | None = None
-    """Why it was none."""
+    """The parse error of the arguments, if any."""
     is_custom: bool = False
-    """Whether the tool takes free text, not JSON."""
+    """Whether the tool takes free text instead of JSON."""
 
 
 def calls_of(message: Message) -> list[Call]:
-    """The tool calls of a message."""
+    """Parse the tool calls of a message."""
     calls = [_call(as_dict(item), number) for number, item in enumerate(as_list(message.get("tool_calls")))]
     old = as_dict(message.get("function_call"))
     return [*calls, _call({"function": old}, len(calls))] if old else calls
 
 
 def judgements_of(outcome: Outcome) -> list[JsonDict]:
-    """Every reply of a judge about a rollout."""
+    """Every recorded reply of a judge about a rollout."""
     state = {} if isinstance(outcome.base, Failed) else outcome.base.state
     extra = {} if outcome.score is None else outcome.score.extra
     return [as_dict(entry) for entry in as_list(extra.get(JUDGEMENTS, state.get(JUDGEMENTS))) if as_dict(entry)]
 
 
 def usage_of(judgement: JsonDict) -> Usage:
-    """What one reply of a judge used."""
+    """Usage of one reply of a judge."""
     told = as_dict(judgement.get("usage"))
     known = {name: told[name] for name in Usage.__slots__ if isinstance(told.get(name), int | float)}
     return Usage(**cast("Mapping[str, Any]", known))
@@ -205,7 +203,7 @@ def _call(item: JsonDict, number: int) -> Call:
         return Call(mark, worded(name or ""), cast(JsonDict, given))
     text = worded("" if given is None else given)
     try:
-        # Python's parser takes NaN and makes infinities, which are no JSON for others.
+        # Python's parser accepts NaN and overflows to infinities; neither is valid JSON.
         value = cast(object, json.loads(text, parse_constant=_nothing, parse_float=_finite) if text.strip() else {})
     except (ValueError, RecursionError) as error:
         return Call(mark, worded(name or ""), {"arguments": text}, f"the arguments are no JSON: {error}")

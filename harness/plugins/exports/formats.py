@@ -1,4 +1,4 @@
-"""The formats of other tools that `bench export` can write."""
+"""Formats of other tools for `bench export`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""A run as an Inspect eval log, which `inspect view` and `inspect_ai.log` read. Owns the two containers, `.eval` (a zip
-file) and `.json`; what is in them is made by `inspect_header`, `inspect_sample` and `inspect_messages`.
-
-Written without Inspect. Samples go through a temporary file, so that memory does not grow with the run: what stands
-before them in the log is known only after them."""
+"""Export of a run to an Inspect eval log, for `inspect view` and `inspect_ai.log`. Writes the `.eval` (zip) and `.json`
+files; `inspect_header`, `inspect_sample` and `inspect_messages` make the content. Does not need Inspect. Samples go
+through a temporary file to bound memory, because the log's header precedes them but is complete only after them."""
 
 from __future__ import annotations
 
@@ -25,14 +23,14 @@ from harness.store.rundir import RunDir, safe_name
 _Samples: TypeAlias = Iterator[JsonDict]
 
 _LEVEL = 3
-"""Of compression: transcripts get hardly smaller above, at several times the time."""
+"""Compression level; higher ones hardly reduce the size, and take several times as long."""
 
 _LISTED = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}[:-]\d{2}[:-]\d{2}")
-"""How the name of a `.json` file begins that Inspect takes for a log among others. Every `.eval` file is one."""
+"""Start of the file names under which Inspect lists a `.json` file as a log. It lists every `.eval` file."""
 
 
 class _Reading:
-    """The samples of a run, and what is known of them once all are read."""
+    """The samples of a run, and the totals that are complete once all samples are read."""
 
     def __init__(self, run: RunDir) -> None:
         self.source = Source.read(run)
@@ -64,7 +62,7 @@ class _Reading:
 
 
 def write(run: RunDir, target: Path) -> Exported:
-    """Writes the log: as JSON if the name ends in `.json`, else as `.eval`.
+    """Write the log: as JSON if the name ends in `.json`, else as `.eval`.
 
     Args:
         run: The run.
@@ -97,7 +95,7 @@ def _write_eval(reading: _Reading, target: Path) -> None:
 
 
 def _listed(reading: _Reading, summaries: IO[bytes]) -> _Samples:
-    """The samples; their summaries become a JSON list on the way."""
+    """Yield the samples, and write their summaries to `summaries` as a JSON list."""
     summaries.write(b"[")
     for number, sample in enumerate(reading.samples()):
         summaries.write(b",\n" if number else b"")

@@ -1,8 +1,7 @@
-"""The transcript of a sample: an event for every reply of the model and every answer of a tool. Inspect's viewer and
-its `messages_df` read a conversation from these, not from the sample's messages.
-
-What a reply was given is a range of one pool of messages, so that a transcript grows with its length, not its square.
-When a turn took place is recorded nowhere: every event has the time of the rollout's start."""
+"""Transcript of a sample: one event for each model reply and each tool result. Inspect's viewer and its `messages_df`
+read conversations from events, not from the sample's messages. The input of a reply is a range in a shared list of
+messages, so that the size grows linearly with the conversation. The times of single turns are not recorded: every event
+has the start time of the rollout."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ def transcript(messages: list[JsonDict], asked: int, *, model: str, started: str
     """`events` and `events_data` of a sample.
 
     Args:
-        messages: The whole conversation, as the log has it.
-        asked: So many of them are the prompt.
-        model: Who wrote the replies.
-        started: When the rollout began.
-        output: The sample's output, which is the event of the last reply.
+        messages: The whole conversation, in Inspect's shape.
+        asked: Number of leading messages that are the prompt.
+        model: Model that wrote the replies.
+        started: Start time of the rollout.
+        output: The sample's output, used as the event of the last reply.
     """
     events: list[JsonDict] = []
     calls: dict[str, JsonDict] = {}

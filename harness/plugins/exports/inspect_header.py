@@ -1,5 +1,4 @@
-"""The head of an Inspect log: what was evaluated and how, the results, the totals. Owns the mapping of settings and
-statistics; samples are `inspect_sample`'s business."""
+"""Header of an Inspect log: the task, settings, results and totals. `inspect_sample` makes the samples."""
 
 from __future__ import annotations
 
@@ -17,15 +16,16 @@ from harness.stats.summary import Spread, number
 from harness.store.outcomes import Outcome
 
 LOG_VERSION = 2
-"""Of the log's schema, as Inspect 0.3 writes it."""
+"""Version of the log's schema, as written by Inspect 0.3."""
 
 _STATUS = {"done": "success", "stopped": "error", "failed": "error", "interrupted": "cancelled", "running": "cancelled"}
-"""A log says `started` only while Inspect itself writes it, so a run that goes on is exported as cut short."""
+"""Run status → log status. Logs have `started` only while Inspect itself writes them, so an unfinished run is exported
+as cancelled."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """What is added up while samples are written."""
+    """Totals over the exported samples."""
 
     generated: int = 0
     failed: int = 0
@@ -33,7 +33,7 @@ class Totals:
     judges: dict[str, Usage] = field(default_factory=dict[str, Usage])
 
     def add(self, outcome: Outcome, is_failed: bool) -> None:
-        """Counts one rollout."""
+        """Count one rollout."""
         timing = outcome.base.timing
         self.failed += is_failed
         self.generated += not is_failed
@@ -44,7 +44,7 @@ class Totals:
 
 
 def header_of(source: Source, totals: Totals, sample_ids: list[int | str]) -> JsonDict:
-    """The whole log but its samples, in the order in which Inspect writes it."""
+    """The whole log except its samples, in Inspect's field order."""
     manifest = source.manifest
     status = _STATUS.get(manifest.status, "cancelled")
     header: JsonDict = {
@@ -65,7 +65,7 @@ def header_of(source: Source, totals: Totals, sample_ids: list[int | str]) -> Js
 
 
 def _ended(source: Source, totals: Totals) -> float:
-    """Unix time of the end. Rollouts that were replayed or scored anew are older than their run."""
+    """Unix time of the end of the run. Replayed or rescored rollouts are older than their run."""
     try:
         began = datetime.fromisoformat(source.manifest.created).timestamp()
     except ValueError:
@@ -111,7 +111,7 @@ def _spec(source: Source, sample_ids: list[int | str]) -> JsonDict:
 
 
 def _own(source: Source) -> JsonDict:
-    """What the log has no place for."""
+    """Metadata without a field in the log's schema."""
     manifest = source.manifest
     own: JsonDict = {"command": manifest.command, "kind": manifest.kind, "status": manifest.status}
     own |= {name: value for name in ("suite", "parent", "seed") if (value := getattr(manifest, name)) is not None}
@@ -184,11 +184,11 @@ _GENERATION: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "reasoning_effort": ("reasoning_effort", lambda value: _is_text(value) and value in _EFFORTS),
     "extra_body": ("extra_body", _is_object),
 }
-"""Sampling argument → field of Inspect's generation config, and which values that field takes."""
+"""Sampling argument → field of Inspect's generation config, and a check of the values that it accepts."""
 
 
 def _generation(source: Source) -> tuple[JsonDict, JsonDict]:
-    """The sampling arguments as Inspect's generation config, and what of them has no field there."""
+    """The sampling arguments as Inspect's generation config, and those that have no field there."""
     config: JsonDict = {}
     rest: JsonDict = {}
     for name, value in source.sampling_args.items():

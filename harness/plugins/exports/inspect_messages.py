@@ -1,5 +1,4 @@
-"""Messages in the shape of an Inspect log. Owns the mapping of roles, content parts, reasoning and tool calls; what a
-sample is made of besides is `inspect_sample`'s business."""
+"""Conversion of messages to the shape of an Inspect log: roles, content parts, reasoning and tool calls."""
 
 from __future__ import annotations
 
@@ -23,18 +22,18 @@ _ROLES = {
 _MAPPED = frozenset(
     {"role", "content", "tool_calls", "function_call", "tool_call_id", "reasoning_content", "refusal", "id"}
 )
-"""Fields with a place of their own. `name` and all others become metadata."""
+"""Fields that are converted. `name` and all others become metadata."""
 
 _DETAILS = frozenset({"auto", "low", "high", "original"})
 _AUDIO = frozenset({"wav", "mp3"})
 
 
 class Conversation:
-    """Turns messages one after the other, since a tool's answer names its tool by the call before it.
+    """Converter of a conversation; messages must come in order, since a tool result is named after the call before it.
 
     Args:
-        mark: Begins the messages' ids, which are unique in a log.
-        model: Who wrote the replies.
+        mark: Prefix of the message ids, which are unique in a log.
+        model: Model that wrote the replies.
     """
 
     def __init__(self, mark: str, model: str) -> None:
@@ -42,10 +41,10 @@ class Conversation:
         self._model = model
         self._count = 0
         self._tools: dict[str, str] = {}
-        """Name of the tool by the id of its call."""
+        """Tool name by tool call id."""
 
     def add(self, messages: Iterable[Message], origin: Origin) -> list[JsonDict]:
-        """The messages as the log has them."""
+        """Convert messages to the log's shape."""
         return [self._turned(message, origin) for message in messages]
 
     def _turned(self, message: Message, origin: Origin) -> JsonDict:
@@ -115,7 +114,7 @@ def _content(message: Message, role: str) -> str | list[JsonDict]:
 
 
 def _part(part: object) -> JsonDict:
-    """One part of a content. A part of an unknown kind stays whole, as data."""
+    """Convert one content part. A part of an unknown kind is kept whole, as data."""
     if not isinstance(part, dict):
         return {"type": "text", "text": worded(part)}
     item = cast(JsonDict, part)
@@ -131,7 +130,7 @@ def _part(part: object) -> JsonDict:
 
 
 def _medium(item: JsonDict) -> JsonDict | None:
-    """An image or a sound; None if the part is neither."""
+    """An image or audio part; None if the part is neither."""
     if item.get("type") in ("image_url", "input_image"):
         told = item.get("image_url")
         place = told if isinstance(told, str) else as_text(as_dict(told).get("url"))

@@ -1,5 +1,5 @@
-"""A rollout as a sample of an Inspect log, and a sample's summary. Owns the mapping of scores, errors, limits, usage
-and times. A rollout without a score has NaN, which Inspect leaves out of every mean, never 0."""
+"""Conversion of a rollout to a sample of an Inspect log, and the sample's summary: scores, errors, limits, usage and
+times. A rollout without a score gets NaN, never 0, because Inspect leaves NaN out of every mean."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ from harness.store.export_plain import last_reply, unbroken
 from harness.store.outcomes import Outcome
 
 REWARD = "reward"
-"""The scorer that stands for the whole rubric. No metric is called so: it is a column of the dataset."""
+"""The scorer name of the whole rubric's reward. No metric can have it, since it is a column of the dataset."""
 
 GRADER = "grader"
-"""The role under which Inspect counts what judges used."""
+"""The role under which Inspect counts the usage of judges."""
 
 _SAFE_INTEGER = 2**53 - 1
-"""The viewer is JavaScript and asks for a sample by its id; a greater number would come back rounded."""
+"""Largest integer id. Inspect's viewer is JavaScript, which rounds greater integers."""
 
 _WAYS_OUT = re.compile(r"^/|(?<![^/])\.{1,2}(?=/|$)")
-"""Of an archive's folder: an id is a part of its member's name, and not every program that unpacks one looks."""
+"""Parts of an id that could leave the archive's folder: ids become names in the zip file, and not every unzip program
+checks them."""
 
 _ID_LIMIT = 200
-"""Characters of a sample's id, which is part of a file name in the log."""
+"""Most characters of a sample's id, which is part of a file name in the log."""
 
 _TEXT_LIMIT, _FIELD_LIMIT = 5120, 1024
-"""Characters of a summary's input, and of any other field of it. Inspect's own summaries are cut there, too."""
+"""Most characters of a summary's input, and of its other fields; the same limits as Inspect's own."""
 
 _LIMITS = {
     "max_turns_reached": "turn",
@@ -54,18 +55,18 @@ _LIMITS = {
     "timeout_reached": "time",
     "timeout": "time",
 }
-"""The limit that a stop condition is."""
+"""Stop condition → type of the limit that was reached."""
 
 
 class SampleIds:
-    """Ids that tell samples apart by their text, which is what readers and file names go by."""
+    """Unique sample ids. They are unique as text, because readers and file names use the text."""
 
     def __init__(self) -> None:
         self._taken: dict[str, int | str] = {}
         self._newest: tuple[str, int | str] | None = None
 
     def of(self, example: Example) -> int | str:
-        """The id of an example's samples. Rollouts of one example come one after the other."""
+        """The sample id of an example. The rollouts of one example must come one after the other."""
         if self._newest is None or self._newest[0] != example.key:
             own = _sample_id(example.example_id)
             chosen, number = own, 1
@@ -78,7 +79,7 @@ class SampleIds:
 
     @property
     def all(self) -> list[int | str]:
-        """Every id that was given, in order."""
+        """All sample ids, in order."""
         return list(self._taken.values())
 
 
@@ -118,7 +119,7 @@ def sample_of(outcome: Outcome, sample_id: int | str, source: Source) -> JsonDic
 
 
 def summary_of(sample: JsonDict) -> JsonDict:
-    """What Inspect lists of a sample without opening it."""
+    """The summary that Inspect lists without opening the sample."""
     same = (
         "id",
         "epoch",
@@ -146,7 +147,7 @@ def summary_of(sample: JsonDict) -> JsonDict:
 
 
 def model_usage(usage: Usage) -> JsonDict | None:
-    """Tokens as Inspect counts them: cached ones apart from the input. None if the endpoint told nothing."""
+    """Token counts in Inspect's form, without cached tokens in the input. None if the endpoint reported none."""
     if not usage.requests or not tokens_known(usage):
         return None
     cached = min(usage.cached_tokens, usage.input_tokens)
@@ -175,7 +176,7 @@ def used(model: str, own: Usage, judges: dict[str, Usage]) -> JsonDict:
 
 
 def judge_usage(outcome: Outcome) -> dict[str, Usage]:
-    """What each judge of a rollout used, by its model."""
+    """Usage of the judges of a rollout, by model."""
     usages: dict[str, Usage] = {}
     for entry in judgements_of(outcome):
         name = worded(entry.get("model") or "judge")
@@ -184,7 +185,7 @@ def judge_usage(outcome: Outcome) -> dict[str, Usage]:
 
 
 def moment(seconds: float) -> str | None:
-    """A Unix time as ISO 8601; None if it is unknown or no time."""
+    """A Unix time as ISO 8601; None if it is unknown or out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds > 0 else None
     except (ValueError, OverflowError, OSError):
@@ -195,7 +196,7 @@ def _sample_id(own: object) -> int | str:
     if isinstance(own, int) and not isinstance(own, bool) and abs(own) <= _SAFE_INTEGER:
         return own
     text = unbroken(worded(own))
-    # A zip file ends a name at the first NUL; other control characters have no place in one either.
+    # Zip readers end a name at the first NUL; other control characters are not valid there either.
     text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
     text = _WAYS_OUT.sub("_", text.replace("\\", "_"))
     if len(text) > _ID_LIMIT:
@@ -204,7 +205,7 @@ def _sample_id(own: object) -> int | str:
 
 
 def _input(asked: Messages, turned: list[JsonDict]) -> str | list[JsonDict]:
-    """A single question is text, everything else messages."""
+    """The input: a single user question as text, everything else as messages."""
     if len(asked) == 1 and turned[0]["role"] == "user" and isinstance(turned[0]["content"], str):
         return turned[0]["content"]
     return turned or ""
@@ -237,7 +238,7 @@ def _stop_reason(outcome: Outcome, reply: JsonDict) -> str:
 
 
 def _scores(outcome: Outcome, said: Messages) -> JsonDict | None:
-    """The reward and every metric as scores; None of a rollout that failed, which nobody could score."""
+    """The reward and every metric as scores; None for a failed rollout, which was not scored."""
     if isinstance(outcome.base, Failed):
         return None
     score = outcome.score
@@ -278,7 +279,7 @@ def _score(value: float | None, reason: str, words: str | None) -> JsonDict:
 
 
 def _metadata(outcome: Outcome) -> JsonDict:
-    """The dataset's `info`, and under `bench` what the log has no place for."""
+    """The dataset's `info`, and under `bench` the fields without a place in the log."""
     base, example = outcome.base, outcome.example
     own: JsonDict = {"key": base.key, "example_key": example.key, "attempts": base.attempts}
     if example.task:
@@ -318,7 +319,7 @@ def _limit(base: Generated, said: Messages, source: Source) -> JsonDict | None:
         return None
     if kind == "turn":
         bound: float = sum(message.get("role") == "assistant" for message in said)
-        if bound <= 1:  # one turn is what a single-turn environment is, not a limit that it met
+        if bound <= 1:  # single-turn environments always end after one turn
             return None
     elif kind == "time":
         bound = float(source.manifest.settings.get("env.timeout") or base.timing.generation)

@@ -1,9 +1,7 @@
-"""`results.jsonl` and `metadata.json` as verifiers 0.1 leaves them. Owns their keys.
-
-The keys are those of 0.1.14, the last release of that line, and what its `vf-tui` and `--resume` read of them; `task`
-and `time_ms`, which releases up to 0.1.9 had and read, are there too. Tool calls have the wire's shape, the one that
-the viewers of both understand. Unlike there, every line is valid JSON, and a rollout without a score has null for its
-reward: 0 would be taken for a wrong answer."""
+"""Export of a run to `results.jsonl` and `metadata.json` of verifiers 0.1. The keys are those of 0.1.14, the last
+release of that line, as its `vf-tui` and `--resume` read them; `task` and `time_ms` of releases up to 0.1.9 are
+included. Tool calls have the wire's shape, which the viewers of both understand. Unlike the original files, every line
+is valid JSON, and a rollout without a score has a null reward: readers would take 0 for a wrong answer."""
 
 from __future__ import annotations
 
@@ -31,25 +29,25 @@ _KEYS = frozenset({
     "is_completed", "is_truncated", "stop_condition", "metrics", "tool_defs", "token_usage", "error_chain",
     "long_error_chain",
 })  # fmt: skip
-"""What a line holds beside metrics and state columns. A metric of such a name is in `metrics` alone."""
+"""Keys of a line besides metrics and state columns. A metric with such a name is written to `metrics` only."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What is the same in every line, so that a reader that derives types from the first ones can read them all."""
+    """The columns of all lines. They are the same in every line, because readers infer types from the first lines."""
 
     metrics: tuple[str, ...]
     state_columns: Mapping[str, str]
-    """Names in the lines, by name in the run."""
+    """Column names in the lines, by their names in the run."""
     renumbered: bool
-    """Whether `example_id` is the number of the example in the run: its own id is no integer, or not its alone."""
+    """Whether `example_id` is the example's number in the run, because the dataset's ids are not unique integers."""
     has_answer: bool
     has_info: bool
     has_task: bool
 
     @classmethod
     def of(cls, manifest: Manifest, recorded: Recorded) -> _Shape:
-        """Reads every example once."""
+        """Determine the columns from all examples."""
         ids: set[int] = set()
         renumbered = has_answer = has_info = has_task = False
         for example in recorded.examples() if recorded.example_count else ():
@@ -68,7 +66,7 @@ class _Shape:
 
 @dataclass(slots=True)
 class _Count:
-    """What the lines add up to."""
+    """Totals over the written lines."""
 
     rows: int = 0
     unscored: int = 0
@@ -84,7 +82,7 @@ class _Count:
 
 
 def write(run: RunDir, target: Path) -> Exported:
-    """Writes a run as a folder of `results.jsonl` and `metadata.json`; see `harness.store.export_formats.Writer`."""
+    """Write a run as a folder of `results.jsonl` and `metadata.json`; see `harness.store.export_formats.Writer`."""
     source = Source.read(run)
     shape = _Shape.of(source.manifest, source.recorded)
     count = _Count()
@@ -135,7 +133,7 @@ def _completion(base: Generated | Failed) -> Prompt:
 
 
 def _messages(prompt: Prompt) -> Prompt:
-    """Messages with their tool calls as JSON texts, as those releases write them; the rest of each is whole."""
+    """Messages with tool calls as JSON texts, as those releases write them; other fields are unchanged."""
     if not isinstance(prompt, list):
         return prompt
     return [_message(message) for message in cast("list[object]", prompt)]
@@ -153,7 +151,7 @@ def _message(message: object) -> Message:
 
 
 def _error(outcome: Outcome) -> JsonDict | None:
-    """Why there is no score. A scored rollout has no error there, even if a metric of weight 0 failed."""
+    """The error of an unscored rollout. A scored rollout has none, even if a metric of weight 0 failed."""
     if outcome.is_scored:
         return None
     reason, words = outcome.reason, outcome.error or outcome.reason
@@ -161,8 +159,8 @@ def _error(outcome: Outcome) -> JsonDict | None:
 
 
 def _timing(outcome: Outcome) -> JsonDict:
-    """Spans of Unix time. When the model was asked, and when it was scored, is known as a sum alone: `model` has no
-    single spans, and scoring stands right behind generation."""
+    """Timing as spans of Unix time. Model and scoring times are recorded as sums only: `model` has no spans, and
+    scoring is placed right after generation."""
     timing = outcome.base.timing
     scoring = 0.0 if outcome.score is None else outcome.score.seconds
     ended = timing.started_at + timing.generation
@@ -200,7 +198,7 @@ def _metadata(source: Source, shape: _Shape, count: _Count) -> JsonDict:
     version = manifest.versions.get(manifest.env_id)
     usage: JsonDict | None = None
     if count.with_usage:
-        # Means over the rollouts whose endpoint reported tokens: so they are defined there.
+        # Means over the rollouts whose endpoint reported tokens, as the format defines them.
         each = {"input_tokens": count.usage.input_tokens, "output_tokens": count.usage.output_tokens}
         usage = {name: tokens / count.with_usage for name, tokens in each.items()}
     return {

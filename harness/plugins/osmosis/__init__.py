@@ -1,4 +1,3 @@
-"""The answer to `import osmosis_ai` for agents, MCP folders, reward files and scripts that were written for the agent
-API of that SDK (releases up to 0.2.17). Owns where its names lead (`names`), how an import gets there (`finder`), and
-the few parts that mean nothing to bench but stand in such files (`exceptions`, `registry`, `hosted`); what the names
-lead to is `harness.agents`."""
+"""Import shim that answers `import osmosis_ai` for agents, MCP folders, reward files and scripts written for the agent
+API of that SDK (releases up to 0.2.17). `names` maps each SDK name to its replacement in `harness.agents`, `finder`
+imports it, and `exceptions`, `registry` and `hosted` hold the parts that have no replacement."""

@@ -1,4 +1,4 @@
-"""The entry of `bench exec` in the list of commands."""
+"""Command list entry of `bench exec`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Exceptions of the SDK's rollout protocol that agents name in `except` and `raise`. Owns their hierarchy; what
-`ctx.chat` raises is `harness.core.errors`, all of which the base here stands for."""
+"""Exceptions of the SDK's rollout protocol, as agents name them in `except` and `raise`. `ctx.chat` raises errors of
+`harness.core.errors`; their base class is the base class here, too."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from harness.core.errors import HarnessError
 
 OsmosisRolloutError = HarnessError
-"""`except OsmosisRolloutError` around `ctx.chat` catches what the agents that say so mean: a model call that failed."""
+"""Alias, so that `except OsmosisRolloutError` around `ctx.chat` catches failed model calls."""
 
 
 class OsmosisTransportError(OsmosisRolloutError):
-    """A request of the hosted protocol found no way; bench does not speak it, and raises this nowhere."""
+    """A request of the hosted protocol could not be sent; bench does not support that protocol and never raises
+    this."""
 
 
 class OsmosisTimeoutError(OsmosisRolloutError):
-    """A request of the hosted protocol took too long; raised nowhere in bench."""
+    """Timeout of a request of the hosted protocol; never raised by bench."""
 
 
 class _StatusError(OsmosisRolloutError):
@@ -26,24 +27,24 @@ class _StatusError(OsmosisRolloutError):
 
 
 class OsmosisServerError(_StatusError):
-    """The hosted service answered 5xx; raised nowhere in bench.
+    """The hosted service answered 5xx; never raised by bench.
 
     Args:
-        message: What it said.
-        status_code: Its status.
+        message: The service's error message.
+        status_code: Its HTTP status.
     """
 
 
 class OsmosisValidationError(_StatusError):
-    """The hosted service answered 4xx; raised nowhere in bench. Arguments as above."""
+    """The hosted service answered 4xx; never raised by bench. Arguments as in `OsmosisServerError`."""
 
 
 class AgentLoopNotFoundError(OsmosisRolloutError):
-    """No agent of that name was registered.
+    """No agent of that name is registered.
 
     Args:
-        name: What was asked for.
-        available: What there is.
+        name: The requested name.
+        available: Names of the registered agents.
     """
 
     def __init__(self, name: str, available: Sequence[str]) -> None:

@@ -1,8 +1,7 @@
-"""`bench exec`: a program of the user's, run as Python would run it, with imports of `osmosis_ai` answered. Owns what a
-program finds (`__main__`, arguments, path), also in processes that it spawns, and its way out; what the imports lead to
-is `compat.osmosis`.
-
-A program may await at its top level, as documents print programs: without that, none of it would run as printed."""
+"""`bench exec`: run a user's Python program as `python` would, answering its imports of `osmosis_ai`. Sets up
+`__main__`, the arguments and the import path, also in spawned processes, and returns the exit code;
+`harness.plugins.osmosis` answers the imports. Programs may use `await` at the top level, because the SDK's
+documentation prints programs that do."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ INTERRUPTED = 130
 _OUR_STDOUT = unsay_secrets.__code__.co_filename
 
 SCRIPT = "BENCH_EXEC_SCRIPT"
-"""Environment variable that tells the processes that a program spawns which program that is."""
+"""Environment variable with the program's path, for the processes that it spawns."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -50,11 +49,11 @@ def execute(
 
 
 def run_script(script: str, arguments: Sequence[str]) -> int:
-    """Run a program to its end.
+    """Run a program until it exits.
 
     Args:
-        script: Its file.
-        arguments: Of the program.
+        script: Path of its file.
+        arguments: Command-line arguments of the program.
 
     Returns:
         Its exit code.
@@ -66,7 +65,7 @@ def run_script(script: str, arguments: Sequence[str]) -> int:
     _answer()
     stdout: object = sys.stdout
     if isinstance(stdout, io.TextIOWrapper):
-        stdout.reconfigure(line_buffering=True)  # who pipes a program that goes on for hours wants to see it go on
+        stdout.reconfigure(line_buffering=True)  # show the output of long programs at once, also in a pipe
     with _as_main(path, [script, *arguments]) as namespace:
         try:
             _run(source, path, namespace)
@@ -74,17 +73,17 @@ def run_script(script: str, arguments: Sequence[str]) -> int:
             return _status(stop)
         except BaseException as exc:
             is_interrupted = isinstance(exc, KeyboardInterrupt)
-            exc.__suppress_context__ |= is_interrupted  # pages of what it cancelled, all of it wanted
+            exc.__suppress_context__ |= is_interrupted  # leaves out tracebacks of cancelled tasks
             sys.excepthook(type(exc), exc.with_traceback(_own_frames(exc, path)), exc.__traceback__)
             return INTERRUPTED if is_interrupted else 1
     return 0
 
 
 def run_again(namespace: dict[str, Any]) -> None:
-    """Run the program once more in a process that it has spawned, as `multiprocessing` does with any program.
+    """Run the program again in a process that it has spawned, as `multiprocessing` does with any main program.
 
     Args:
-        namespace: Of the module that stands for the program there.
+        namespace: Namespace of the module that stands for the program there.
     """
     path = os.environ[SCRIPT]
     finder.install(over_newer=True)
@@ -114,20 +113,21 @@ def _read(script: str) -> bytes:
 
 
 class _Spec(ModuleSpec):
-    """Says to `multiprocessing` which module to import in a spawned process: one that answers imports first."""
+    """Module spec: `multiprocessing` imports `exec_child` in a spawned process, which installs the shim first."""
 
     def __init__(self, path: str) -> None:
         super().__init__("harness.plugins.osmosis.exec_child", SourceFileLoader("__main__", path), origin=path)
 
     @property
     def parent(self) -> str:
-        """None, as for any program: its relative imports must not begin here."""
+        """Empty, as for any program, so that its relative imports do not start in this package."""
         return ""
 
 
 @contextmanager
 def _as_main(path: str, argv: list[str]) -> Generator[dict[str, Any]]:
-    """A fresh `__main__`, with the arguments and the import path of the program; what was there is put back."""
+    """Install a new `__main__` with the program's arguments and import path, and restore the previous one
+    afterwards."""
     module = ModuleType("__main__")
     module.__spec__ = spec = _Spec(path)
     vars(module).update(
@@ -157,8 +157,7 @@ def _run(source: bytes, path: str, namespace: dict[str, Any]) -> None:
 
 
 def _own_frames(exc: BaseException, path: str) -> Any:
-    """The traceback from the program's first frame on, without that of our stdout where it was printing: ours say
-    nothing about it."""
+    """The traceback from the program's first frame on, without the frames of bench's own stdout wrapper."""
     trace = exc.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next

@@ -1,9 +1,7 @@
-"""How `import osmosis_ai…` gets to the names. Owns the finder on `sys.meta_path` and the modules that it makes; which
-names there are is `names`.
-
-The finder is the last one asked, so an installed SDK answers for itself, and agents made of its classes are run like
-any other: by what they do. But the releases after 0.2.17 have no agent API any more, and installing the SDK brings one
-of these: a command that runs files of the old API asks to be answered before such a release (`over_newer`)."""
+"""Finder on `sys.meta_path` that imports `osmosis_ai` modules from the table in `names`. The finder comes last, so that
+an installed SDK takes precedence; agents that use its classes run like any others. But releases after 0.2.17 have no
+agent API, and a plain installation gets one of these: commands that run files of the old API therefore take precedence
+over such a release (`over_newer`)."""
 
 from __future__ import annotations
 
@@ -19,16 +17,16 @@ from types import ModuleType
 from harness.plugins.osmosis.names import MODULES, NAME, why_missing
 
 _AGENT_API = Path("rollout", "core", "base.py")
-"""A file that every release with the agent API has, and none without."""
+"""A file that exists exactly in releases with the agent API."""
 
 _installing = threading.Lock()
 
 
 def install(*, over_newer: bool = False) -> None:
-    """Answer imports of the SDK from now on. Calling it again changes nothing.
+    """Answer imports of the SDK from now on. Further calls have no effect.
 
     Args:
-        over_newer: Also where a release is installed that has no agent API. Such a release then cannot be imported in
+        over_newer: Also replace an installed release without the agent API. That release then cannot be imported in
             this process: for commands, not for a library that other code imports.
     """
     with _installing:
@@ -39,7 +37,7 @@ def install(*, over_newer: bool = False) -> None:
 
 
 def answers() -> bool:
-    """Whether an import of the SDK leads to us, as things are."""
+    """Whether an import of the SDK currently resolves to this shim."""
     if NAME in sys.modules:
         return _is_ours(sys.modules[NAME])
     for finder in list(sys.meta_path):
@@ -50,7 +48,7 @@ def answers() -> bool:
 
 
 class _Last(MetaPathFinder):
-    """Asked when nobody else knows the SDK; and for everything below it, once it is ours."""
+    """Finder for `osmosis_ai` if no other finder has found it, and for its submodules."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -64,13 +62,13 @@ class _Last(MetaPathFinder):
             return _spec(fullname)
         module, _, name = fullname.rpartition(".")
         if module in MODULES and not name.startswith("__"):
-            # `from osmosis_ai.rollout import X` gets here when the module has no X, and hasattr() does not.
+            # Reached by `from osmosis_ai.rollout import X` if the module has no X; hasattr() does not get here.
             raise ImportError(why_missing(module, name), name=fullname)
         return None
 
 
 class _First(MetaPathFinder):
-    """Asked before anybody else, for the SDK itself: ours, if the one installed has no agent API."""
+    """First finder: replaces an installed SDK that has no agent API."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -93,7 +91,8 @@ def _is_ours(module: ModuleType | None) -> bool:
 
 
 def _spec(name: str) -> ModuleSpec:
-    # Every module passes for a package: so an import of a name that it lacks reaches the finder, which says why.
+    # The spec of a module. Every module is a package, so that an import of a missing name reaches the finder, which
+    # explains it.
     return ModuleSpec(name, _Loader(), is_package=True)
 
 
@@ -111,7 +110,7 @@ class _Loader(Loader):
 
 
 class _Resolver:
-    """The `__getattr__` of one of the modules: looks a name up when it is asked for first, and leaves it there."""
+    """`__getattr__` of a shim module: resolves a name on first use and caches it in the module."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module

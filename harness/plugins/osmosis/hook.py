@@ -1,4 +1,4 @@
-"""The import hook of this plugin: `import osmosis_ai` in agents."""
+"""Import hook of this plugin: answers `import osmosis_ai` in agents."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from harness.plugins.osmosis.names import NAME
 
 
 class OsmosisHook(ImportHook):
-    """Answers `import osmosis_ai` in agents, once one is to be loaded."""
+    """Answers `import osmosis_ai` in agents, from the first agent that is loaded."""
 
     module = NAME
 
     def answer_agents(self, *, in_command: bool) -> None:
-        """Answer imports from now on; in a command of ours also where a release without the agent API is installed."""
+        """Answer imports from now on; inside a bench command also over an installed release without the agent API."""
         install(over_newer=in_command)
 
 

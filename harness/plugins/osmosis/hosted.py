@@ -1,5 +1,5 @@
-"""What stands for the SDK's hosted serving in agent files, which build their app beside the agent. Owns the refusal:
-such a file imports as it is, and whatever would really serve or call the service says that bench does not."""
+"""Substitutes for the SDK's hosted serving, since agent files often create their app beside the agent. Such files can
+be imported; serving an app or calling the service raises `UsageError`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ DEFAULT_PORT = 9000
 
 
 class UnservedApp:
-    """What `create_app` gives: an app in name only.
+    """Return value of `create_app`: an app that cannot be served.
 
     Args:
-        agent_loop: The agent that it would serve.
+        agent_loop: The agent.
     """
 
     def __init__(self, agent_loop: object) -> None:
         self.agent_loop = agent_loop
 
     async def __call__(self, scope: object, receive: object, send: object) -> None:
-        """What a web server calls.
+        """ASGI entry point.
 
         Raises:
             UsageError: always.
@@ -36,11 +36,11 @@ class UnservedApp:
 
 
 def create_app(agent_loop: object, **settings: object) -> UnservedApp:
-    """The agent's app: it can be made, as agent files do when they are imported, but not served.
+    """Create the agent's app, as agent files do on import. The app cannot be served.
 
     Args:
         agent_loop: The agent.
-        settings: Of the server that there is not: limits, credentials, folders.
+        settings: Server settings such as limits, credentials and folders; ignored.
     """
     return UnservedApp(agent_loop)
 
@@ -55,7 +55,7 @@ def serve_agent_loop(agent_loop: object, *arguments: object, **settings: object)
 
 
 def validate_and_report(agent_loop: object, *arguments: object, **settings: object) -> NoReturn:
-    """Refuse to check an agent for serving.
+    """Refuse to validate an agent for serving.
 
     Raises:
         UsageError: always.
@@ -64,7 +64,7 @@ def validate_and_report(agent_loop: object, *arguments: object, **settings: obje
 
 
 def validate_agent_loop(agent_loop: object, *arguments: object, **settings: object) -> NoReturn:
-    """Refuse to check an agent for serving.
+    """Refuse to validate an agent for serving.
 
     Raises:
         UsageError: always.
@@ -73,7 +73,7 @@ def validate_agent_loop(agent_loop: object, *arguments: object, **settings: obje
 
 
 class OsmosisLLMClient:
-    """The client of the hosted service: a name for annotations. `ctx.llm` has its `chat_completions`."""
+    """Client class of the hosted service, for annotations only. `ctx.llm` has its `chat_completions`."""
 
     def __init__(self, *arguments: object, **settings: object) -> None:
         _refuse("OsmosisLLMClient")

@@ -1,5 +1,5 @@
-"""Which names the SDK's modules have, and what each leads to. Owns the table and the words for what is left out;
-imports none of it: targets are texts (`module:attribute`), because half of them stand above this package."""
+"""Table of the SDK's modules, their names and the replacement of each, and messages for names without one. Replacements
+are texts (`module:attribute`), because half of them are in rooms above this package."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 NAME = "osmosis_ai"
 
 VERSION = "0.2.17"
-"""The newest release whose agent API this is."""
+"""The newest release with this agent API."""
 
 
 def _from(module: str, *names: str, **renamed: str) -> dict[str, str]:
-    """Names that a module of ours has, under the same name or another."""
+    """Map names of the SDK to those of a `harness` module; keyword arguments map a different name."""
     targets = {name: f"{module}:{name}" for name in names}
     return targets | {name: f"{module}:{attribute}" for name, attribute in renamed.items()}
 
@@ -176,7 +176,7 @@ MODULES: dict[str, Mapping[str, str]] = {
     f"{NAME}.rollout.utils": _MESSAGES,
     f"{NAME}.rollout.validator": _VALIDATOR,
 } | {f"{NAME}.{parent}{rest}": names for parent in ("rollout.eval", "eval") for rest, names in _EVAL.items()}
-"""Module → its names and their targets. The evaluation stood below `rollout` first and beside it later."""
+"""Module → its names → their replacements. The SDK had the evaluation below `rollout` first and beside it later."""
 
 _RUBRICS = (
     "judges by the SDK's rubric service, which bench does not have: "
@@ -261,15 +261,15 @@ LEFT_OUT: dict[str, str] = {
         _NEWER,
     ),
 }
-"""Names that the SDK has and bench has not, by what stands in their place."""
+"""Names of the SDK without a replacement, each with an explanation."""
 
 
 def why_missing(module: str, name: str) -> str:
-    """What to say of a name that a module does not have.
+    """The error message for a name that a module does not have.
 
     Args:
         module: One of `MODULES`.
-        name: A name that it lacks.
+        name: The missing name.
     """
     if name in LEFT_OUT:
         return f"{module}.{name} {LEFT_OUT[name]}"

@@ -1,5 +1,5 @@
-"""The SDK's register of agents by name, which agent files fill as they are imported. Owns the register; bench finds
-agents by `-m module:attribute` and never looks here."""
+"""Registry of agents by name, which agent files fill on import. bench itself finds agents by `-m module:attribute` and
+does not read it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.plugins.osmosis.exceptions import AgentLoopNotFoundError
 
 
 class AgentLoopRegistry:
-    """Agents by their `name`. Each operation is one of a dict's own, so threads may share it."""
+    """Agents by their `name`. Thread-safe, because each operation is a single dict operation."""
 
     def __init__(self) -> None:
         self._loops: dict[str, RolloutAgentLoop] = {}
@@ -20,7 +20,7 @@ class AgentLoopRegistry:
             loop: The agent.
 
         Raises:
-            ValueError: there is one of its name.
+            ValueError: another agent has the same name.
         """
         if self._loops.setdefault(loop.name, loop) is not loop:
             raise ValueError(
@@ -28,19 +28,19 @@ class AgentLoopRegistry:
             )
 
     def unregister(self, name: str) -> bool:
-        """Take an agent out; whether there was one."""
+        """Remove an agent; returns whether it was registered."""
         return self._loops.pop(name, None) is not None
 
     def get(self, name: str) -> RolloutAgentLoop | None:
-        """The agent of that name; None if there is none."""
+        """The agent of that name; None if it is not registered."""
         return self._loops.get(name)
 
     def list_names(self) -> list[str]:
-        """The names, in the order of registration."""
+        """The names, in order of registration."""
         return list(self._loops)
 
     def clear(self) -> None:
-        """Take all out."""
+        """Remove all agents."""
         self._loops.clear()
 
 
@@ -48,12 +48,12 @@ _registry = AgentLoopRegistry()
 
 
 def register_agent_loop(loop: RolloutAgentLoop) -> None:
-    """Add an agent to the register of this process; `ValueError` if there is one of its name."""
+    """Add an agent to the registry of this process; `ValueError` if another has the same name."""
     _registry.register(loop)
 
 
 def unregister_agent_loop(name: str) -> bool:
-    """Take an agent out of the register of this process; whether there was one."""
+    """Remove an agent from the registry of this process; returns whether it was registered."""
     return _registry.unregister(name)
 
 
@@ -61,7 +61,7 @@ def get_agent_loop(name: str) -> RolloutAgentLoop:
     """The registered agent of that name.
 
     Raises:
-        AgentLoopNotFoundError: there is none.
+        AgentLoopNotFoundError: no agent of that name is registered.
     """
     found = _registry.get(name)
     if found is None:
