@@ -348,7 +348,7 @@ def _told(origins: Mapping[str, Origin], ways: Mapping[str, str]) -> dict[str, O
 
 
 def _keyless(side: RequestedModel, run: ResolvedRun) -> list[str]:
-    """Notice that a remote host will get no API key; empty if not applicable."""
+    """Notice that a remote host will get no API key; empty if not needed."""
     url = side.base_url
     if url is None or is_loopback_url(url) or any(each.key_var for each in run.endpoints):
         return []

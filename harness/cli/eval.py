@@ -1,5 +1,5 @@
-"""`bench eval`: an agent over the rows of a dataset, scored by eval functions, with a baseline if one is asked for.
-Owns the order of these steps; what they are is `cli.agent_runs`, `cli.eval_view` and `cli.execute`."""
+"""Implement `bench eval`: run an agent over the rows of a dataset and score it with eval functions, optionally beside a
+baseline. The steps are in `cli.agent_runs`, `cli.eval_view` and `cli.execute`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def evaluate(state: dict[str, object], options: EvalOptions) -> int:
 
 
 def own_flags(options: EvalOptions) -> dict[str, object]:
-    """Settings that this command has and `bench test` has not; None where the built-in is meant."""
+    """Settings of `bench eval` that `bench test` lacks; None selects the default."""
     return {
         "rollouts_per_example": options.n,
         "pass_threshold": None if options.pass_threshold == 1.0 else options.pass_threshold,

@@ -1,5 +1,5 @@
-"""The options of `bench eval` and `bench test`, each as one dataclass: names, help, built-ins, and what must hold
-between them. Owns these words and the order of the help; loads nothing, sends nothing and knows no engine."""
+"""Options of `bench eval` and `bench test`, one dataclass per command: names, help, defaults and validation. Imports no
+engine, and sends nothing."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _KEY_OPTIONS = ("--api-key", "--baseline-api-key")
 
 @dataclass(frozen=True, kw_only=True)
 class AgentFlags:
-    """What both commands take."""
+    """Options of both commands."""
 
     debug_folder: ClassVar[str] = ""
-    """Where traces go unless one says otherwise."""
+    """Default folder of debug traces."""
 
     dataset: Annotated[
         str, option(REQUIRED, "-d", "--dataset", metavar="FILE", doc="Rows: .json, .jsonl, .parquet or .csv.")
@@ -121,15 +121,15 @@ class AgentFlags:
     @property
     def literal_keys(self) -> dict[str, str]:
         """Keys that were typed, by the name of the variable that stands for them."""
-        from harness.settings.providers import LITERAL_KEY_VAR  # slow to import, and --help needs none
+        from harness.settings.providers import LITERAL_KEY_VAR  # slow to import, and --help does not need it
 
         return {} if self.api_key is None else {LITERAL_KEY_VAR: self.api_key.strip()}
 
     def check(self) -> None:
-        """Refuse what no file and no endpoint needs to be looked at for.
+        """Validate options as far as possible without files or endpoints.
 
         Raises:
-            UsageError: an option is out of range, or at odds with another.
+            UsageError: an option is out of range, or conflicts with another.
         """
         if self.module is not None and self.mcp is not None:
             raise UsageError("--module and --mcp are mutually exclusive.")
@@ -156,7 +156,7 @@ class AgentFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalOptions(AgentFlags):
-    """What `bench eval` takes."""
+    """Options of `bench eval`."""
 
     debug_folder: ClassVar[str] = "local_debug"
 
@@ -237,12 +237,12 @@ class EvalOptions(AgentFlags):
     def literal_keys(self) -> dict[str, str]:
         """Keys that were typed, by the name of the variable that stands for them."""
         keys = super().literal_keys
-        from harness.settings.providers import BASELINE_KEY_VAR  # as above
+        from harness.settings.providers import BASELINE_KEY_VAR  # slow to import, as above
 
         return keys if self.baseline_api_key is None else {**keys, BASELINE_KEY_VAR: self.baseline_api_key.strip()}
 
     def check(self) -> None:
-        """As above, and what only this command has."""
+        """Validate the common options, then those of `bench eval`."""
         super().check()
         if self.baseline_model is None:
             for name in ("base_url", "api_key", "api_key_var"):
@@ -269,7 +269,7 @@ class EvalOptions(AgentFlags):
 
 @dataclass(frozen=True, kw_only=True)
 class RehearsalOptions(AgentFlags):
-    """What `bench test` takes."""
+    """Options of `bench test`."""
 
     debug_folder: ClassVar[str] = "test_debug"
 
@@ -286,7 +286,7 @@ class RehearsalOptions(AgentFlags):
     row: Annotated[int | None, option(STEPPING, "--row", metavar="N", doc="Begin at this row; needs -i.")] = None
 
     def check(self) -> None:
-        """As above, and what only this command has."""
+        """Validate the common options, then those of `bench test`."""
         super().check()
         if self.row is not None and not self.interactive:
             raise UsageError("--row requires --interactive (-i).")
@@ -306,10 +306,10 @@ def _check_keys(prefix: str, key: str | None, variable: str | None) -> None:
 
 
 def masked(argv: Sequence[str]) -> list[str]:
-    """A command line without the keys in it.
+    """Mask API keys in a command line.
 
     Args:
-        argv: The arguments behind `bench`.
+        argv: Arguments after `bench`.
     """
     words: list[str] = []
     for index, word in enumerate(argv):
@@ -323,7 +323,7 @@ def masked(argv: Sequence[str]) -> list[str]:
 
 
 def command_of(options: type[AgentFlags], run: Callable[[Any, Any], int]) -> typer.Typer:
-    """A command whose options are the fields of a dataclass.
+    """Build a command whose options are the fields of a dataclass.
 
     Args:
         options: The dataclass.
@@ -337,11 +337,11 @@ def command_of(options: type[AgentFlags], run: Callable[[Any, Any], int]) -> typ
         try:
             return run(state, chosen)
         except HarnessError as error:
-            from harness.cli.eval_wording import in_own_words  # slow to import, and only wrong words need it
+            from harness.cli.eval_wording import in_own_words  # slow to import, and only errors need it
 
             error.args = (in_own_words(str(error)), *error.args[1:])
             raise
 
     command.__doc__ = run.__doc__
-    common = frozenset(field.name for field in fields(AgentFlags))  # a command's own come first
+    common = frozenset(field.name for field in fields(AgentFlags))  # the command's own groups come first
     return grouped.command_of(options, command, _ORDER, last=common)

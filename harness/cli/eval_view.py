@@ -1,5 +1,5 @@
-"""Prints the evaluation of `bench eval`: notes on earlier runs, the connection check, a line for each run, the report
-and the results file. `harness.agents` makes the text of the report."""
+"""Output of `bench eval`: notes on earlier runs, the connection check, a line for each run, the report and the results
+file. `harness.agents` makes the text of the report."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ from harness.store.resume import differences
 from harness.store.rundir import RunDir, folder_name
 
 STDOUT = "-"
-"""As the results file: stdout."""
+"""Name of the results file that means stdout."""
 
 
 class EvalView(View):
-    """One invocation of `bench eval`.
+    """Printer of one invocation of `bench eval`.
 
     Args:
-        options: As typed, checked.
-        job: What is to be done.
-        argv: The command line without keys.
-        progress: Where things are said.
+        options: Validated options as typed.
+        job: Models, environments and settings of the invocation.
+        argv: Command line without API keys.
+        progress: Printer of progress lines.
     """
 
     plain_lines = False
@@ -64,16 +64,16 @@ class EvalView(View):
         self._progress = progress
         self._console = progress.console
         self._found: dict[int, list[tuple[int, EvalRunResult]]] = {}
-        """The runs of each side, as soon as it has ended."""
+        """Results of each model by index, set when its run has ended."""
         self._runs: list[Prepared] = []
 
     # Before
 
     def admit(self, runs: Sequence[Located | FailedRun]) -> None:
-        """The last local checks, a word on earlier runs, and then the first request."""
+        """Make the last local checks, print notes on earlier runs, and check the connections."""
         for run in runs:
             if isinstance(run, FailedRun):
-                raise run.error  # half of a comparison is none
+                raise run.error  # a comparison needs both models
         located = [run for run in runs if isinstance(run, Located)]
         self._progress.begin()
         if not self._options.fresh:
@@ -85,7 +85,7 @@ class EvalView(View):
         check_connections(wanted, self._job.keys, lambda words: self._progress.say(words, self.display))
 
     def _of_earlier(self, run: Located) -> str | None:
-        """What the user may want to know of runs like this one that are there already."""
+        """Note about an earlier run of the same evaluation; None if no note is needed."""
         loaded = run.loaded
         if not loaded.resolved.settings.save.save_results:
             return None
@@ -102,13 +102,13 @@ class EvalView(View):
         )
 
     def _has_work(self, run: Located) -> bool:
-        """Whether a model will be asked at all; a run that is whole is only reported again."""
+        """Whether any model will be called; a complete run is only reported again."""
         if not self.budget.may_start():
             return False
         return run.recorded is None or self._options.retry_failed or len(run.recorded) < run.loaded.plan.total
 
     def begin(self, runs: Sequence[Prepared]) -> None:
-        """Say what begins, and listen."""
+        """Print the start of the evaluation, and attach callbacks to the runs."""
         self._runs = list(runs)
         for index, (side, run) in enumerate(zip(self._job.sides, runs, strict=True)):
             run.on_recorded = partial(self._collect, index)
@@ -140,8 +140,8 @@ class EvalView(View):
     # After
 
     def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
-        """The report, the results file, and where everything is."""
-        ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other pass
+        """Print the report, write the results file, and print the paths."""
+        ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other type pass
         result = self._result(ready)
         document = None if self._options.output is None else eval_document(result, self._meta(ready, options))
         lost = save_results(self._options.output, document, private=any_private(ready))
@@ -153,7 +153,7 @@ class EvalView(View):
             whole = not (result.stopped_early or result.interrupted)
             tell_results(self._options.output, document, self._console, whole=whole)
         for report in reports:
-            if report.state == "done" and report.note:  # that of a run that was stopped is in the report
+            if report.state == "done" and report.note:  # the error of a stopped run is in the report
                 self._console.print(f"note: {clean(report.name, 200)}: {clean(report.note, 2000)}", soft_wrap=True)
         self._places(ready, reports)
         if lost is not None:
@@ -163,7 +163,7 @@ class EvalView(View):
         )
 
     def _runs_of(self, index: int, run: Prepared) -> list[tuple[int, EvalRunResult]]:
-        """What a side came to; of one that was cut off at once, what its journal holds."""
+        """Results of one model; after an early cancellation, those in its journal."""
         if index not in self._found:
             journal = run.folder.journal_path
             self._found[index] = []
@@ -236,7 +236,7 @@ class EvalView(View):
         self._console.print(words, style="bold", soft_wrap=True)
 
     def _go_on(self, runs: Sequence[Prepared]) -> Iterator[Step]:
-        """The commands that make up for what is missing, if anything is."""
+        """Suggest commands to resume an incomplete evaluation and to retry failed runs."""
         is_cut = any(run.progress.state != "done" for run in runs)
         if is_cut:
             yield Step(GO_ON, _again(self._argv, "--resume", self.budget))
@@ -246,21 +246,21 @@ class EvalView(View):
 
 
 def is_empty(model: EvalModelSummary) -> bool:
-    """Whether nothing came of a model: no run completed, or a function scored none of those that did."""
+    """Whether a model has no usable result: no run completed, or a function scored none of the completed runs."""
     return model.failed_runs == model.total_runs or bool(model.without_scores)
 
 
 def check_target(path: str | None, inputs: Iterable[Path], *, make_folders: bool = True, private: bool = False) -> None:
-    """Make sure that the results can be written, before anything is paid for.
+    """Check before the first request that the results file can be written.
 
     Args:
-        path: The results file; `-` is stdout, None no file.
-        inputs: Files that it must not replace.
-        make_folders: Whether to make the folders above it, and try to write there.
-        private: Make them for their owner only.
+        path: Path of the results file; `-` for stdout, None for no file.
+        inputs: Files that must not be replaced.
+        make_folders: Create the parent folders, and test that they are writable.
+        private: Restrict the created folders to their owner.
 
     Raises:
-        UsageError: they cannot.
+        UsageError: the results file cannot be written.
     """
     if path is None or path == STDOUT:
         return
@@ -273,21 +273,21 @@ def check_target(path: str | None, inputs: Iterable[Path], *, make_folders: bool
     try:
         make_folder(file.parent.absolute(), private=private)
         with tempfile.TemporaryFile(dir=file.parent):
-            pass  # it is the folder that must be writable: the results are put in place whole
+            pass  # the folder must be writable, since the file is replaced atomically
     except OSError as error:
         raise UsageError(f"--output {path}: cannot be written: {error.strerror}; choose another place") from error
 
 
 def save_results(output: str | None, document: JsonDict | None, *, private: bool = False) -> StoreError | None:
-    """Write the results file, if it is one: before anything is printed, which may fail as well.
+    """Write the results file, unless it is stdout. Called before anything is printed, since printing may fail too.
 
     Args:
-        output: Its name; `-` is stdout, None no file.
-        document: What it holds.
-        private: For its owner only.
+        output: Path of the results file; `-` for stdout, None for no file.
+        document: Content of the file.
+        private: Restrict the file to its owner.
 
     Returns:
-        Why it could not be written, for the caller to raise when all else has been said.
+        The write error, for the caller to raise after all other output; None on success.
     """
     if output is None or output == STDOUT or document is None:
         return None
@@ -299,13 +299,13 @@ def save_results(output: str | None, document: JsonDict | None, *, private: bool
 
 
 def tell_results(output: str | None, document: JsonDict | None, console: PlainConsole, *, whole: bool) -> None:
-    """Say that the results file was written; or write it, if it is stdout.
+    """Report that the results file was written; if it is stdout, print the results.
 
     Args:
-        output: Its name; `-` is stdout, None no file.
-        document: What it holds.
-        console: Where to say so.
-        whole: Whether everything was run that was to be.
+        output: Path of the results file; `-` for stdout, None for no file.
+        document: Content of the file.
+        console: Console for the message.
+        whole: Whether all planned runs were made.
     """
     if output == STDOUT:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
@@ -317,7 +317,8 @@ def tell_results(output: str | None, document: JsonDict | None, console: PlainCo
 
 
 def _unfinished(loaded: Loaded) -> tuple[Path, int] | None:
-    """The newest run of the same identity that came to no end, unless a process is at it, with its runs so far."""
+    """Newest unfinished run with the same identity, and its number of recorded runs. None if a process is writing
+    it."""
     manifest, save = loaded.manifest, loaded.resolved.settings.save
     parent = Path(save.output_dir) / "evals" / folder_name(manifest.env_id, manifest.model)
     for path in reversed(runs_in(parent)):
@@ -333,14 +334,14 @@ def _unfinished(loaded: Loaded) -> tuple[Path, int] | None:
             folder.lock().release()
             return path, len(Recorded.load(folder.journal_path))
         except (RunLocked, StoreError):
-            return None  # --resume could not go on with it either
+            return None  # --resume could not resume it either
     return None
 
 
 def _wall_ms(run: Prepared) -> float:
     if run.summary is not None and run.summary.wall_s is not None:
         return run.summary.wall_s * 1000
-    progress = run.progress  # cut off: nothing has been summed up
+    progress = run.progress  # cancelled: no summary exists
     return (time.monotonic() - progress.started) * 1000 if progress.started else 0.0
 
 
@@ -353,6 +354,6 @@ def _resumed(run: Prepared) -> int:
 
 
 def _again(argv: Sequence[str], option: str, budget: Budget) -> str:
-    """The command line with another way to begin, and with a larger bound in place of one that was met."""
+    """Repeat the command line with `option` (such as --resume), and with a larger limit where one was reached."""
     ways = {"--resume", "--retry-failed", "--fresh"}
     return shlex.join(["bench", *budget.enlarged([word for word in argv if word not in ways]), option])

@@ -1,5 +1,4 @@
-"""Messages of engine and settings in the words of `bench eval` and `bench test`, whose options are not those of `bench
-run`. Owns the translation alone; the messages are written where the errors are raised."""
+"""Translate messages of engine and settings to the options of `bench eval` and `bench test`."""
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ _TABLE = (
 
 
 def in_own_words(words: str) -> str:
-    """What is said about a run, to whoever typed one of these two commands."""
+    """Replace option names of `bench run` in a message by those of `bench eval` and `bench test`."""
     for pattern, replacement in _TABLE:
         words = re.sub(pattern, replacement, words)
     for variable, option in ((BASELINE_KEY_VAR, "--baseline-api-key"), (LITERAL_KEY_VAR, "--api-key")):
-        words = words.replace(variable, option)  # nobody has set these
+        words = words.replace(variable, option)  # generated names, which the user has not typed
     side = "--baseline-" if "--baseline-" in words else "--"
     return re.sub(r"name its variable with api_key_var\b", f"name its variable with {side}api-key-var", words)

@@ -54,16 +54,16 @@ class View:
     display: Display
     """The live display, set before anything is loaded."""
     budget: Budget
-    """The evaluation's, set at the same time."""
+    """The budget of the evaluation, set together with `display`."""
 
     def admit(self, runs: Sequence[Located | FailedRun]) -> None:
         """Check the runs before the first request, before any folder is made; raise an error to refuse them."""
 
     def begin(self, runs: Sequence[Prepared]) -> None:
-        """Print what is about to start, and attach callbacks to the runs."""
+        """Print the start of the runs, and attach callbacks to them."""
 
     def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
-        """Print how they ended; returns whether all is well."""
+        """Print the results; return whether all runs succeeded."""
         if options.json:
             suite = next((run.manifest.suite for run in runs if isinstance(run, Prepared) and run.is_saved), None)
             sys.stdout.buffer.write(result_json(reports, self.budget_json(), suite))
@@ -75,18 +75,18 @@ class View:
         return all(map(_is_good, reports))
 
     def budget_json(self) -> JsonDict | None:
-        """The bounds and what was spent, for programs; None if there is no bound."""
+        """The limits and the amounts spent, as JSON; None without a limit."""
         return self.budget.to_json() if self.budget.limits else None
 
 
 def execute(
     resolution: Resolution, options: RunOptions, view: View | None = None, evaluation: Evaluation | None = None
 ) -> int:
-    """Make every run and print what it gives.
+    """Make all runs and print their results.
 
     Args:
         resolution: The runs, with their settings.
-        options: What the command was told besides.
+        options: Options of the command that are no settings.
         view: Prints the results; by default as `bench run` does.
         evaluation: The evaluation of these runs, where it has more than their settings: environments, keys, limits.
 
@@ -96,11 +96,11 @@ def execute(
     Raises:
         UsageError: nothing was started, because the request is wrong.
     """
-    # Arrow's own allocator keeps what checkpoints free, a pool for each thread; the system's gives it back.
+    # Arrow's own allocator keeps memory of checkpoints in per-thread pools; the system's returns it.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _allow_connections()
     view, evaluation = view or View(), evaluation or Evaluation(resolution.runs)
-    view.budget = evaluation.budget = budget = Budget(resolution.limits)  # its time counts from here
+    view.budget = evaluation.budget = budget = Budget(resolution.limits)  # starts the budget's clock
     if evaluation.asks_model:
         missing_keys(resolution, ChainMap(dict(evaluation.keys), os.environ))
     _check_hub(resolution)
@@ -110,7 +110,7 @@ def execute(
         evaluation.start.derive, is_ours=options.is_ours,
     )  # fmt: skip
     evaluation.listener = EvaluationListener(partial(_admit, view), view.begin)
-    # Looks at stdout, so before that is led elsewhere.
+    # Inspects stdout, so it must precede the redirection.
     display = open_display(evaluation.progress, quiet=options.quiet, plain=view.plain_lines, budget=budget.words)
     view.display = display
     budget.on_reached = partial(_say_reached, budget, display)
@@ -128,13 +128,13 @@ def execute(
     reports = [_report(run, failures, example, budget, rival if run is example else None) for run in runs]
     try:
         is_well = view.show(runs, reports, options)
-    except OSError as error:  # a full disk behind stdout, say: the results themselves are kept
+    except OSError as error:  # such as a full disk behind stdout: the results themselves are saved
         raise StoreError(f"cannot write to the terminal or file that shows the results: {error.strerror}") from error
     return INTERRUPTED if interrupted else int(bool(failures) or not is_well)
 
 
 def _admit(view: View, runs: Sequence[Located | FailedRun], asking: Sequence[Asking]) -> None:
-    """The checks of every command before the first request, and then those of its view."""
+    """Make the checks that all commands share before the first request, then those of the view."""
     check_traces([run.loaded.resolved for run in runs if isinstance(run, Located)])
     for notice in (*price_notices(asking), *loose_notices(view.budget.limits, asking)):
         view.display.say(f"note: {notice}")
@@ -149,14 +149,15 @@ def _say_reached(budget: Budget, display: Display) -> None:
 
 
 def _allow_connections() -> None:
-    """Raise the soft limit of open files to the hard one: each request in flight is a connection, and 256 is common."""
+    """Raise the soft limit of open files to the hard limit: each request in flight is a connection, and 256 is a common
+    limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"; what there is has to do
+    with contextlib.suppress(ValueError, OSError):  # macOS rejects "unlimited"; the soft limit has to do
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _say_what_differs(runs: Sequence[Prepared], display: Display) -> None:
-    """Where an environment makes a run other than it was asked for."""
+    """Print notes where a run will differ from the request, such as fewer examples than requested."""
     for run in runs:
         name, asked, there = run.progress.name, run.plan.asked_examples, run.plan.num_examples
         if asked > there:
@@ -170,7 +171,7 @@ def _say_what_differs(runs: Sequence[Prepared], display: Display) -> None:
 
 
 def _check_hub(resolution: Resolution) -> None:
-    """Find out before anything is paid for that a push could not work."""
+    """Check before the first request that a push to the Hub can work."""
     saves = [run.settings.save for run in resolution.runs if run.settings.save.save_to_hf_hub]
     if saves:
         from harness.store.hub import check_ready
@@ -178,12 +179,12 @@ def _check_hub(resolution: Resolution) -> None:
         for save in saves:
             try:
                 check_ready(save.hf_hub_dataset_name)
-            except PublishError as error:  # as with a key that is missing: nothing was started
+            except PublishError as error:  # like a missing key: nothing was started
                 raise UsageError(str(error)) from error
 
 
 def _drive(runs: Sequence[Prepared], display: Display, evaluation: Evaluation) -> bool:
-    """Run the event loop until everything has ended; returns whether the user ended it."""
+    """Run the event loop until all runs have ended; return whether the user interrupted them."""
     if not runs:
         return False
     signals = 0
@@ -206,10 +207,10 @@ def _drive(runs: Sequence[Prepared], display: Display, evaluation: Evaluation) -
             nonlocal signals
             signals += 1
             if signals > 2:
-                os._exit(INTERRUPTED)  # the journal is on disk; something here ignores being cancelled
+                os._exit(INTERRUPTED)  # the journal is on disk; something here ignores cancellation
             loop.call_soon_threadsafe(end, signals)
 
-        # Handlers of the interpreter and not of the loop: the third signal must reach code that blocks the loop, too.
+        # Handlers of the interpreter, not of the loop: the third signal must reach code that blocks the loop, too.
         before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
         try:
             await evaluation.play(runs)
@@ -220,15 +221,15 @@ def _drive(runs: Sequence[Prepared], display: Display, evaluation: Evaluation) -
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, contextlib.suppress(asyncio.CancelledError):
         event_loop.run(runner, main())
     for run in runs:
-        end_interrupted(run)  # where the second signal cut it off
+        end_interrupted(run)  # if the second signal cancelled the run
     return signals > 0
 
 
 def _record_suite(
     resolution: Resolution, options: RunOptions, suite_id: str, runs: Sequence[Prepared | FailedRun]
 ) -> None:
-    """Write which runs this invocation has, and which environments did not load: an invocation without any run is the
-    newest one all the same."""
+    """Write the invocation's suite file: its runs, and the environments that did not load. An invocation without any
+    run still counts as the newest."""
     saves = [each.settings.save for each in resolution.runs if each.settings.save.save_results]
     if saves:
         write_suite(
@@ -242,23 +243,23 @@ def _record_suite(
 
 
 def _left_unpublished(runs: Sequence[Prepared]) -> list[tuple[Prepared, PublishError]]:
-    """Runs that came to their end although the user ended the invocation; those that did not are pushed on resume."""
+    """Runs that completed before the interrupt but were not pushed; incomplete runs are pushed on resume."""
     error = PublishError("not published, because it was interrupted")
     wanted = [run for run in runs if run.resolved.settings.save.save_to_hf_hub]
     return [(run, error) for run in wanted if run.progress.state == "done"]
 
 
 def _push(runs: Sequence[Prepared], display: Display) -> list[tuple[Prepared, PublishError]]:
-    """Publish the runs that ask for it; returns those that could not be."""
+    """Push the runs that request it to the Hub; return those that failed, with their errors."""
     failures: list[tuple[Prepared, PublishError]] = []
-    display.tick()  # how the runs ended comes before what became of them
+    display.tick()  # print how the runs ended before the pushes
     for run in runs:
         save = run.resolved.settings.save
         if not save.save_to_hf_hub or run.progress.state != "done":
             continue
         from harness.store.hub import push_run
 
-        display.tick()  # says that the run has ended, before what comes after it
+        display.tick()  # print that the run has ended, before later lines
         display.say(f"pushing {run.progress.name} to the Hub")
         try:
             result = push_run(run.folder.path, repo=save.hf_hub_dataset_name, public=save.hf_public)
@@ -277,7 +278,7 @@ def _report(
     budget: Budget,
     compare: str | None,
 ) -> RunReport:
-    # Loading and publishing is shown for one run of a suite: the others differ in nothing but their folder.
+    # Loading and publishing are suggested for one run of a suite, since the others differ only in the folder.
     progress = run.progress
     if isinstance(run, FailedRun):
         return RunReport(progress.name, progress.env_id, progress.model, state="failed", note=progress.note)
@@ -289,7 +290,7 @@ def _report(
         steps = next_steps(
             path,
             has_data=run is example,
-            # It is pushed by now, below, or when it has gone on to its end.
+            # Otherwise the run is already pushed, listed below, or pushed on resume.
             to_publish=not save.save_to_hf_hub and not save.private,
             resume=_resume_command(run, budget),
             compare=compare,
@@ -306,7 +307,7 @@ def _report(
 
 
 def _resume_command(run: Prepared, budget: Budget) -> str | None:
-    """What makes up for what is missing; None if nothing is."""
+    """The resume command, or None if the run is complete."""
     is_done = run.progress.state == "done"
     if is_done and not run.progress.unscored:
         return None
@@ -315,7 +316,7 @@ def _resume_command(run: Prepared, budget: Budget) -> str | None:
 
 
 def _going_on_at_once(reports: Sequence[RunReport], command: str, budget: Budget) -> Sequence[RunReport]:
-    """Where several runs were cut off, the command that began them goes on with all, unless a part of it is masked."""
+    """If several runs were interrupted, suggest the original command with --resume, unless a part of it is masked."""
     cut_off = [
         each for each in reports if each.state != "done" and any(step.purpose == GO_ON for step in each.next_steps)
     ]

@@ -1,5 +1,5 @@
-"""`bench export RUN`: a run in the format of another tool. Owns the command's words, what it prints, and what of a text
-for a pipe may reach a terminal; `export.formats` does the rest."""
+"""Implement `bench export RUN`: convert a run to the format of another tool, and clean the text if it is written to a
+terminal. `export.formats` makes the text."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _stream(run: RunDir, form: Format) -> Exported:
 
 
 class _ForTerminal(io.RawIOBase):
-    """Shows lines of foreign text on a terminal, without anything that it would obey."""
+    """Write lines of untrusted text to a terminal, without control sequences."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream

@@ -1,5 +1,5 @@
-"""`bench gate`: may a candidate take its baseline's place? Owns the command's words, its files and its exit code;
-`report.compare` decides."""
+"""Implement `bench gate`: decide whether a candidate may replace its baseline. `report.compare` decides; this module
+prints, writes the files and sets the exit code."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _check(margin: float, min_coverage: float) -> None:
 
 
 def _suite_hint(baseline: str, candidate: str, output_dir: Path) -> list[str]:
-    """The suites of candidate and baseline, where one run of a suite was named: its other runs are not compared."""
+    """Name the suites of candidate and baseline if single runs of suites were given."""
     from harness.store.invocations import suite_of
     from harness.store.suites import choose
 

@@ -1,5 +1,4 @@
-"""Commands whose parameters are the fields of a dataclass, and whose help lists them by group. Owns how a field becomes
-a parameter and how the help looks; owns no option."""
+"""Commands whose parameters are the fields of a dataclass, with help that lists them by group."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ T = TypeVar("T")
 
 
 def option(group: str, *names: str, doc: str, metavar: str | None = None) -> Any:
-    """An option that the help lists under `group`; stands in a field's annotation."""
+    """Declare an option that the help lists under `group`; used in a field's annotation."""
     return typer.Option(*names, help=doc, metavar=metavar, show_default=False, rich_help_panel=group)
 
 
 def argument(metavar: str, doc: str) -> Any:
-    """A positional argument; stands in a field's annotation."""
+    """Declare a positional argument; used in a field's annotation."""
     return typer.Argument(metavar=metavar, help=doc, show_default=False)
 
 
@@ -29,7 +28,7 @@ class GroupedCommand(TyperCommand):
     """A command whose help lists its options by group."""
 
     order: ClassVar[Sequence[str]] = ()
-    """The groups, in the order in which people read them."""
+    """Groups, in the order of the help."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write each group under a heading of its own, positional arguments first."""
@@ -40,7 +39,7 @@ class GroupedCommand(TyperCommand):
                 names, doc = record
                 is_argument = parameter.param_type_name == "argument"
                 group = "Arguments" if is_argument else _group_of(parameter)
-                shown = names.partition(" ")[0] if is_argument else names  # without the type, which is a text
+                shown = names.partition(" ")[0] if is_argument else names  # without the type, which is always text
                 groups[group].append((shown, doc.removesuffix("  [required]")))
         for name, records in groups.items():
             if records:
@@ -53,7 +52,7 @@ def _group_of(parameter: Any) -> str:
 
 
 def ordered(groups: Sequence[str]) -> type[GroupedCommand]:
-    """A command whose help lists these groups."""
+    """Create a command class whose help lists these groups."""
 
     class Ordered(GroupedCommand):
         order = groups
@@ -69,18 +68,18 @@ def command_of(
     last: frozenset[str] = frozenset(),
     epilog: str | None = None,
 ) -> typer.Typer:
-    """A command whose parameters are the fields of a dataclass.
+    """Build a command whose parameters are the fields of a dataclass.
 
     Args:
         options: The dataclass.
-        run: Gets the context and the options; returns the exit code. Its docstring is the help.
-        groups: Those of the options, in the order of the help.
-        last: Fields that stand behind the others of their group.
-        epilog: What the help ends with.
+        run: Called with the context and the options; returns the exit code. Its docstring is the help.
+        groups: Option groups, in the order of the help.
+        last: Fields listed last in their group.
+        epilog: Last paragraph of the help.
     """
 
     def command(ctx: typer.Context, **values: Any) -> None:
-        raise typer.Exit(run(ctx, options(**values)))  # typer has made them what the fields say
+        raise typer.Exit(run(ctx, options(**values)))  # typer has converted them to the fields' types
 
     command.__doc__ = run.__doc__
     parameters = [_parameter("ctx", typer.Context), *_parameters(options, last)]

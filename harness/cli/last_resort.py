@@ -1,5 +1,5 @@
-"""What is logged: above the display while runs go on, on stderr where no command shows logs in its own way; harmless as
-all else. Owns these two handlers."""
+"""Log handlers: print log lines above the live display during runs, and otherwise on stderr; control characters are
+removed."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ class _Harmless(logging.Handler):
 
         try:
             sys.stderr.write(clean_block(redactor.text(self.format(record))) + "\n")
-        except (OSError, ValueError):  # nobody reads stderr any more
+        except (OSError, ValueError):  # the reader of stderr has closed it
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Say nothing: there is nowhere to say it."""
+        """Ignore errors of the handler, since no stream is left to report them on."""
 
 
 @contextlib.contextmanager
 def harmless_logs() -> Generator[None]:
-    """Python's own last resort writes warnings of environments and libraries to the terminal as they are."""
+    """Remove control characters from log lines of environments and libraries, which Python's default handler prints
+    unchanged."""
     before, logging.lastResort = logging.lastResort, _Harmless(logging.WARNING)
     try:
         yield
@@ -39,7 +40,7 @@ def harmless_logs() -> Generator[None]:
 
 
 class _ToDisplay(logging.Handler):
-    """Log lines stand above the live table, redacted."""
+    """Print log lines above the live table, with secrets redacted."""
 
     def __init__(self, display: Display) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class _ToDisplay(logging.Handler):
 
 
 def _prints_itself(name: str) -> bool:
-    """Whether a handler of a library's own is on the way to the root, as huggingface_hub's: by now it was said."""
+    """Whether a library's own handler (such as huggingface_hub's) has already printed the record."""
     logger = logging.getLogger(name)
     while logger.parent is not None:
         if any(isinstance(handler, logging.StreamHandler) for handler in logger.handlers):
@@ -62,7 +63,7 @@ def _prints_itself(name: str) -> bool:
 
 @contextlib.contextmanager
 def logging_to(display: Display, *, verbose: bool) -> Generator[None]:
-    """Meanwhile a display says what is logged: warnings, with `verbose` more."""
+    """Send log lines to a display for the length of the block: warnings, with `verbose` also lower levels."""
     handler = _ToDisplay(display)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()

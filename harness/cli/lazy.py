@@ -1,5 +1,4 @@
-"""Commands that are imported when they are called, so that `bench --help` costs next to nothing. Owns the stand-ins;
-the tables are with the groups."""
+"""Lazy imports of commands, which keep `bench --help` fast. The groups hold the tables of commands."""
 
 from __future__ import annotations
 
@@ -16,23 +15,23 @@ from harness.core.plugins import load_plugins
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """Where a command is, and the line that its group's help shows for it."""
+    """Location of a command, and its line in the group's help."""
 
     module: str
     function: str
-    """A function that is the command, or a `typer.Typer` that is a group of them."""
+    """Name of a command function, or of a `typer.Typer` for a group of commands."""
     help: str
 
 
 class LazyCommand(TyperCommand):
-    """Stands for a command, or a group of them, until it is called."""
+    """Placeholder of a command or group, which imports it on the first call."""
 
     def __init__(self, name: str, entry: CommandEntry) -> None:
         super().__init__(name, short_help=entry.help, add_help_option=False)
         self._entry = entry
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Import the command, and let it take over."""
+        """Import the command and build its context."""
         found = getattr(importlib.import_module(self._entry.module), self._entry.function)
         if not isinstance(found, typer.Typer):
             app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -42,7 +41,7 @@ class LazyCommand(TyperCommand):
 
 
 def lazy_group(commands: Mapping[str, CommandEntry], plugins: str = "") -> type[TyperGroup]:
-    """A group of `commands`, none of them imported.
+    """Create a group of commands that are imported on the first call.
 
     Args:
         commands: The commands by name.

@@ -1,5 +1,5 @@
-"""The console script `bench`. Owns the table of commands, to which plugins add theirs, and the way out: one message and
-an exit code. A command's module is imported when that command is called: see `cli.lazy`."""
+"""Entry point of the console script `bench`: the table of commands, extended by plugins, and the conversion of errors
+into one message and an exit code. Commands are imported when called, see `cli.lazy`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ app = typer.Typer(
     cls=lazy_group(COMMANDS, plugins.COMMANDS),
     add_completion=False,
     no_args_is_help=True,
-    # rich's help would cost as much as everything else, and at 80 columns it cuts the names of flags.
+    # rich's help is as slow as all else together, and at 80 columns it truncates flag names.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -56,7 +56,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        import importlib.metadata  # slow to import, and every command would pay for it
+        import importlib.metadata  # slow to import for every command
 
         typer.echo(f"bench {importlib.metadata.version('bench-harness')}")
         raise typer.Exit
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `bench`.
 
     Args:
-        argv: Arguments behind the program's name; None takes the process's own.
+        argv: Arguments after the program's name; None for those of the process.
 
     Returns:
         The exit code: 0 done, 1 stopped early, 2 wrong usage or settings, 130 interrupted.
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             end_in_time(code)
         return code
     finally:
-        if argv is not None:  # else the process ends here, and its last traceback must be as silent
+        if argv is not None:  # else the process ends here, and its last traceback must be redacted too
             undo()
 
 
@@ -121,7 +121,7 @@ def _report(error: HarnessError, *, verbose: bool) -> int:
     from harness.report.text import clean_block
 
     text = "".join(traceback.format_exception(error)) if verbose else f"error: {error}"
-    # Whatever an endpoint, an environment or a file said is repeated in it.
+    # The message may repeat untrusted text of an endpoint, environment or file.
     typer.echo(clean_block(redactor.text(text.rstrip())), err=True)
     return error.exit_code
 

@@ -1,5 +1,5 @@
-"""`bench multi`: one list of tasks by several models, side by side. Owns the order of these steps and the table of the
-sub-commands; what the steps are is `cli.multi_job`, `cli.multi_view` and `cli.execute`."""
+"""Implement `bench multi`: run several models on one list of tasks and compare them; also the table of sub-commands.
+The steps are in `cli.multi_job`, `cli.multi_view` and `cli.execute`."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ COMMANDS = {
 }
 
 _ARGUMENT = re.compile(r"env\.env_args\.(match_mode|length_target|score_output|schema_mode|timeout_ms)\b")
-"""What messages of the engine call an option of scoring."""
+"""Names of the scoring options in messages of the engine."""
 
 _MORE = re.compile(r"use -r \d+ for more rollouts")
 _OF_NAMED = "name another variable with -k, ask another endpoint with -b"
-"""What they advise: where several answers are asked for at once, and where a key is missing."""
+"""Advice in two messages of the engine: on more answers per task (`_MORE`), and on a missing key or address."""
 
 _EPILOG = (
     "`bench multi runs`, `bench multi show RUN` and `bench multi replay RUN` are about records. A file of tasks of "
@@ -58,13 +58,13 @@ def evaluate(ctx: typer.Context, options: MultiOptions) -> int:
 
 
 def carry_out(job: MultiJob, options: EvaluationOptions, state: dict[str, object], replayed: str | None = None) -> int:
-    """Make every run of a job and tell the user about it, or only show what would be done.
+    """Execute a job and print its results, or only print the settings of a dry run.
 
     Args:
-        job: What is to be done.
-        options: What was typed.
-        state: The context's object.
-        replayed: The record that the job is made from.
+        job: Models, tasks and settings of the invocation.
+        options: Typed options.
+        state: Object of the typer context.
+        replayed: Name of the record that is replayed; None for a new job.
 
     Returns:
         The exit code.
@@ -93,7 +93,7 @@ def carry_out(job: MultiJob, options: EvaluationOptions, state: dict[str, object
 
 
 def _in_own_words(words: str, options: EvaluationOptions) -> str:
-    """What the engine says, as this command calls things. Models of a file have no options."""
+    """Translate a message of the engine to the options of this command. Models from a file have no options."""
     words = _ARGUMENT.sub(lambda match: f"--{match[1].replace('_', '-')}", words)
     words = _MORE.sub("list the task again to ask more", words)
     return words if options.model else words.replace(_OF_NAMED, "give the model another variable or another address")
@@ -125,10 +125,10 @@ def _execute(job: MultiJob, options: EvaluationOptions, chosen: Any, argv: Seque
 
 
 def _event_file(path: str, job: MultiJob) -> EventFile:
-    """The file of events, open.
+    """Open the file of events.
 
     Raises:
-        UsageError: it cannot be written, or is one that the evaluation reads.
+        UsageError: the file cannot be written, or is an input of the evaluation.
     """
     from harness.core.errors import StoreError, UsageError
     from harness.multi.events import EventFile
@@ -164,10 +164,10 @@ _evaluate = command_of(MultiOptions, evaluate, GROUPS, epilog=_EPILOG)
 
 
 class _Multi(lazy_group(COMMANDS)):
-    """The sub-commands, and without one of them the evaluation itself."""
+    """Group of the sub-commands, which without a sub-command runs the evaluation."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Let the evaluation take over, unless the first word is a sub-command."""
+        """Build the context of the evaluation, unless the first word is a sub-command."""
         if args and args[0] in COMMANDS:
             return super().make_context(info_name, args, parent, **extra)
         return typer.main.get_command(_evaluate).make_context(info_name, args, parent, **extra)

@@ -1,5 +1,5 @@
-"""From the options of `bench multi` to runs: models found and routed, settings resolved, tasks and scoring loaded. Owns
-what the options are called among settings, and the order in which faults are found; sends nothing."""
+"""Resolve the options of `bench multi` into runs: find and route the models, resolve the settings, load tasks and
+scoring. Sends nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCORING = ("match_mode", "length_target", "score_output", "schema_mode", "timeo
 """Options that are arguments of the environment."""
 
 NAMED = "-m"
-"""Where a model was given that no file holds."""
+"""Origin of models that were given on the command line."""
 
 _OF_NAMED = (
     ("give the model an apiKey", "name the variable that holds the key with -k"),
@@ -38,7 +38,7 @@ _OF_NAMED = (
 )
 
 _ORIGINS = {f"{NAMED}.baseUrl": "-b", f"{NAMED}.apiKeyVar": "-k"}
-"""Where settings of these come from."""
+"""Options that set the fields of models given on the command line."""
 
 _TOLD = {
     "env.env_id": "the command",
@@ -50,39 +50,39 @@ _TOLD = {
     "model.max_concurrent_generation": "--task-concurrency",
     "model.max_concurrent_scoring": "--task-concurrency",
 }
-"""What settings are called here that `bench run` has other flags for."""
+"""Labels in this command of settings that `bench run` sets with other flags."""
 
 
 @dataclass(frozen=True, slots=True)
 class MultiJob:
-    """One invocation, ready to be executed: all that can be checked here has been."""
+    """One validated invocation, ready to execute."""
 
     runs: ModelRuns
     options: Options
-    """The documented options, as a record keeps them."""
+    """The documented options, as stored in a record."""
     loader: Loader
-    """Has the environment of every run."""
+    """Loader with the environments of all runs."""
     tasks: str
-    """The file of tasks."""
+    """Path of the task file."""
     files: tuple[Path, ...]
-    """What the evaluation reads besides code."""
+    """Files that the evaluation reads, except code."""
     notices: tuple[str, ...] = ()
-    """What the user should know before it begins, besides what settings say."""
+    """Notices to print before the start, besides those of the settings."""
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """As they were given."""
+        """The models in the given order."""
         return self.runs.models
 
 
 def make_job(options: MultiOptions) -> MultiJob:
-    """Find, route, resolve and load.
+    """Find and route the models, resolve the settings and load the tasks.
 
     Args:
-        options: Checked.
+        options: Validated options.
 
     Raises:
-        HarnessError: what is wrong, and where; nothing was sent.
+        HarnessError: an option, file or setting is invalid; nothing was sent.
     """
     registry = load_registry(Path(options.endpoints_path) if options.endpoints_path else None, Path.cwd())
     models, registry = _models(options, registry)
@@ -93,17 +93,17 @@ def make_job(options: MultiOptions) -> MultiJob:
 def job_of(
     options: EvaluationOptions, tasks: str, models: Sequence[Model], registry: Registry, chosen: Options
 ) -> MultiJob:
-    """The job of these tasks and models.
+    """Build the job of given tasks and models.
 
     Args:
-        options: What was typed.
-        tasks: The file of tasks.
+        options: Typed options.
+        tasks: Path of the task file.
         models: The models, in the order of the result.
-        registry: What their names may mean.
+        registry: Registry that resolves the models' names.
         chosen: The documented options.
 
     Raises:
-        HarnessError: what is wrong, and where; nothing was sent.
+        HarnessError: an option, file or setting is invalid; nothing was sent.
     """
     common = Common(flags_of(options, tasks, chosen), options.set or (), registry, _TOLD)
     try:
@@ -122,25 +122,25 @@ def job_of(
         )
     runs = replace(runs, resolution=replace(runs.resolution, runs=tuple(map(_told, runs.runs))))
     loader = Loader()
-    with own_stdout():  # what the module of a scoring function prints is not ours
+    with own_stdout():  # keep output of the scoring function's module off our stdout
         for run in runs.runs:
             try:
                 loader.load(run)
             except EnvironmentLoadError as error:
                 if isinstance(error.__cause__, HarnessError):
-                    raise error.__cause__ from None  # says all; that the environment is a built-in one helps nobody
+                    raise error.__cause__ from None  # the cause is complete; the built-in environment is a detail
                 raise
     return MultiJob(runs, chosen, loader, tasks, (Path(tasks),))
 
 
 def _told(run: ResolvedRun) -> ResolvedRun:
-    """The run, its origins in the words of the command line."""
+    """Rename the origins of a run's settings to option names."""
     origins = {path: replace(at, source=_ORIGINS.get(at.source, at.source)) for path, at in run.origins.items()}
     return replace(run, origins=origins)
 
 
 def _in_own_words(words: str) -> str:
-    """What is said about a model that `-m` names: it has options where one of a file has fields."""
+    """Translate a message about a model given with `-m`, which has options in place of fields."""
     if words.startswith(f"{NAMED} ("):
         for field, option in _OF_NAMED:
             words = words.replace(field, option)
@@ -148,16 +148,16 @@ def _in_own_words(words: str) -> str:
 
 
 def documented(options: EvaluationOptions) -> Options:
-    """The documented options that were given.
+    """Collect the documented options that were given.
 
     Raises:
-        ConfigError: one of them is out of range.
+        ConfigError: an option is out of range.
     """
     return read_options(None, documented_values(options))
 
 
 def documented_values(options: EvaluationOptions) -> dict[str, object]:
-    """The same as keyword arguments of the Python API; what was not given is left out."""
+    """The given documented options as keyword arguments of the Python API; options not given are left out."""
     given: dict[str, object] = {name: getattr(options, name) for name in _SCORING}
     given |= {"model_concurrency": options.model_concurrency, "task_concurrency": options.task_concurrency}
     if options.abort_on_error:
@@ -173,7 +173,7 @@ def documented_values(options: EvaluationOptions) -> dict[str, object]:
 
 
 def flags_of(options: EvaluationOptions, tasks: str, chosen: Options) -> dict[str, object]:
-    """Settings that all models share, by setting key; None where the built-in is meant."""
+    """Settings shared by all models, by setting key; None selects the default."""
     args: JsonDict = {name: getattr(chosen, name) for name in _SCORING if name in chosen.given}
     if chosen.chat_options:
         args["chat_options"] = dict(chosen.chat_options)
@@ -198,7 +198,7 @@ def flags_of(options: EvaluationOptions, tasks: str, chosen: Options) -> dict[st
 
 
 def named_models(options: EvaluationOptions) -> list[Model]:
-    """The models that `-m` names."""
+    """Models given with `-m`."""
     names = options.model or ()
     urls, keys = (_for_each(given, len(names)) for given in (options.api_base_url, options.api_key_var))
     ways = (
@@ -209,13 +209,13 @@ def named_models(options: EvaluationOptions) -> list[Model]:
 
 
 def _for_each(given: Sequence[str] | None, models: int) -> Sequence[str | None]:
-    """What is given once for all models, or once for each."""
+    """Repeat an option given once for all models; values given for each model stay as they are."""
     values = given or [None]
     return values if len(values) == models else [values[0]] * models
 
 
 def _models(options: MultiOptions, registry: Registry) -> tuple[list[Model], Registry]:
-    """Those of the file, then those of `-m`; with what their names mean."""
+    """Models of the file, then those of `-m`, with the registry that resolves their names."""
     found: list[Model] = []
     if options.models is not None:
         path = Path(options.models)
@@ -230,7 +230,7 @@ def _models(options: MultiOptions, registry: Registry) -> tuple[list[Model], Reg
 
 
 def _refuse_name(text: str, path: Path, registry: Registry) -> None:
-    """Refuse a model's name where a file is meant, with the way to name a model."""
+    """Reject a model name given as a file, and suggest the option for model names."""
     if path.is_file():
         return
     if path.is_dir():
@@ -253,19 +253,19 @@ def _is_registry(path: Path) -> bool:
     try:
         return "endpoint" in tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError):
-        return False  # refused in its words by whoever reads the models
+        return False  # the reader of the models reports the error
 
 
 def replay_job(options: ReplayOptions, record: RunRecord, file: Path) -> MultiJob:
-    """The job of a record's tasks and models, or of other models, with the record's options under the typed ones.
+    """Build a job from a record: its tasks, its models or others, and its options overridden by typed ones.
 
     Args:
-        options: Checked.
-        record: What is stored.
-        file: Where it is stored: the tasks are read from there.
+        options: Validated options.
+        record: The stored record.
+        file: Path of the record, from which the tasks are read.
 
     Raises:
-        HarnessError: what is wrong, and where; nothing was sent.
+        HarnessError: an option, file or setting is invalid; nothing was sent.
     """
     registry = load_registry(Path(options.endpoints_path) if options.endpoints_path else None, Path.cwd())
     _tasks, configs, chosen = replayed(record["runId"], record, documented(options))

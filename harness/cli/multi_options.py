@@ -1,5 +1,5 @@
-"""The options of `bench multi` and its sub-commands, each as one dataclass: names, help, built-ins, and what must hold
-between them. Owns these words; loads nothing, sends nothing and knows no engine."""
+"""Options of `bench multi` and its sub-commands, one dataclass per command: names, help, defaults and validation.
+Imports no engine, and sends nothing."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MATCH_MODES = ("contains", "exact")
 SCHEMA_MODES = ("subset", "jsonschema")
 
 LIMIT = 25
-"""Records that are listed."""
+"""Default number of listed records."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationOptions:
-    """What an evaluation takes besides tasks and models; None where the built-in, or a record's own, is meant."""
+    """Options of an evaluation except tasks and models; None selects the default or the record's value."""
 
     model: Annotated[
         list[str] | None,
@@ -173,14 +173,14 @@ class EvaluationOptions:
 
     @property
     def is_persisting(self) -> bool:
-        """Whether a record is kept."""
+        """Whether to store a record."""
         return self.persist or self.persist_dir is not None
 
     def check(self) -> None:
-        """Refuse what no file and no endpoint needs to be looked at for.
+        """Validate options as far as possible without files or endpoints.
 
         Raises:
-            UsageError: an option is out of range, or at odds with another.
+            UsageError: an option is out of range, or conflicts with another.
         """
         for name, number in self._counts():
             if number is not None and number < 1:
@@ -197,7 +197,7 @@ class EvaluationOptions:
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        """Refuse options that need another one, or cannot be with it."""
+        """Reject options that require or exclude another one."""
         if not self.is_persisting and (idle := next((name for name, given in self._includes() if given), None)):
             raise UsageError(f"{idle} says what a record leaves out: add --persist, or leave it out")
         self._check_named()
@@ -207,7 +207,7 @@ class EvaluationOptions:
             raise UsageError("--dry-run looks at no recorded run: leave --resume and --retry-failed out")
 
     def _check_named(self) -> None:
-        """Refuse what is said of models that `-m` does not name."""
+        """Reject options for `-m` models if no `-m` is given."""
         named = len(self.model or ())
         for name, given in (("--api-base-url", self.api_base_url), ("--api-key-var", self.api_key_var)):
             if given and not named:
@@ -249,7 +249,7 @@ class EvaluationOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MultiOptions(EvaluationOptions):
-    """What `bench multi` takes."""
+    """Options of `bench multi`."""
 
     tasks: Annotated[str, argument("TASKS", "File of tasks: .json, .jsonl or .toml.")]
     models: Annotated[
@@ -257,7 +257,7 @@ class MultiOptions(EvaluationOptions):
     ] = None
 
     def check(self) -> None:
-        """As above, and what only this command has."""
+        """Validate the common options, then those of `bench multi`."""
         super().check()
         if self.models is None and not self.model:
             raise UsageError("Model configs required: name a file of models behind the tasks, or models with -m")
@@ -265,7 +265,7 @@ class MultiOptions(EvaluationOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions(EvaluationOptions):
-    """What `bench multi replay` takes."""
+    """Options of `bench multi replay`."""
 
     run: Annotated[str, argument("RUN", "Id of the record, the beginning of exactly one id, or `latest`.")]
     trust: Annotated[bool, option(OUTPUT, "--trust", doc=TRUST_HELP)] = False
@@ -273,7 +273,7 @@ class ReplayOptions(EvaluationOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions:
-    """What `bench multi show` takes."""
+    """Options of `bench multi show`."""
 
     run: Annotated[str, argument("RUN", "Id of the record, the beginning of exactly one id, or `latest`.")]
     as_json: Annotated[bool, option(OUTPUT, "--json", doc="Print the record as it is stored.")] = False
@@ -284,7 +284,7 @@ class ShowOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ListOptions:
-    """What `bench multi runs` takes."""
+    """Options of `bench multi runs`."""
 
     limit: Annotated[
         int, option(OUTPUT, "-n", "--limit", metavar="N", doc=f"The newest N; 0 is all. [{LIMIT}]")
@@ -295,10 +295,10 @@ class ListOptions:
     ] = RECORDS
 
     def check(self) -> None:
-        """Refuse a number that counts nothing.
+        """Validate the number of records.
 
         Raises:
-            UsageError: it is negative.
+            UsageError: the number is negative.
         """
         if self.limit < 0:
             raise UsageError("--limit must be >= 0.")

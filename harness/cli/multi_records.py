@@ -1,5 +1,5 @@
-"""`bench multi runs | show | replay`: evaluations that --persist has stored. Owns what is printed of them; how they are
-stored is `harness.multi.persist`, and a replay is carried out as any evaluation."""
+"""Implement `bench multi runs | show | replay` for evaluations stored with --persist. `harness.multi.persist` stores
+them; a replay is executed like any evaluation."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def replay_record(ctx: typer.Context, options: ReplayOptions) -> int:
 
 
 def _record(run: str, folder: str) -> RunRecord:
-    """The record of that name.
+    """Read a record by name.
 
     Raises:
-        StateError: there is none.
+        StateError: no record has this name.
     """
     from harness.core.errors import StateError
     from harness.multi.persist import LATEST, list_records, load_record
@@ -97,7 +97,7 @@ def _record(run: str, folder: str) -> RunRecord:
 
 
 def _file_of(record: RunRecord, folder: str) -> Path:
-    """Where a record lies."""
+    """Path of a record."""
     from harness.multi.persist import find_entry
 
     beside = Path(folder) / f"{record['runId']}.json"
@@ -123,7 +123,7 @@ def _print_entries(entries: Sequence[RunEntry], console: PlainConsole) -> None:
 
 
 def _best(entry: RunEntry) -> str:
-    """The model with the highest average, with it."""
+    """The model with the highest average, and that average."""
     from harness.report import numerals
     from harness.report.text import clean, fit
 
@@ -166,7 +166,7 @@ def _print_record(record: RunRecord, console: PlainConsole) -> None:
 
 
 def _print_averages(summaries: Sequence[ModelSummary], console: PlainConsole) -> None:
-    """What a record without outputs knows: the documented averages."""
+    """Print the documented averages, for a record without outputs."""
     from harness.report import numerals
     from harness.report.grid import Column, grid, plain
     from harness.report.text import clean

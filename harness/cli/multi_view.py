@@ -1,5 +1,5 @@
-"""Prints the evaluation of `bench multi`: events, the models side by side, record and result. `harness.multi` and
-`report` make the text."""
+"""Output of `bench multi`: events, the comparison of the models, record and result file. `harness.multi` and `report`
+make the text."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ Listener: TypeAlias = Callable[[Recorded], None]
 
 @dataclass(frozen=True, slots=True)
 class MultiInvocation:
-    """How an invocation was typed, as far as that is no matter of tasks and models."""
+    """How an invocation was typed, apart from tasks and models."""
 
     argv: Sequence[str]
-    """The command line behind `bench`."""
+    """Arguments after `bench`."""
     extra: JsonDict = field(default_factory=dict[str, object])
-    """What `meta` says besides."""
+    """Further fields of `meta` in the result."""
 
 
 class MultiView(View):
-    """One invocation of `bench multi`.
+    """Printer of one invocation of `bench multi`.
 
     Args:
-        job: What is to be done.
-        asked: How it was typed.
-        console: For the report.
-        sinks: Who is told of events.
+        job: Models, tasks and settings of the invocation.
+        asked: The invocation as typed.
+        console: Console for the report.
+        sinks: Receivers of events.
     """
 
     def __init__(
@@ -72,18 +72,18 @@ class MultiView(View):
         self._events = Events(self._started)
         self._watch = EvaluationWatch(job.models, self._events)
         self._reasons = [dict[str, str]() for _ in job.models]
-        """Of each model: task → why it has no score."""
+        """For each model: task → reason why it has no score."""
 
     # Before
 
     def admit(self, runs: Sequence[Located | FailedRun]) -> None:
-        """The last local checks."""
+        """Make the last local checks."""
         for run in runs:
             if isinstance(run, FailedRun):
-                raise run.error  # of tasks or scoring, which all models share
+                raise run.error  # an error of tasks or scoring, which all models share
 
     def begin(self, runs: Sequence[Prepared]) -> None:
-        """Say what begins, and listen."""
+        """Print the start of the evaluation, and attach callbacks to the runs."""
         self._started = Started(self._started.run_id, runs[0].plan.total, len(runs))
         self._events = Events(self._started, self._sinks)
         self._watch = EvaluationWatch(self._job.models, self._events)
@@ -98,8 +98,8 @@ class MultiView(View):
     # After
 
     def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
-        """The models side by side, the record, and where everything is."""
-        ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other pass
+        """Print the models side by side, write the record, and print the paths."""
+        ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other type pass
         models = self._watch.results(ready)
         result = result_document(self._started, models, self._meta(ready, models, options))
         self._events.complete(result["durationMs"], result["summary"])
@@ -138,7 +138,7 @@ class MultiView(View):
         found = standings_of(result["models"], self._reasons)
         show_models(result["models"], found, self._console)
         for report in reports:
-            if report.state == "done" and report.note:  # that of a run that was stopped stands with what was not run
+            if report.state == "done" and report.note:  # the error of a stopped run is shown with its missing tasks
                 self._say(f"note: {clean(report.name, 200)}: {clean(report.note, 2000)}")
         self._places(runs)
         self._record(result)
@@ -149,7 +149,7 @@ class MultiView(View):
             self._console.print()
             self._say("Next", "bold")
         for step in steps:
-            self._say(f"  {clean(redactor.text(str(step)), 5000)}")  # a header that was typed may be a key
+            self._say(f"  {clean(redactor.text(str(step)), 5000)}")  # a typed header may contain a key
 
     def _places(self, runs: Sequence[Prepared]) -> None:
         kept = [run for run in runs if run.is_saved]
@@ -175,7 +175,7 @@ class MultiView(View):
             yield from ("--persist-dir", self._job.options.persist_dir)
 
     def _go_on(self, runs: Sequence[Prepared]) -> Iterator[Step]:
-        """The commands that make up for what is missing, if anything is."""
+        """Suggest commands to resume an incomplete evaluation and to retry failures."""
         if not any(run.is_saved for run in runs):
             return
         words = self.budget.enlarged(self._words())
@@ -187,7 +187,7 @@ class MultiView(View):
             yield Step(f"{'go on, and ' if is_cut else ''}try again what failed", again)
 
     def _publish(self, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> Iterator[Step]:
-        """How to push all runs at once; of those that were to be pushed, the ones that could not be."""
+        """Suggest a command that pushes all runs; after a failed push, one that pushes the remaining runs."""
         saves = [run.resolved.settings.save for run in runs]
         if any(save.save_to_hf_hub for save in saves):
             yield from (step for report in reports for step in report.next_steps if step.purpose == PUBLISH)
@@ -195,7 +195,7 @@ class MultiView(View):
             yield Step(PUBLISH, shlex.join(["bench", *self._words(), "--resume", "-H"]))
 
     def _words(self) -> list[str]:
-        """What was typed, without how it was gone on with."""
+        """The typed arguments without resume options and secrets."""
         return hidden_words([word for word in self._asked.argv if word not in _WAYS])
 
     def _say(self, words: str, style: str = "") -> None:
@@ -212,14 +212,14 @@ def _both(first: Listener | None, second: Listener) -> Listener:
 
 
 def _find_reasons(run: Prepared, reasons: dict[str, str], recorded: Recorded) -> None:
-    """Keep why tasks have no score, in the words that tables count."""
-    if run.progress.unscored.total():  # else nothing is to be found in what may be a long journal
+    """Record why tasks have no score, in the same words as the tables."""
+    if run.progress.unscored.total():  # else a possibly long journal is read for nothing
         found = {str(each.example.example_id): each.reason for each in outcomes(recorded) if not each.is_scored}
         reasons.update(found)
 
 
 def _look_at(found: Standings, runs: Sequence[Prepared]) -> Iterator[Step]:
-    """How to read the answer that differs most from another model's, and how to have all answers in a program."""
+    """Suggest how to read the most divergent answer, and how to load all answers in Python."""
     kept = {index: str(run.folder.path) for index, run in enumerate(runs) if run.is_saved and run.progress.done}
     if not kept:
         return
@@ -251,9 +251,9 @@ def show_models(models: Sequence[ModelResult], found: Standings, console: PlainC
     """Print the models side by side.
 
     Args:
-        models: What each came to.
-        found: Their numbers.
-        console: Where.
+        models: Result of each model.
+        found: Statistics of the models.
+        console: Console to print on.
     """
     ends = [ending_of(model) for model in models]
     lines = side_by_side(found, console.width, endings=ends, ascii_only=console.options.ascii_only)
@@ -262,12 +262,12 @@ def show_models(models: Sequence[ModelResult], found: Standings, console: PlainC
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 model`, `2 models`."""
+    """Format a count with its noun: `1 model`, `2 models`."""
     return f"{numerals.count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def ending_of(model: ModelResult) -> Ending:
-    """How the run of a model ended."""
+    """State in which the run of a model ended."""
     summary = model["summary"]
     state = str(summary["meta"].get("state") or "done") if "meta" in summary else "done"
     return Ending(state, summary.get("stopReason") or "")
