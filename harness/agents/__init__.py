@@ -1,7 +1,6 @@
-"""Agent evaluation in Python: runners, results, and what agents, tools and eval functions are written with.
-
-The public names are loaded at their first use, so `import harness.eval` costs nothing. From then on, code that was
-written for the SDK of these names finds them under its own paths, too, by an import hook of a plugin."""
+"""Agent evaluation in Python: runners, results, and the types and helpers for agents, tools and eval functions. Public
+names are imported lazily, at their first use, so `import harness.eval` is cheap. The first use also activates a
+plugin's import hook, which makes the names available under the paths of the SDK they come from."""
 
 from __future__ import annotations
 
@@ -147,7 +146,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.agents.test_runner": ("LocalTestBatchResult", "LocalTestRunResult", "LocalTestRunner"),
     "harness.stats.passk": ("pass_at_k",),
 }
-"""Where each public name lives."""
+"""The module that defines each public name."""
 
 __all__ = [
     "LLM",

@@ -1,5 +1,5 @@
-"""`BenchRunner`: the older front of `EvalRunner`, for one model. Owns its documented names; everything behind them is
-`runner`'s, and its results are those of `results` under their older names."""
+"""`BenchRunner`: the older interface of `EvalRunner`, for one model. It has the documented older names; the
+implementation is in `runner`, and the results are those of `results` under their older names."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunResult"
 
 
 class BenchRunner(EvalRunner):
-    """Evaluates an agent with one model. Requests say `bench` where those of an `EvalRunner` say `eval`.
+    """Evaluate an agent with one model. Request ids begin with `bench` instead of `eval`.
 
     Args:
-        agent_loop: As of `EvalRunner`, like all of these.
+        agent_loop: The agent; this and all other arguments are those of `EvalRunner`.
         llm_client: The model.
         eval_fns: Score each run.
         debug: Write a trace of each run.
-        debug_dir: Where to.
+        debug_dir: The folder of the traces.
         llm_client_factory: Makes the clients of concurrent runs.
     """
 
@@ -44,4 +44,4 @@ class BenchRunner(EvalRunner):
         super().__init__(agent_loop, llm_client, eval_fns, debug, debug_dir, llm_client_factory)
 
     run_bench = EvalRunner.run_eval
-    """`run_eval` by its older name."""
+    """The older name of `run_eval`."""

@@ -1,6 +1,5 @@
-"""`ExternalLLMClient`: one model of the Python API, by name or address. Owns its documented methods and its connections
-when it is used alone; in a runner the engine's clients ask in its place, so that limits, retries and the endpoint's
-health are shared by all rollouts."""
+"""`ExternalLLMClient`: one model of the Python API, by name or address. Used alone, it has connections of its own. In a
+runner the engine's clients send its requests, so that all rollouts share limits, retries and the endpoint's health."""
 
 from __future__ import annotations
 
@@ -28,37 +27,37 @@ from harness.settings.providers import LITERAL_KEY_VAR, Route, require_litellm, 
 class ExternalLLMClient:
     """A model behind an OpenAI-compatible endpoint, or of a provider.
 
-    Opens its connections at the first call and may be used again after `close`. Cheap to make. In a runner, any number
-    of rollouts may share one; used alone, `set_tools` and the metrics are those of one conversation at a time.
+    Connections are opened at the first call; the client can be used again after `close`. In a runner, many rollouts may
+    share one client; used alone, `set_tools` and the metrics apply to one conversation at a time.
 
     Args:
-        model: With `api_base` the name that is served there, sent as it is; else `provider/model`, or the name of an
-            OpenAI model.
-        api_key: Sent as bearer token; never recorded. By default the provider's variable is read from the process's
-            environment, and an `api_base` gets none.
+        model: With `api_base`, the model's name at that endpoint, sent unchanged; else `provider/model`, or the name of
+            an OpenAI model.
+        api_key: Sent as bearer token; never recorded. The default is the provider's environment variable, or no key if
+            `api_base` is given.
         api_base: Base URL, such as `http://localhost:8000/v1`.
 
     Raises:
-        ConfigError: the name leads to no model, or the URL is none.
+        ConfigError: no provider has a model of that name, or `api_base` is not a URL.
     """
 
     def __init__(self, model: str = "gpt-5-mini", api_key: str | None = None, api_base: str | None = None) -> None:
         self.display_name = model
-        """The name as it was given, which reports show."""
+        """The model's name as the caller gave it, for reports."""
         self._api_key = api_key
         self._api_base = api_base
         if api_key:
             redactor.add(api_key)
         self.model = self._route(None, has_key=True).model
-        """The name that is sent."""
+        """The model's name in requests."""
         self._tools: list[JsonDict] = []
         self._metrics = RolloutMetrics()
         self._keys: dict[str, str] = {}
         self._pool: ClientPool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The pool's: connections belong to one event loop."""
+        """The event loop that the pool's connections belong to."""
         self._left: list[ClientPool] = []
-        """Pools that ask no more and are still to be closed."""
+        """Pools that send no more requests and are still to be closed."""
 
     def __repr__(self) -> str:
         return f"ExternalLLMClient({self.display_name!r}, api_base={self._api_base!r})"
@@ -72,13 +71,13 @@ class ExternalLLMClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close its connections; idempotent, and no end: the next call opens new ones."""
+        """Close the client's connections. May be called repeatedly; the next request opens new connections."""
         self._leave()
         while self._left:
             await self._left.pop().close()
 
     def set_tools(self, tools: Sequence[OpenAIFunctionToolSchema | JsonDict]) -> None:
-        """Offer these to the model from now on.
+        """Set the tools that the model is offered in later calls.
 
         Raises:
             ToolValidationError: an endpoint would refuse one of them.
@@ -86,11 +85,11 @@ class ExternalLLMClient:
         self._tools = validate_tools(tools)
 
     def clear_tools(self) -> None:
-        """Offer no tools any more."""
+        """Offer the model no tools in later calls."""
         self._tools = []
 
     def reset_metrics(self) -> None:
-        """Count from zero."""
+        """Reset the metrics to zero."""
         self._metrics = RolloutMetrics()
 
     def get_metrics(self) -> RolloutMetrics:
@@ -98,15 +97,15 @@ class ExternalLLMClient:
         return self._metrics.model_copy()
 
     async def chat_completions(self, messages: list[MessageDict], **kwargs: Any) -> CompletionsResult:
-        """Ask the model.
+        """Ask the model for a reply.
 
         Args:
             messages: The whole conversation.
             **kwargs: Arguments of the request; `model` and `tools` replace the client's own.
 
         Raises:
-            ProviderError: the call failed for good.
-            SystemicProviderError: so would every other.
+            ProviderError: the call failed after all retries.
+            SystemicProviderError: the endpoint is unusable: every other call would fail too.
             ConfigError: the provider's key is missing.
         """
         client, name = self._client()
@@ -114,16 +113,16 @@ class ExternalLLMClient:
         try:
             return await llm.chat_completions(messages, **kwargs)
         except SystemicProviderError:
-            self._leave()  # whoever has mended the endpoint, or exported the key, is heard at the next call
+            self._leave()  # the next call sees a repaired endpoint or a new key
             raise
         finally:
             self._add(llm.get_metrics())
 
     async def preflight_check(self) -> None:
-        """Ask for one token, to find out whether the model can be asked at all. A rate limit says that it can.
+        """Request one token to check that the model is reachable. A rate limit counts as reachable.
 
         Raises:
-            SystemicProviderError: it cannot.
+            SystemicProviderError: the model is not reachable.
             ConfigError: the provider's key is missing.
         """
         client, name = self._client()
@@ -134,13 +133,13 @@ class ExternalLLMClient:
             raise SystemicProviderError(of_a_client(str(error))) from error
 
     def endpoint(self, keys: MutableMapping[str, str]) -> Endpoint:
-        """Where the engine finds the model.
+        """The model's endpoint, for the engine.
 
         Args:
-            keys: Gets the key, if one was given, under the name by which the endpoint calls it.
+            keys: Receives the API key, if one was given, under the variable name that the endpoint refers to.
 
         Raises:
-            ConfigError: the provider's key is missing, or litellm, which would ask it.
+            ConfigError: the provider's key is missing, or litellm is needed for this provider and not installed.
         """
         name = _name_for(self._api_key, keys) if self._api_key else None
         found = self._route(name)
@@ -155,7 +154,7 @@ class ExternalLLMClient:
             raise ConfigError(of_a_client(str(error))) from None
 
     def _client(self) -> tuple[PooledClient, str]:
-        """A client of the running loop, and the model's name there."""
+        """A client for the running event loop, and the model's name at its endpoint."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._leave()
@@ -185,7 +184,7 @@ class ExternalLLMClient:
 
 
 def _name_for(key: str, keys: MutableMapping[str, str]) -> str:
-    """What a key goes by that was given in person: settings and run folders name variables only."""
+    """A variable name for an API key given as text: settings and run folders refer to keys by variable names only."""
     known = next((name for name, value in keys.items() if value == key), None)
     if known is None:
         known = LITERAL_KEY_VAR if not keys else f"{LITERAL_KEY_VAR}_{len(keys) + 1}"

@@ -1,6 +1,6 @@
-"""Clients that a caller of the Python API brings: anything with `chat_completions`, one instance for each rollout in
-flight. Owns the bounded set of instances, who has which, and the translation between their calls and the engine's. Our
-own `ExternalLLMClient` needs none of this: it is an endpoint, and the engine's clients ask it."""
+"""Model clients that a caller of the Python API brings: any object with `chat_completions`, one instance for each
+concurrent rollout. Assigns the instances to rollouts and translates between their calls and the engine's. An
+`ExternalLLMClient` needs none of this, since the engine's own clients send its requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from harness.models.pool import CallSettings, ClientPool, Clients, EndpointLike,
 from harness.settings.endpoints import Endpoint
 
 ClientFactory = Callable[[], "LLM | Awaitable[LLM]"]
-"""Makes one more instance; may be async."""
+"""Makes one more client instance; may be async."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,12 +40,13 @@ _COUNTS = ("prompt_tokens", "response_tokens")
 
 
 def is_ours(client: object) -> bool:
-    """Whether the engine can ask in the client's place: it is an `ExternalLLMClient` whose calls nobody has changed."""
+    """Whether the engine can send the client's requests: it is an `ExternalLLMClient` with unchanged
+    `chat_completions`."""
     return isinstance(client, ExternalLLMClient) and type(client).chat_completions is ExternalLLMClient.chat_completions
 
 
 def display_name(client: object) -> str:
-    """What reports call the client's model: what its owner calls it, else its class."""
+    """The model's name in reports: the client's `display_name` or `model`, else its class name."""
     for name in ("display_name", "model"):
         value = getattr(client, name, None)
         if isinstance(value, str) and value:
@@ -54,55 +55,55 @@ def display_name(client: object) -> str:
 
 
 class CallerClients(Clients):
-    """Where the runs of one evaluation get their clients.
+    """The clients of all runs of one evaluation.
 
     Args:
-        environ: Where keys are looked up that are not given in person.
+        environ: Variables in which API keys are looked up that were not given as text.
     """
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         self.tokens = 0
-        """Of every reply, also where the rollout that got it has left no record."""
+        """Tokens of all replies, including those of rollouts that left no record."""
         self._keys: dict[str, str] = {}
         self._pool = ClientPool(environ=ChainMap(self._keys, environ))
         self._shelves: dict[str, InstancePool] = {}
 
     def endpoint(self, client: ExternalLLMClient) -> Endpoint:
-        """Where our own client's model is asked; a key that it was given stays here, under the name of a variable."""
+        """The endpoint of an `ExternalLLMClient`; a key given as text is kept here under a variable name."""
         return client.endpoint(self._keys)
 
     def shelf(self, name: str, client: LLM, factory: ClientFactory | None) -> InstancePool:
-        """A new set of callers' clients, which the run that asks at `shelf.url` gets.
+        """Create a pool of callers' clients, or reuse that of the same `client`; a run selects it by `shelf.url`.
 
         Args:
             name: Unique among the runs of the evaluation.
-            client: The caller's own.
-            factory: Makes those that are used instead of it.
+            client: The caller's client.
+            factory: Makes the instances that are used instead of `client`.
         """
         known = next((shelf for shelf in self._shelves.values() if shelf.has_only(client)), None)
         if known is not None and factory is None:
-            return known  # one instance for both models: it is still used by one rollout at a time
+            return known  # both models share one instance, still used by one rollout at a time
         shelf = InstancePool(f"http://{name}.client.invalid/v1", self, client, factory)
         self._shelves[shelf.url] = shelf
         return shelf
 
     def engine_client(self, endpoint: Endpoint, settings: CallSettings | None) -> PooledClient:
-        """The engine's client of an endpoint."""
+        """The engine's client for an endpoint."""
         return self._pool.get([endpoint], settings)
 
     def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings | None = None) -> PooledClient:
-        """The shelf that the URL stands for, else the engine's client."""
+        """The instance pool whose URL is the first endpoint's, else the engine's client."""
         shelf = self._shelves.get(endpoints[0].url)
         if shelf is not None:
             shelf.settings = settings
         return _Counted(self, self._pool.get(endpoints, settings) if shelf is None else shelf)
 
     def open(self) -> None:
-        """Make the engine's clients ready."""
+        """Prepare the engine's clients."""
         self._pool.open()
 
     async def close(self) -> None:
-        """Close what was made here; idempotent. A client that the caller made is the caller's."""
+        """Close the clients that were made here, but not those of the caller. May be called repeatedly."""
         try:
             for shelf in self._shelves.values():
                 await shelf.close()
@@ -111,7 +112,7 @@ class CallerClients(Clients):
 
 
 class _Counted(PooledClient):
-    """A client whose replies' tokens are added up."""
+    """A client that adds up the tokens of its replies."""
 
     def __init__(self, desk: CallerClients, client: PooledClient) -> None:
         self._desk = desk
@@ -130,19 +131,19 @@ class _Counted(PooledClient):
 
 
 class InstancePool(PooledClient):
-    """The instances of one model, each in the hands of one rollout at a time; a client of the engine.
+    """The client instances of one model, each used by one rollout at a time; itself a client of the engine.
 
     Args:
-        url: What stands for it in a run's settings. The host can never be looked up (RFC 6761).
-        desk: Has the engine's clients, for those instances that are ours.
-        client: The caller's own: the only instance if there is no factory; never closed here.
-        factory: Makes an instance when a rollout finds none; those are closed in the end.
+        url: The pool's address in a run's settings. Its host can never be resolved (RFC 6761).
+        desk: Has the engine's clients, for instances that are an `ExternalLLMClient`.
+        client: The caller's client: the only instance if there is no factory; never closed here.
+        factory: Makes an instance when no free one is left; these instances are closed at the end.
     """
 
     def __init__(self, url: str, desk: CallerClients, client: LLM, factory: ClientFactory | None) -> None:
         self.url = url
         self.settings: CallSettings | None = None
-        """Of the run that asks here."""
+        """Call settings of the run that uses this pool."""
         self._desk = desk
         self._client = client
         self._factory = factory
@@ -151,12 +152,12 @@ class InstancePool(PooledClient):
         self._out: list[_Loan] = []
 
     def has_only(self, client: LLM) -> bool:
-        """Whether `client` is its only instance."""
+        """Whether `client` is the only instance of this pool."""
         return self._factory is None and self._client is client
 
     @asynccontextmanager
     async def loan(self, tools: Sequence[object]) -> AsyncGenerator[None]:
-        """An instance for the rollout that enters, with its tools set and its metrics at zero."""
+        """Reserve an instance for one rollout, with its tools set and its metrics reset."""
         client = self._client if self._factory is None else self._free.pop() if self._free else await self._make()
         try:
             async with _alone(client):
@@ -175,7 +176,7 @@ class InstancePool(PooledClient):
                 self._free.append(client)
 
     async def request(self, call: ModelCall) -> ModelResponse:
-        """Ask the instance of the rollout that calls.
+        """Send the request through the instance that the calling rollout has reserved.
 
         Raises:
             ModelError: the call failed.
@@ -187,25 +188,25 @@ class InstancePool(PooledClient):
         return await loan.request(call)
 
     async def close(self) -> None:
-        """Close the instances that were made here; idempotent. One that cannot be closed costs no result."""
+        """Close the instances that were made here; may be called repeatedly. A failure to close one is only logged."""
         made, self._made = self._made, []
         for client in {id(client): client for client in made}.values():
             if client is self._client:
                 continue
             try:
                 await _call(client, "close")
-            except Exception:  # the boundary around the caller's client: the evaluation is done, and paid for
+            except Exception:  # boundary around the caller's client: the evaluation is finished and paid for
                 logger.warning("%s.close() raised", type(client).__name__, exc_info=True)
 
     def waiting_note(self) -> str:
-        """Nothing is known of what a caller's client waits for."""
+        """Empty: a caller's client does not say why it waits."""
         return ""
 
     def _loan(self) -> _Loan:
         loan = _current.get()
         if loan in self._out:
             return loan
-        if len(self._out) == 1:  # asked from a thread of the agent's own, say, which has not its context
+        if len(self._out) == 1:  # e.g. asked from a thread of the agent, which lacks its context
             return self._out[0]
         raise EnvironmentFault("a model call outside of its rollout: nothing says which client it belongs to")
 
@@ -213,7 +214,7 @@ class InstancePool(PooledClient):
         assert self._factory is not None, "the run's bound is the number of its instances"
         try:
             client = await _settled(self._factory())
-        except Exception as error:  # the boundary around the caller's function: without clients nothing can be done
+        except Exception as error:  # boundary around the caller's factory: no client, no evaluation
             words = f"the client factory raised {type(error).__name__}: {error}"
             raise SystemicError(words, reason="client_factory") from error
         if not callable(getattr(client, "chat_completions", None)):
@@ -224,11 +225,11 @@ class InstancePool(PooledClient):
 
 
 class Seated:
-    """An agent each of whose rollouts has a client of its own.
+    """An agent whose every rollout uses a client instance of its own.
 
     Args:
-        agent: The caller's.
-        shelf: Where the clients are.
+        agent: The caller's agent.
+        shelf: The pool of client instances.
     """
 
     def __init__(self, agent: AgentLike, shelf: InstancePool) -> None:
@@ -240,27 +241,27 @@ class Seated:
         return getattr(self._agent, name)
 
     def get_tools(self, request: RolloutRequest) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """The agent's."""
+        """The tools of the agent."""
         return self._agent.get_tools(request)
 
     async def run(self, ctx: RolloutContext) -> RolloutResult:
-        """One rollout of the agent."""
+        """Play one rollout of the agent with a reserved client instance."""
         async with self._shelf.loan(ctx.tools):
             return await self._agent.run(ctx)
 
 
 @dataclass(slots=True, eq=False)
 class _Loan:
-    """One instance while one rollout has it."""
+    """A client instance that one rollout has reserved."""
 
     client: LLM
     offered: list[JsonDict]
-    """The rollout's tools in the wire's shape."""
+    """The rollout's tools, as they are sent to an endpoint."""
     outer: _Loan | None = None
-    """That of the rollout whose agent makes this evaluation, if there is one."""
+    """The enclosing loan, if this evaluation was started by the agent of another rollout."""
     is_over: bool = False
     counted: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
-    """What of the client's own metrics is in the account already."""
+    """Tokens of the client's own metrics that are already counted."""
 
     async def begin(self, tools: Sequence[object]) -> None:
         await _call(self.client, "reset_metrics")
@@ -272,11 +273,11 @@ class _Loan:
         await _call(self.client, "clear_tools")
 
     async def request(self, call: ModelCall) -> ModelResponse:
-        """Ask the instance.
+        """Send the request through the instance.
 
         Raises:
-            ModelError: it raised one of the documented errors.
-            Exception: whatever else it raised.
+            ModelError: the client raised one of the documented errors.
+            Exception: any other error that the client raised.
         """
         arguments = {name: value for name, value in call.sampling_args.items() if value is not None}
         if (tools := list(call.tools or [])) != self.offered:
@@ -308,7 +309,7 @@ class _Loan:
         )
 
     async def _usage(self, reported: object) -> Usage:
-        """What the reply says it cost, else what the client's metrics have grown by."""
+        """The token usage that the reply reports, else the growth of the client's metrics."""
         metrics = await self._metrics()
         grown = {name: metrics.get(name, 0) - self.counted[name] for name in _COUNTS}
         self.counted = {name: metrics.get(name, 0) for name in _COUNTS}
@@ -325,13 +326,14 @@ class _Loan:
 
 
 _current: ContextVar[_Loan | None] = ContextVar("loan", default=None)
-"""The loan of the rollout that this task belongs to."""
+"""The client loan of the rollout that the current task belongs to."""
 
 
 @asynccontextmanager
 async def _alone(client: LLM) -> AsyncGenerator[None]:
-    """Nobody else has the client: no rollout of this evaluation, nor of another one. An `ExternalLLMClient` may be had
-    by any number, since the engine asks; and so may that of a rollout by an evaluation that its own agent makes."""
+    """Hold the client exclusively, across all evaluations of the process. An `ExternalLLMClient` may be shared
+    freely, since the engine sends its requests; a rollout's client may also be used by an evaluation that its own
+    agent starts."""
     loan, is_held = _current.get(), False
     while loan is not None and not is_held:
         is_held, loan = loan.client is client and not loan.is_over, loan.outer
@@ -343,7 +345,7 @@ async def _alone(client: LLM) -> AsyncGenerator[None]:
 
 
 async def _call(client: object, name: str, *arguments: object) -> object:
-    """Call a method that a client may have, and that may be async."""
+    """Call a client's optional method, which may be sync or async; None if the client lacks it."""
     method = getattr(client, name, None)
     return await _settled(method(*arguments)) if callable(method) else None
 

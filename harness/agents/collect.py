@@ -1,7 +1,6 @@
-"""From the records of an engine run to the runs of an agent evaluation. Owns what of a record is a run's success,
-score, time, tokens and error; knows no statistics.
-
-Only numbers and short texts of a record are kept: the transcripts of 100,000 runs stay on disk."""
+"""Conversion of the records of a run to the results of an agent evaluation: success, scores, time, tokens and error of
+each rollout. Computes no statistics. Only numbers and short texts of a record are kept: the transcripts of 100,000 runs
+stay on disk."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ from harness.store.recorded import NOWHERE, Recorded
 from harness.store.tally import NOT_SCORED
 
 ANY_FUNCTION = "*"
-"""Stands in a score's reasons where no function is to blame."""
+"""Key in a score's reasons for a failure that belongs to no single function."""
 
 
 def collect(recorded: Recorded, eval_fns: Sequence[str], model_tag: str | None) -> list[tuple[int, EvalRunResult]]:
-    """The runs that a journal holds, the newest line of each deciding: (row index, run), in row, then run order.
+    """Read the runs of a journal, each from its newest line: (row index, run), sorted by row, then by run.
 
     Args:
         recorded: The journal's content, read to its end.
         eval_fns: Names of the eval functions.
-        model_tag: `primary`, `baseline`, or None where there is one model.
+        model_tag: `primary`, `baseline`, or None if there is one model.
 
     Raises:
         JournalDamaged: a line cannot be read.
@@ -48,13 +47,13 @@ def collect(recorded: Recorded, eval_fns: Sequence[str], model_tag: str | None) 
 def to_run(
     record: Generated | Failed, scored: Scored | None, eval_fns: Sequence[str], model_tag: str | None
 ) -> EvalRunResult:
-    """One outcome as a run.
+    """Convert one recorded outcome to an `EvalRunResult`.
 
     Args:
-        record: How the rollout ended.
-        scored: Its score; None if there is none, because it failed or the evaluation ended before it was scored.
+        record: The outcome of the rollout.
+        scored: Its score; None if it failed or the evaluation ended before it was scored.
         eval_fns: Names of the eval functions.
-        model_tag: `primary`, `baseline`, or None where there is one model.
+        model_tag: `primary`, `baseline`, or None if there is one model.
     """
     timing, usage = record.timing, record.usage
     run = EvalRunResult(
@@ -79,7 +78,7 @@ def to_run(
 
 
 def _row_index(example: Example, index: int) -> int:
-    """The row's index in the dataset file, which is the example's id; else its place in the plan."""
+    """The row's index in the dataset file, which is the example's id; else its position in the plan."""
     return example.example_id if isinstance(example.example_id, int) else index
 
 

@@ -1,5 +1,5 @@
-"""Rows of an agent evaluation: the three columns that each must have, and whatever else it holds. Owns the check of a
-row and the words for a wrong one; the formats of files are in `dataset_files`."""
+"""Dataset rows of an agent evaluation: three required columns and any number of others. Validates rows and words the
+errors; the file formats are in `dataset_files`."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from harness.agents.json_values import json_value
 from harness.core.errors import DatasetValidationError
 
 REQUIRED: tuple[str, ...] = ("ground_truth", "user_prompt", "system_prompt")
-"""Columns that every row has, in the order in which messages name those that are missing."""
+"""The required columns, in the order in which messages list missing ones."""
 
 _SIMPLE = (str, int, float, bool, type(None))
 
 
 class DatasetRow(TypedDict):
-    """One row: these columns in lower case, and every other column of the file under its own name."""
+    """One row: the required columns in lower case, and every other column under its own name."""
 
     ground_truth: str
-    """What is expected; only eval functions see it, and agents that look into `request.metadata`."""
+    """The expected answer, for eval functions; an agent sees it only in `request.metadata`."""
     user_prompt: str
     """The user message that begins the conversation."""
     system_prompt: str
-    """The system message before it."""
+    """The system message that precedes it."""
 
 
 class DatasetReader:
-    """Reads rows from a .json (one array), .jsonl, .parquet or .csv file.
+    """Read rows from a .json (one array), .jsonl, .parquet or .csv file.
 
     Args:
         file_path: The file.
 
     Raises:
         FileNotFoundError: there is no such file.
-        DatasetParseError: its name ends in none of the four.
+        DatasetParseError: the file name has none of these four endings.
     """
 
     def __init__(self, file_path: str | Path) -> None:
@@ -46,20 +46,20 @@ class DatasetReader:
         self._file = open_file(self.file_path)
 
     def read(self, limit: int | None = None, offset: int = 0) -> list[DatasetRow]:
-        """Rows, checked. Those that are left out are not even parsed, as far as the format allows.
+        """Read and validate rows. Skipped rows are not parsed, as far as the format allows.
 
         Args:
-            limit: Most rows; None for all.
-            offset: Rows to leave out at the beginning.
+            limit: Maximum number of rows; None for all.
+            offset: Rows to skip at the beginning.
 
         Raises:
-            DatasetParseError: the file is not of its format.
-            DatasetValidationError: a row is wrong; names it, from 0 in the whole file, and the column.
+            DatasetParseError: the file does not have its format.
+            DatasetValidationError: a row is invalid; names the column and the row, counted from 0 in the whole file.
         """
         return list(self.iter_rows(limit, offset))
 
     def iter_rows(self, limit: int | None = None, offset: int = 0) -> Iterator[DatasetRow]:
-        """As `read`, one row at a time: .jsonl and .csv files are read only as far as rows are asked for."""
+        """Iterate over rows as `read` returns them; .jsonl and .csv files are read only as far as needed."""
         if limit is not None and limit < 0:
             raise ValueError(f"limit must be at least 0, not {limit}")
         if offset < 0:
@@ -67,7 +67,7 @@ class DatasetReader:
         return self._rows(limit, offset)
 
     def __len__(self) -> int:
-        """Rows in the file, right or wrong."""
+        """The number of rows in the file, valid or not."""
         return self._file.count()
 
     def _rows(self, limit: int | None, offset: int) -> Iterator[DatasetRow]:
@@ -82,15 +82,15 @@ class DatasetReader:
 
 
 def checked(raw: object, index: int) -> DatasetRow:
-    """A row with the required columns under their own names, and JSON values in all others (`json_value`).
+    """Validate a row: required columns under their lower-case names, JSON values in all others (`json_value`).
 
     Args:
-        raw: As it was read. Column names are compared without case and without white space around them.
+        raw: The row as it was read. Column names are compared ignoring case and surrounding white space.
         index: Its number in the whole dataset, from 0, for messages.
 
     Raises:
-        DatasetValidationError: a required column is missing, there twice, null, no string or blank; or another one
-            holds what JSON cannot.
+        DatasetValidationError: a required column is missing, duplicate, null, blank or not a string; or another column
+            holds a value that JSON cannot represent.
     """
     if not isinstance(raw, Mapping):
         raise DatasetValidationError(f"Row {index}: Expected object, got {type(raw).__name__}")

@@ -1,7 +1,5 @@
-"""The four formats of dataset files: raw rows in file order, each read into columns when it is asked for. Owns the
-parsing and its error texts; what a row must hold is `dataset`'s business.
-
-A row comes in two steps, so that rows nobody asks for are never parsed: `raws` finds them, `read` makes one."""
+"""Parsers of the four dataset formats, with their error texts; `dataset` validates the rows. Rows are read in two
+steps, so that unused rows are never parsed: `raws` splits the file, `read` parses one row."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ class RawFile(ABC):
     """A dataset file.
 
     Args:
-        path: It exists.
+        path: An existing file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +36,7 @@ class RawFile(ABC):
 
     @abstractmethod
     def raws(self) -> Iterator[object]:
-        """Every row as it lies in the file.
+        """Every unparsed row, in file order.
 
         Raises:
             DatasetParseError: the file as a whole cannot be read.
@@ -46,18 +44,18 @@ class RawFile(ABC):
 
     @abstractmethod
     def read(self, raw: object, index: int) -> object:
-        """One row: a dict of its columns, or whatever else stands there.
+        """Parse one row: a dict of its columns, or any other JSON value that is in its place.
 
         Args:
-            raw: Out of `raws`.
+            raw: A row from `raws`.
             index: Its number in the file, from 0, for messages.
 
         Raises:
-            DatasetParseError: it cannot be read.
+            DatasetParseError: the row cannot be parsed.
         """
 
     def count(self) -> int:
-        """Rows in the file."""
+        """The number of rows in the file."""
         return sum(1 for _ in self.raws())
 
 
@@ -76,7 +74,7 @@ class _JsonFile(RawFile):
 
 
 class _JsonLines(RawFile):
-    """Its raw rows are (line number from 1, line)."""
+    """A .jsonl file; a raw row is (line number from 1, line)."""
 
     def raws(self) -> Iterator[object]:
         try:
@@ -97,7 +95,7 @@ class _JsonLines(RawFile):
 
 
 class _Csv(RawFile):
-    """Its raw rows are (number of their last line, cells)."""
+    """A .csv file; a raw row is (number of its last line, cells)."""
 
     @cached_property
     def _header(self) -> list[str]:
@@ -130,7 +128,7 @@ class _Csv(RawFile):
 
 
 class _Parquet(RawFile):
-    """Its raw rows are their numbers; the table is read whole, once."""
+    """A .parquet file; a raw row is its number. The whole table is read once."""
 
     def raws(self) -> Iterator[object]:
         return iter(range(self._table.num_rows))
@@ -171,14 +169,14 @@ class _Parquet(RawFile):
 _FORMATS: dict[str, type[RawFile]] = {".json": _JsonFile, ".jsonl": _JsonLines, ".parquet": _Parquet, ".csv": _Csv}
 
 SUFFIXES: tuple[str, ...] = tuple(_FORMATS)
-"""How the names of files end that are read; case does not matter."""
+"""File name endings of the supported formats; case does not matter."""
 
 
 def open_file(path: Path) -> RawFile:
-    """The reader of a file, by the end of its name. Nothing is read yet.
+    """Choose the parser for a file by its name's ending. Reads nothing yet.
 
     Raises:
-        DatasetParseError: no format is known by that end.
+        DatasetParseError: the ending is not that of a supported format.
     """
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:
@@ -187,12 +185,13 @@ def open_file(path: Path) -> RawFile:
 
 
 class FileRows(Sequence[object]):
-    """The rows of a file from a certain one on, each parsed when it is asked for. Holds the file's content once: a run
-    reads its rows twice, and neither should see what was written to the file meanwhile.
+    """Rows of a file from an offset on, each parsed on access. The content is read once and kept: a run reads its rows
+
+    twice and must not see changes made to the file in between.
 
     Args:
         file: The file.
-        offset: Rows to leave out at its beginning.
+        offset: Rows to skip at its beginning.
 
     Raises:
         DatasetParseError: the file as a whole cannot be read.
@@ -200,7 +199,7 @@ class FileRows(Sequence[object]):
 
     def __init__(self, file: RawFile, offset: int = 0) -> None:
         self.sha256 = _digest(file.path)
-        """Of the whole file."""
+        """SHA-256 of the whole file, in hex."""
         self._file = file
         self._offset = offset
         self._raws = list(islice(file.raws(), offset, None))
@@ -209,16 +208,16 @@ class FileRows(Sequence[object]):
         return len(self._raws)
 
     def __getitem__(self, index: Any) -> Any:
-        """One row; see `RawFile.read`."""
+        """Parse one row; see `RawFile.read`."""
         return self._file.read(self._raws[index], self._offset + index)
 
 
 _opened: WeakValueDictionary[tuple[object, ...], FileRows] = WeakValueDictionary()
-"""Rows in use, by what their file looked like: a model and its baseline share one copy."""
+"""Rows in use, by path, offset, time and size of their file: a model and its baseline share one copy."""
 
 
 def open_rows(path: Path, offset: int = 0) -> FileRows:
-    """The rows of a file from `offset` on; those that are held already, if the file is the same.
+    """The rows of a file from `offset` on; an unchanged file that is already open is not read again.
 
     Raises:
         DatasetParseError: see `open_file` and `FileRows`.
@@ -236,8 +235,8 @@ def open_rows(path: Path, offset: int = 0) -> FileRows:
 
 
 def _rows_of(file: Any) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file, its header first, without blank lines."""
-    csv.field_size_limit(sys.maxsize)  # the default refuses a prompt of 128 KiB
+    """The rows of a CSV file, including its header, without blank lines."""
+    csv.field_size_limit(sys.maxsize)  # the default limit is 128 KiB
     reader = csv.reader(file, strict=True)
     try:
         for cells in reader:
@@ -250,7 +249,7 @@ def _rows_of(file: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def _in_microseconds(column: Any) -> Any:
-    """A column of times in nanoseconds in the finest unit that Python has; any other as it is."""
+    """Convert a column of nanosecond times to microseconds, the finest unit in Python; other columns are unchanged."""
     pa = arrow()
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
@@ -263,7 +262,7 @@ def _in_microseconds(column: Any) -> Any:
 
 
 def _without_nan(value: object) -> object:
-    """NaN is how a table of numbers says that there is none."""
+    """Replace NaN by None: tables of numbers store missing values as NaN."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -1,7 +1,6 @@
-"""The JSON that `bench eval -o FILE` writes. Owns its keys: the documented ones, with the documented names, nesting and
-order, and behind them, under names of their own, what else a reader needs; computes nothing.
-
-No key, password or token is in it: addresses lose their credentials, and every text goes through the redactor."""
+"""The JSON document that `bench eval -o FILE` writes: the documented keys, with the documented names, nesting and
+order, followed by additional keys under other names. Computes nothing. It contains no secrets: addresses lose their
+credentials, and every text passes through the redactor."""
 
 from __future__ import annotations
 
@@ -26,28 +25,28 @@ from harness.store.atomic import atomic_write, make_folder, translated
 from harness.store.manifest import without_secrets
 
 DOCUMENT_VERSION = 1
-"""Raised when a reader of the former version would misread a file; new keys alone do not raise it."""
+"""Version of the document. Increased when a reader of the former version would misread it; not for new keys alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelMeta:
-    """How one model was reached and asked."""
+    """Endpoint and request settings of one model."""
 
     model: str
     model_tag: str | None = None
     base_url: str | None = None
     sampling_args: Mapping[str, object] = field(default_factory=dict[str, object])
     run: str | None = None
-    """The run folder; None if nothing was kept."""
+    """The run folder; None if nothing was stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalMeta:
-    """What it takes to repeat an evaluation or to find its transcripts. What is unknown is None and left out."""
+    """Data for repeating an evaluation and for finding its transcripts. Unknown values are None and left out."""
 
     models: tuple[ModelMeta, ...] = ()
     agent: str | None = None
-    """`module:attribute`, or the agent's name."""
+    """The agent's `module:attribute`, or its name."""
     mcp: str | None = None
     """The folder of MCP tools."""
     dataset: str | None = None
@@ -55,17 +54,17 @@ class EvalMeta:
     dataset_sha256: str | None = None
     offset: int | None = None
     limit: int | None = None
-    """None: all rows."""
+    """Maximum number of rows; None for all."""
     max_turns: int | None = None
     batch_size: int | None = None
     command: str | None = None
     versions: Mapping[str, object] = field(default_factory=dict[str, object])
     budget: JsonDict | None = None
-    """What might be spent and was; None if there was no bound."""
+    """The spending limits and the amounts spent; None if there was no limit."""
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def to_json(self) -> JsonDict:
-        """The value of `meta`, without secrets."""
+        """The value of the key `meta`, without secrets."""
         dataset = {"path": self.dataset, "sha256": self.dataset_sha256, "offset": self.offset, "limit": self.limit}
         values: JsonDict = {
             "document_version": DOCUMENT_VERSION,
@@ -84,11 +83,11 @@ class EvalMeta:
 
 
 def eval_document(result: EvalResult, meta: EvalMeta | None = None) -> JsonDict:
-    """The whole document.
+    """Build the whole document.
 
     Args:
         result: The evaluation.
-        meta: Where it came from; without it there is no key `meta`.
+        meta: Its origin; without it the document has no key `meta`.
     """
     baseline = result.model_summaries is not None
     config: JsonDict = {
@@ -115,10 +114,10 @@ def eval_document(result: EvalResult, meta: EvalMeta | None = None) -> JsonDict:
 
 
 def check_output(path: Path) -> None:
-    """Refuse, before anything is spent, a place that no file can be written to.
+    """Refuse, before anything is spent, an output path that cannot be written.
 
     Raises:
-        UsageError: it is a folder, or stands below a file.
+        UsageError: the path is a folder, or lies below a file.
     """
     if path.is_dir():
         raise UsageError(f"--output {path}: is a folder; name a file, such as {path / 'results.json'}")
@@ -128,34 +127,34 @@ def check_output(path: Path) -> None:
 
 
 def write_document(path: Path, document: JsonDict, *, private: bool = False) -> None:
-    """Write it, indented, replacing an older file in one step; folders above are made.
+    """Write the document indented, atomically replacing an older file; missing parent folders are created.
 
     Args:
         path: The file.
-        document: What it holds.
-        private: For its owner only, and so the folders that are made.
+        document: Its content.
+        private: Make the file and the created folders readable by their owner only.
 
     Raises:
-        StoreError: it cannot be written; an older file is as it was.
+        StoreError: it cannot be written; an older file is unchanged.
     """
     try:
         data = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     except TypeError:
-        # Half characters in somebody's error text, or integers beyond 64 bits.
+        # Unpaired surrogates in an error text, or integers beyond 64 bits.
         data = json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
     with translated("write", path):
         if path.exists() and not path.is_file():
-            path.write_bytes(data)  # /dev/stdout or a pipe: there is nothing to replace
+            path.write_bytes(data)  # /dev/stdout or a pipe cannot be replaced
             return
         make_folder(path.resolve().parent, private=private)
     atomic_write(path.resolve(), data, private=private)
 
 
 def file_sha256(path: Path) -> str:
-    """sha256 (hex) of a file's bytes.
+    """SHA-256 of a file's bytes, in hex.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the file cannot be read.
     """
     with translated("read", path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

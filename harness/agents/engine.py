@@ -1,5 +1,5 @@
-"""Evaluations of the Python API of agents: makes an `engine.evaluation.Evaluation`, reports each rollout to the
-caller's listener, and returns what `read` makes of each journal."""
+"""Evaluations of the Python API of agents: runs an `engine.evaluation.Evaluation`, reports each rollout to the caller's
+listener, and returns the results that `read` collects from each journal."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ended(Generic[T]):
-    """How the run of one side ended."""
+    """The finished run of one model."""
 
     side: EvaluatedModel
     results: Sequence[T]
-    """What `read` made of its journal."""
+    """The results that `read` collected from its journal."""
     wall_ms: float
-    """Of a resumed run, of its newest attempt."""
+    """Duration in ms; of a resumed run, that of its latest attempt."""
     resumed: int
-    """Results that were there before."""
+    """Results that existed before this attempt."""
     stop_reason: str | None
-    """Why it stopped before its last rollout, if an unusable endpoint stopped it."""
+    """The reason why an unusable endpoint stopped the run early; None if it was not stopped."""
     tokens: int
-    """Of every reply that any side got this time, recorded or not."""
+    """Tokens of every reply to any model of the evaluation in this attempt, recorded or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRollout:
-    """One rollout that has come to its end."""
+    """A finished rollout, as the listener gets it."""
 
     side: EvaluatedModel
     example: Example
     record: Generated | Failed
     scored: Scored | None
     done: int
-    """Rollouts of all sides that have an outcome by now."""
+    """Rollouts of all models that have an outcome so far."""
 
     @property
     def row_index(self) -> int:
@@ -63,7 +63,7 @@ class FinishedRollout:
 
 
 Listener = Callable[[FinishedRollout], None]
-"""Told of each rollout, in the order in which they end."""
+"""A callback for each finished rollout, in the order in which they finish."""
 
 
 async def evaluate(
@@ -72,16 +72,16 @@ async def evaluate(
     read: Callable[[EvaluatedModel, Recorded], Sequence[T]],
     listener: Listener | None = None,
 ) -> list[Ended[T]]:
-    """Make every rollout of every side, side by side, and hand back what `read` makes of each journal.
+    """Run all rollouts of all models concurrently, and return the results of each model's journal.
 
     Args:
-        work: What is to be done. Without a row, nothing is.
+        work: The rows, agent and settings. Without rows, nothing is run.
         sides: One model, or primary and baseline.
-        read: Reads a journal that has ended. Runs in a thread.
-        listener: Told of each outcome as it comes. Must not raise.
+        read: Collects the results of a finished journal. Runs in a thread.
+        listener: Called with each finished rollout. Must not raise.
 
     Raises:
-        HarnessError: it cannot begin, or its journal cannot be kept.
+        HarnessError: the evaluation cannot start, or its journal cannot be written.
     """
     work.check()
     if work.private and work.debug_dir is not None:

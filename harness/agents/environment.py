@@ -1,5 +1,5 @@
-"""The environment `agent-eval`: rows, an agent that plays them, eval functions that score it. Owns how rows become
-examples and requests, and what such an evaluation is made of; the run itself is in `run`, its end in `outcome`."""
+"""The environment `agent-eval`: rows, an agent that plays them, and eval functions that score it. Converts rows to
+examples and requests; `run` plays a rollout, `outcome` classifies its end."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from harness.core.types import JsonDict, Message, Messages
 from harness.envs.environment import Environment
 
 SERVER_URL = "http://local-rollout.local"
-"""What a request says of a trainer's server, which an evaluation has not."""
+"""Placeholder for a training server's address in a request; an evaluation has no such server."""
 
 MAX_TOKENS_TOTAL = 4096
 
 PRIMARY = "primary"
-"""The tag of the model under evaluation beside a baseline. Its runs look as they do without one, so that adding a
-baseline takes nothing from an earlier run."""
+"""The tag of the evaluated model when there is a baseline. Its run identities do not contain the tag, so that adding a
+baseline does not invalidate an earlier run."""
 
 _MANY_FILES = 20
-"""Source files from which on an identity holds one hash of all instead of one of each."""
+"""Number of source files above which the fingerprint has one hash of all files instead of one per file."""
 
 
 class LazyRows(Protocol):
-    """A list of rows, or anything that makes one when it is asked for."""
+    """A list of rows, or a sequence that makes each row on access."""
 
     def __len__(self) -> int: ...
 
@@ -53,13 +53,13 @@ class AgentEnv(Environment):
     """An evaluation of one agent.
 
     Args:
-        rows: Each with the columns of `DatasetRow`; checked when they are read.
+        rows: Each with the columns of `DatasetRow`; validated when read.
         agent: Plays them. All rollouts share it.
-        eval_fns: Score it; without any, the reward is what the agent says itself.
-        options: How.
+        eval_fns: Score each run; without any, the reward is the one that the agent reports.
+        options: Options of the evaluation.
 
     Raises:
-        EnvironmentFault: two eval functions share a name, or one is called like a column of results.
+        EnvironmentFault: two eval functions share a name, or one has the name of a result column.
     """
 
     neutral_args: ClassVar[frozenset[str]] = frozenset({"debug_dir"})
@@ -82,36 +82,36 @@ class AgentEnv(Environment):
 
     @property
     def agent(self) -> AgentLike:
-        """The agent."""
+        """The evaluated agent."""
         return self._agent
 
     @property
     def options(self) -> AgentOptions:
-        """How it is evaluated."""
+        """The options of the evaluation."""
         return self._options
 
     @property
     def fingerprint(self) -> JsonDict:
-        """Hashes of dataset and code."""
+        """Hashes of the dataset and the code."""
         return self._options.fingerprint
 
     def set_max_turns(self, max_turns: int) -> None:
-        """Change what the agent is told.
+        """Change the maximum number of model calls, which the agent sees in its request.
 
         Raises:
-            ConfigError: less than 1.
+            ConfigError: `max_turns` is less than 1.
         """
         self.max_turns = _at_least(1, "max_turns", max_turns)
 
     def settable(self) -> set[str]:
-        """What acts here: the prompt is the row's, tools are the agent's."""
+        """The settings that have an effect here: prompts are in the rows, and tools belong to the agent."""
         return {"max_turns", "sampling_args"}
 
     # Rows
 
     @property
     def row_count(self) -> int:
-        """Rows to evaluate on."""
+        """The number of rows to evaluate on."""
         return len(self._rows)
 
     def row(self, index: int) -> Row:
@@ -119,8 +119,8 @@ class AgentEnv(Environment):
 
         Raises:
             IndexError: there is no such row.
-            DatasetParseError: it cannot be read.
-            DatasetValidationError: it lacks what every row must have; names it and the column.
+            DatasetParseError: the row cannot be parsed.
+            DatasetValidationError: a required column is missing or invalid; names the row and the column.
         """
         if not 0 <= index < len(self._rows):
             raise IndexError(f"there are {len(self._rows)} rows, so no row {index}")
@@ -139,21 +139,21 @@ class AgentEnv(Environment):
         return Row(number, prompt, row["ground_truth"], info=info)
 
     def _table_rows(self) -> list[JsonDict]:
-        """The rows for whoever reads the dataset as a table."""
+        """All rows as one table, for readers of the dataset."""
         rows = (self.row(index) for index in range(self.row_count))
         return [{"example_id": r.example_id, "prompt": r.prompt, "answer": r.answer, "info": r.info} for r in rows]
 
     def _tools(self, state: State) -> list[JsonDict]:
-        """None yet: they are the agent's, and a column of the user's called `tool_defs` is data."""
+        """No tools: the agent has its own, and a dataset column called `tool_defs` is data."""
         return []
 
     # A rollout
 
     def request_of(self, state: State) -> RolloutRequest:
-        """What the agent is asked in one run.
+        """The agent's request for one run.
 
         Raises:
-            pydantic.ValidationError: the row does not fit into a request: its further columns hold more than 1 MiB.
+            pydantic.ValidationError: the row does not fit into a request: its other columns hold more than 1 MiB.
         """
         options = self._options
         row, run = state["example_id"], options.first_run + state["rollout_index"]
@@ -168,7 +168,7 @@ class AgentEnv(Environment):
         return RolloutRequest(
             rollout_id=f"{name}-{options.model_tag}" if is_other else name,
             server_url=SERVER_URL,
-            messages=state["prompt"],  # pydantic makes dicts of its own of these
+            messages=state["prompt"],  # copied by pydantic
             completion_params=own(state["sampling_args"]),
             max_turns=self.max_turns,
             max_tokens_total=MAX_TOKENS_TOTAL,
@@ -176,11 +176,11 @@ class AgentEnv(Environment):
         )
 
     async def play(self, state: State) -> None:
-        """Let the agent play.
+        """Play one rollout with the agent.
 
         Raises:
-            AgentFailed: it raised, said that it failed, or returned what is no result.
-            ModelError: it let a failed model call through, or swallowed that the endpoint is unusable.
+            AgentFailed: the agent raised, reported an error, or returned no valid result.
+            ModelError: the agent did not handle a failed model call, or hid that the endpoint is unusable.
         """
         state.transcript, state.start = list(state["prompt"]), len(state["prompt"])
         run = AgentRun(self._agent, state, partial(self.get_model_response, state), self._options)
@@ -194,13 +194,13 @@ class AgentEnv(Environment):
                     raise
                 raise failure
             finally:
-                del failure  # its traceback holds this frame: no cycle, or the rollout's state would stay
+                del failure  # its traceback refers to this frame: break the cycle, to free the rollout's state
         run.end("rollout_completed", {"finish_reason": state["stop_condition"]})
 
     # Reference policies
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The ground truth: right for every agent that ends with a text reply, whatever tools it has."""
+        """The ground truth as a text reply, which is correct for every agent that ends with a text reply."""
         return example.answer
 
 
@@ -219,19 +219,19 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
 
     Args:
         dataset: A .json, .jsonl, .parquet or .csv file of rows.
-        agent: The agent, `module:attribute`; or `mcp`.
+        agent: The agent, `module:attribute`. Give either `agent` or `mcp`.
         mcp: A folder of MCP tools, which a standard agent uses.
         eval_fns: Eval functions, each `module:function`.
         max_turns: Model calls that the agent should make at most.
-        offset: Rows to leave out at the beginning.
-        mode: What requests call the evaluation: `eval`, `bench` or `test`.
+        offset: Rows to skip at the beginning.
+        mode: The kind of evaluation in request ids: `eval`, `bench` or `test`.
         model_tag: `baseline` for the other model of a comparison.
-        debug_dir: Where one trace file a rollout is written.
+        debug_dir: Folder for one trace file per rollout.
 
     Raises:
-        ConfigError: an argument is wrong.
-        AgentLoadError: there is no such agent, or folder of tools.
-        DatasetParseError: there is no such file, or it is not of its format.
+        ConfigError: an argument is invalid.
+        AgentLoadError: there is no such agent, or no such folder of tools.
+        DatasetParseError: there is no such file, or it does not have its format.
         DatasetValidationError: there are no rows.
         EvalFnError: an eval function cannot be loaded.
     """
@@ -254,11 +254,12 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
 
 
 def source_hashes(files: Sequence[Path]) -> JsonDict | str:
-    """What identifies source code: a hash of each file by its name, so that a refusal can say which one has changed;
-    of very many files one hash.
+    """Hashes that identify source code: one per file, so that an error can name the changed file; one hash of all if
+
+    there are more than 20 files.
 
     Args:
-        files: They exist.
+        files: Existing files.
     """
     if len(files) > _MANY_FILES:
         return hash_files(files)

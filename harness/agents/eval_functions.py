@@ -1,5 +1,5 @@
-"""Eval functions: what scores an agent's run. Owns how they are found by path, which of the two signatures they have,
-and how they are called; how their values become a reward is in `scoring`."""
+"""Eval functions, which score an agent's run: import by path, detection of the two signatures, and the call; `scoring`
+makes a reward of their values."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from harness.rubrics.functions import read
 from harness.usercode.threads import offload
 
 EvalFn: TypeAlias = Callable[..., Any]
-"""Takes the keywords of its mode; returns a number, or an awaitable of one."""
+"""An eval function: takes the keywords of its mode; returns a number, or an awaitable of one."""
 
 Mode: TypeAlias = Literal["simple", "full"]
 
 _FIRST: dict[str, Mode] = {"solution_str": "simple", "messages": "full"}
-"""The mode, by the name of the first parameter."""
+"""The mode by the name of the first parameter."""
 
 KEYWORDS: dict[Mode, tuple[str, ...]] = {
     "simple": ("solution_str", "ground_truth", "extra_info"),
     "full": ("messages", "ground_truth", "metadata"),
 }
-"""What a function of each mode is called with: exactly these, by name."""
+"""The keyword arguments of each mode; functions are called with exactly these."""
 
 
 class EvalFnWrapper:
-    """An eval function of either signature, called in one way.
+    """An eval function of either signature, with a uniform call.
 
     Args:
-        fn: Sync or async; a `functools.partial` or an object with `__call__` will do.
-        name: What its scores are called.
+        fn: Sync or async; a `functools.partial` or an object with `__call__` is accepted.
+        name: The name of its scores.
 
     Raises:
-        EvalFnError: its first parameter tells no mode, it does not take what it would be called with, or it needs more.
+        EvalFnError: the first parameter matches no mode, a keyword of the mode is not accepted, or more are required.
     """
 
     def __init__(self, fn: EvalFn, name: str) -> None:
@@ -47,22 +47,22 @@ class EvalFnWrapper:
         self.name = name
         parameters = _parameters(fn)
         self.mode: Mode = _mode_of(parameters)
-        """`simple`: it sees the last answer; `full`: the whole conversation."""
+        """`simple`: the function gets the last answer; `full`: the whole conversation."""
         _check_keywords(parameters, KEYWORDS[self.mode], f"Eval function {name!r} ({self.mode} mode)")
         self.is_async = _is_async(fn)
-        """Whether it is called on the event loop; others are called in a thread."""
+        """Whether the function is called on the event loop; others are called in a thread."""
 
     async def __call__(self, messages: Sequence[Message], ground_truth: str, metadata: Mapping[str, object]) -> float:
         """Score one run.
 
         Args:
             messages: The whole conversation. The function gets a copy.
-            ground_truth: The row's.
+            ground_truth: The row's expected answer.
             metadata: The whole row. The function gets a copy.
 
         Raises:
-            EvalFnError: it returned what is no finite number.
-            Exception: whatever the function raised.
+            EvalFnError: the function did not return a finite number.
+            Exception: any error that the function raised.
         """
         if self.is_async:
             value = self.call(messages, ground_truth, metadata)
@@ -77,7 +77,7 @@ class EvalFnWrapper:
         return number
 
     def call(self, messages: Sequence[Message], ground_truth: str, metadata: Mapping[str, object]) -> object:
-        """Call the function with copies of these; returns what it returns, which may still be awaitable."""
+        """Call the function with copies of the arguments; the returned value may still be awaitable."""
         if self.mode == "simple":
             return self.fn(solution_str=solution_of(messages), ground_truth=ground_truth, extra_info=_copy(metadata))
         return self.fn(messages=own(list(messages)), ground_truth=ground_truth, metadata=_copy(metadata))
@@ -90,16 +90,17 @@ def load_eval_fns(paths: Iterable[str]) -> list[EvalFnWrapper]:
     """Import eval functions.
 
     Args:
-        paths: Each `module:function`, which is also what its scores are called. The working directory is on the path.
+        paths: Each `module:function`, which is also the name of its scores. Modules of the working directory can be
+            used.
 
     Raises:
-        EvalFnError: a path occurs twice or leads to no function, or see `EvalFnWrapper`.
+        EvalFnError: a path is duplicate or leads to no function; see also `EvalFnWrapper`.
     """
     return load_with_files(paths)[0]
 
 
 def load_with_files(paths: Iterable[str]) -> tuple[list[EvalFnWrapper], tuple[Path, ...]]:
-    """As `load_eval_fns`, and the source files of the functions' code."""
+    """Import eval functions as `load_eval_fns` does; returns also the source files of their code."""
     functions: list[EvalFnWrapper] = []
     files: dict[Path, None] = {}
     for path in paths:
@@ -112,10 +113,8 @@ def load_with_files(paths: Iterable[str]) -> tuple[list[EvalFnWrapper], tuple[Pa
 
 
 def solution_of(messages: Sequence[Message]) -> str:
-    """The text of the last assistant message that has a content, "" if there is none.
-
-    A last turn of tool calls alone has none, so an earlier text counts then; of a content in parts, its texts.
-    """
+    """The text of the last assistant message with a content; "" if there is no such message. A last turn with tool
+    calls alone has no content, so an earlier text counts; the texts of a content in parts are joined."""
     for message in reversed(messages):
         content: object = message.get("content")
         if message.get("role") == "assistant" and content is not None:
@@ -171,7 +170,7 @@ def _mode_of(parameters: Sequence[inspect.Parameter]) -> Mode:
 
 
 def _check_keywords(parameters: Sequence[inspect.Parameter], passed: Sequence[str], where: str) -> None:
-    """Refuse a function that cannot be called with exactly these keywords: every run would fail on it."""
+    """Refuse a function that cannot be called with exactly these keywords, since every run would fail."""
     by_name = {parameter.name: parameter for parameter in parameters}
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     gets = f"it is called with {', '.join(passed)}"

@@ -1,4 +1,4 @@
-"""Values of rows and messages as JSON has them. Owns what becomes of a date, a Decimal or bytes; decides no fault."""
+"""Conversion of the values of rows and messages to JSON values, such as dates, Decimals and bytes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def json_value(value: object) -> Any:
-    """`value` as JSON has it; a JSON value as it is, in lists and dicts of its own.
+    """Convert a value to JSON; JSON values are copied.
 
-    Dates and times become ISO 8601 text, a duration its seconds, a Decimal and a UUID their text, bytes the text that
-    they are in UTF-8 or else base64, tuples and sets lists, numbers and arrays of numpy plain ones, pydantic models and
-    dataclasses dicts.
+    Dates and times become ISO 8601 text, a duration its seconds, a Decimal and a UUID their text, bytes their UTF-8
+    text or else base64, tuples and sets lists, numbers and arrays of numpy plain ones, pydantic models and dataclasses
+    dicts.
 
     Raises:
-        TypeError: it is none of these; names its type.
+        TypeError: the value has no JSON form; names its type.
     """
     if isinstance(value, _PLAIN):
         return value
@@ -45,7 +45,7 @@ def _scalar(value: object) -> Any:
         return str(value)
     if isinstance(value, bytes | bytearray):
         return _text_of(bytes(value))
-    for name in ("model_dump", "tolist"):  # pydantic; numpy, whose scalars have it as well
+    for name in ("model_dump", "tolist"):  # pydantic; numpy, including its scalars
         method = getattr(value, name, None)
         if callable(method) and not isinstance(value, type):
             return json_value(method(exclude_none=True) if name == "model_dump" else method())

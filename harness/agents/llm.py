@@ -1,5 +1,5 @@
-"""The model as an agent sees it: `ctx.llm` over the engine's own chat. Owns the translation of requests, replies and
-errors, and what is known of a run from its calls; sending, retries and limits are the engine's."""
+"""The model as an agent sees it: `ctx.llm` on top of the engine's chat. Translates requests, replies and errors and
+collects the metrics of a run's calls; the engine does sending, retries and limits."""
 
 from __future__ import annotations
 
@@ -27,53 +27,53 @@ from harness.core.types import JsonDict, Message, Messages, ModelResponse, Usage
 from harness.usercode.deadline import waiting, was_cancelled
 
 _OF_A_CLIENT = frozenset({"api_key", "api_base", "base_url"})
-"""Keywords that choose an endpoint. In a request body they would do nothing but show a key to it."""
+"""Keywords that select an endpoint. They are refused: in a request body they would only disclose a key."""
 
 _REFUSALS = 100
-"""Refused calls after which a run is ended from outside: an agent that asks again whatever it is told never ends."""
+"""Refused calls after which a run is cancelled: an agent that ignores the refusals would never end."""
 
 
 class Ask(Protocol):
-    """Asks the rollout's model."""
+    """A function that sends a request to the rollout's model."""
 
     async def __call__(self, prompt: Messages, *, tools: Sequence[JsonDict], sampling_args: JsonDict) -> ModelResponse:
-        """`Environment.get_model_response` without its state."""
+        """Send a request, as `Environment.get_model_response` does without a state."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """What an interactive session is told."""
+    """An event for an interactive session."""
 
     kind: Literal["request", "reply"]
-    """Before a model call, or after its reply."""
+    """`request` before a model call, `reply` after its reply."""
     messages: Messages
-    """What is asked; the agent's own list, so not to be changed."""
+    """The messages of the request; the agent's own list, so do not change it."""
     tools: list[JsonDict]
-    """What the model is offered."""
+    """The tools that the model is offered."""
     response: Message | None = None
-    """The reply."""
+    """The model's reply."""
     rollout_id: str = ""
     turn: int = 1
     """Number of the model call in this rollout, from 1."""
 
 
 Step = Callable[[StepEvent], Awaitable[None]]
-"""Awaited before every model call and after every reply. What it raises ends the rollout, whatever the agent makes of
-it; the time that it takes does not count against the rollout's timeout."""
+"""An interactive session's callback, awaited before every model call and after every reply. An exception from it ends
+the rollout, even if the agent catches it; the time it takes does not count against the rollout's timeout."""
 
 
 class AgentLLM:
-    """One run's model.
+    """The model of one run.
 
     Args:
-        ask: The engine's chat.
-        model: The model's name, which an agent need not pass.
-        tools: What the model is offered unless the agent passes tools of its own.
-        rollout_id: For `step`.
-        trace: Where calls are noted; None for nowhere.
-        step: For an interactive session.
-        stop: Ends the run of an agent that goes on asking after it was told that there is nothing more.
+        ask: Sends requests through the engine's chat.
+        model: The model's name, used if the agent passes none.
+        tools: The tools that the model is offered unless the agent passes others.
+        rollout_id: The rollout's id, for `step`.
+        trace: Records the calls; None for no trace.
+        step: Callback of an interactive session.
+        stop: Cancels the run of an agent that keeps asking after the run has ended.
     """
 
     def __init__(
@@ -102,35 +102,36 @@ class AgentLLM:
         self._traced = 0
         self._last: tuple[Messages, int, Message | None] = ([], 0, None)
         self.is_truncated = False
-        """Whether a reply was cut short for want of tokens."""
+        """Whether a reply was cut off at the token limit."""
         self.error: ModelError | None = None
-        """Why the newest call failed; None if it did not."""
+        """The error of the latest call; None if it succeeded."""
         self.failed_calls = 0
-        """Calls that failed, whatever the agent made of it."""
+        """Number of failed calls, including those that the agent handled."""
         self.fatal: BaseException | None = None
-        """What must end the rollout even if the agent swallows it: an unusable endpoint, or the end of a session."""
+        """An error that must end the rollout even if the agent catches it: an unusable endpoint, or the end of a
+        session."""
         self.is_over = False
-        """Whether the run has ended, or is being ended: what a model says then reaches no record."""
+        """Whether the run has ended or is being cancelled; later replies are not recorded."""
 
     async def chat_completions(self, messages: list[Message], **kwargs: Any) -> CompletionsResult:
-        """The model's reply to a conversation.
+        """Ask the model for a reply to a conversation.
 
         Args:
             messages: The whole conversation; dicts, or pydantic models.
-            **kwargs: Go into the request, over the run's own sampling arguments. `tools` replaces the agent's tools for
-                this call (None for none), `model` asks another model of the same endpoint.
+            **kwargs: Arguments of the request; they replace the run's own sampling arguments. `tools` replaces the
+                agent's tools for this call (None for none), `model` selects another model of the same endpoint.
 
         Raises:
-            ProviderError: the call failed for good.
-            RolloutLimitError: the rollout has used up its `message_limit` or `token_limit`.
-            SystemicProviderError: so would every other one.
-            TypeError: the arguments are none of a request.
+            ProviderError: the call failed after all retries.
+            RolloutLimitError: the rollout has reached its `message_limit` or `token_limit`.
+            SystemicProviderError: the endpoint is unusable: every other call would fail too.
+            TypeError: an argument is not valid in a request.
             EnvironmentFault: the run has ended.
         """
         try:
             return await self._chat(messages, kwargs)
         except Exception:
-            # What fails here at once would otherwise hold up the loop for an agent that tries again for ever.
+            # Yield to the event loop: an agent that retries immediate failures for ever would block it.
             await asyncio.sleep(0)
             raise
 
@@ -149,7 +150,7 @@ class AgentLLM:
         except (ModelError, asyncio.CancelledError) as error:
             is_refused = isinstance(error, LimitReached | BudgetSpent | asyncio.CancelledError)
             if is_refused and len(asked) <= before[1]:
-                self._last = before  # it has no reply and says nothing new: the newest reply stays the last word
+                self._last = before  # refused without new messages: keep the latest reply
             if isinstance(error, ModelError):
                 raise self._failed(error) from error
             raise
@@ -177,21 +178,20 @@ class AgentLLM:
         )
 
     def so_far(self, *, with_tail: bool = True) -> Messages:
-        """The conversation, as far as it can be seen from here: what a run leaves behind that has no result.
+        """The conversation so far, for the record of a run without a result.
 
         Args:
-            with_tail: Whether to add, to what the newest call was about and its reply, what the agent has put behind
-                that into the same list.
+            with_tail: Whether to include messages that the agent has appended to its list after the latest reply.
         """
         asked, count, reply = self._last
         said = asked[:count]
         if reply is None:
             return said
-        # Where it was a list of plain dicts, `asked` is the agent's own, and has grown since.
+        # If the agent passed a list of plain dicts, `asked` is that same list and may have grown since.
         return list(asked) if with_tail and asked[count : count + 1] == [reply] else [*said, reply]
 
     async def _refuse(self) -> None:
-        """Say once more why there is no reply."""
+        """Raise the error that explains why no more replies are given."""
         self._refused += 1
         if self._refused > _REFUSALS:
             if self._stop is not None:
@@ -223,7 +223,7 @@ class AgentLLM:
 
     def _failed(self, error: ModelError) -> ProviderError:
         self.error = error
-        self.failed_calls += not isinstance(error, LimitReached)  # which was not sent
+        self.failed_calls += not isinstance(error, LimitReached)  # that one was not sent
         if isinstance(error, SystemicError):
             self.fatal = self.fatal or error
         if self._trace is not None:
@@ -249,14 +249,14 @@ class AgentLLM:
         try:
             with waiting():
                 await self._step(StepEvent(kind, messages, tools, reply, self._rollout_id, self._calls))
-        except BaseException as error:  # noted: an agent that catches everything must not keep a session from ending
+        except BaseException as error:  # stored: even an agent that catches everything must not keep a session open
             self.fatal = error
             raise
 
     def _note_request(self, asked: Messages, sampling_args: JsonDict) -> None:
         if self._trace is None:
             return
-        # Of a conversation that only grows, each message is written once.
+        # In a growing conversation, each message is written once.
         first = self._traced if self._traced <= len(asked) else 0
         self._traced = len(asked) + 1
         data: JsonDict = {"turn": self._calls, "messages": len(asked), "new_messages": asked[first:]}
@@ -278,10 +278,10 @@ class AgentLLM:
 
 
 def _messages(given: object) -> Messages:
-    """Messages as they go to the endpoint: the same list if they are plain dicts already.
+    """Messages as they are sent; a list of plain dicts is returned unchanged.
 
     Raises:
-        TypeError: they are none.
+        TypeError: the value is not a list of messages.
     """
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         raise TypeError(f"a conversation is a list of messages, not {type(given).__name__}")
@@ -292,10 +292,10 @@ def _messages(given: object) -> Messages:
 
 
 def message_of(given: object, number: int) -> Message:
-    """A message as a plain dict: a mapping, or an object of pydantic or of dataclasses.
+    """Convert a message to a plain dict: a mapping, a pydantic model or a dataclass.
 
     Raises:
-        TypeError: it is neither, or holds what JSON cannot.
+        TypeError: it is of another type, or holds a value that JSON cannot represent.
     """
     try:
         message: object = json_value(given)

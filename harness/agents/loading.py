@@ -1,5 +1,5 @@
-"""The user's own code by its name: `module:attribute` out of the working directory. Owns the import, which modules of a
-working directory are loaded, and the words for what can go wrong; `mcp_folder` loads folders of MCP tools."""
+"""Import of the user's own code by `module:attribute` from the working directory, with its error messages, and
+separation of equally named modules of several directories. `mcp_folder` loads folders of MCP tools."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _MISSING = object()
 
 @dataclass(frozen=True, slots=True)
 class LoadedAgent:
-    """An agent that can be evaluated."""
+    """An agent ready for evaluation."""
 
     agent: AgentLike
     name: str
     files: tuple[Path, ...]
-    """The source files of its code: a resumed run must find them as they were."""
+    """The source files of its code; they must be unchanged for a run to be resumed."""
 
 
 def load_agent(path: str) -> LoadedAgent:
@@ -48,7 +48,7 @@ def load_agent(path: str) -> LoadedAgent:
         path: `module:attribute`; the working directory is on the path. A class is instantiated without arguments.
 
     Raises:
-        AgentLoadError: there is no such thing, importing or instantiating it failed, or it is no agent.
+        AgentLoadError: the path leads to nothing or to no agent, or import or instantiation failed.
     """
     module, _, name = path.rpartition(":")
     if not module or not name:
@@ -64,22 +64,21 @@ def load_agent(path: str) -> LoadedAgent:
 
 
 def import_object(path: str, error: type[HarnessError], listing: str = "Available") -> tuple[object, tuple[Path, ...]]:
-    """Import what `module:attribute` names. The working directory is the first place where a module is looked for.
+    """Import the object that `module:attribute` names. Modules are looked up in the working directory first.
 
-    Within one process, modules of equal name in different working directories are told apart: each directory keeps
-    its own.
+    Within one process, equally named modules of different working directories are kept apart.
 
     Args:
         path: With at least one character on both sides of the last colon.
-        error: What is raised.
-        listing: How a list of what the module does have is introduced.
+        error: The type of error to raise.
+        listing: Introduces the list of the module's attributes in an error message.
 
     Returns:
-        What it names, and the source files of its code: the module's own, and those of the modules beside it that it
-        imports, directly or through each other.
+        The object, and the source files of its code: those of its module, and of modules beside it that are imported
+        directly or indirectly.
 
     Raises:
-        HarnessError: of the type `error`: there is no such module, importing it failed, or it lacks the attribute.
+        HarnessError: of the type `error`: there is no such module, its import failed, or it lacks the attribute.
     """
     name, _, attribute = path.rpartition(":")
     root = Path.cwd()
@@ -89,7 +88,7 @@ def import_object(path: str, error: type[HarnessError], listing: str = "Availabl
             found = cast(object, getattr(module, attribute, _MISSING))
         except KeyboardInterrupt:
             raise
-        except BaseException as failed:  # the boundary around a `__getattr__` of the user's module
+        except BaseException as failed:  # boundary around a `__getattr__` of the user's module
             raise error(f"Cannot get {attribute!r} of module {name!r}: {describe(failed, root)}") from failed
         if found is _MISSING:
             public = [each for each in dir(module) if not each.startswith("_")]
@@ -101,13 +100,13 @@ def import_object(path: str, error: type[HarnessError], listing: str = "Availabl
 
 @contextmanager
 def staying(root: Path) -> Generator[None]:
-    """Come back to the working directory if the user's code leaves it: whatever else the command names is there."""
+    """Restore the working directory if the user's code changes it, since a command's other paths are relative to it."""
     try:
         yield
     finally:
         try:
             left = os.getcwd() != str(root)
-        except OSError:  # it has been removed
+        except OSError:  # the directory has been removed
             left = True
         if left:
             os.chdir(root)
@@ -115,11 +114,11 @@ def staying(root: Path) -> Generator[None]:
 
 
 def describe(error: BaseException, root: Path) -> str:
-    """What the user's own code raised, with the file and line in it.
+    """Describe an exception of the user's code, with file and line.
 
     Args:
-        error: What was raised.
-        root: The folder that the user's files are in.
+        error: The exception.
+        root: The folder of the user's files.
     """
     if isinstance(error, SyntaxError):
         words, file, line = f"{type(error).__name__}: {error.msg}", error.filename, error.lineno
@@ -132,7 +131,7 @@ def describe(error: BaseException, root: Path) -> str:
 
 
 def _place(error: BaseException, root: Path) -> tuple[str | None, int | None]:
-    """The last line of the user's own that was running."""
+    """File and line of the innermost frame in the user's own code; (None, None) if there is no such frame."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         file = Path(frame.f_code.co_filename)
         if file.is_relative_to(root) and _is_own(file.relative_to(root)):
@@ -141,7 +140,7 @@ def _place(error: BaseException, root: Path) -> tuple[str | None, int | None]:
 
 
 def _is_own(file: Path) -> bool:
-    """Whether a file below the user's folder may be the user's, and not a library's or this package's."""
+    """Whether a file below the user's folder may be the user's own, rather than a library's or this package's."""
     return file.suffix == ".py" and "site-packages" not in file.parts and file.parts[0] != _THIS_PACKAGE
 
 
@@ -161,14 +160,14 @@ def _import_module(name: str, attribute: str, root: Path, error: type[HarnessErr
         near = nearest(name.partition(".")[0], _modules_in(root)) if missing == name.partition(".")[0] else None
         hint = f"; did you mean {near!r}?" if near else ""
         raise error(f"{start}: {failed} (looked in {root} and where packages are installed){hint}") from failed
-    except BaseException as failed:  # the boundary around the user's module
+    except BaseException as failed:  # boundary around the user's module
         raise error(f"{start}: {describe(failed, root)}") from failed
     _refuse_namesake(name.partition(".")[0], root, f"{start}: ", error)
     return module
 
 
 def _refuse_namesake(top: str, root: Path, start: str, error: type[HarnessError]) -> None:
-    """Refuse a module that is there, where the working directory has another one of its name."""
+    """Refuse a module that hides one of the same name in the working directory."""
     own = next((path for path in (root / f"{top}.py", root / top / "__init__.py") if path.is_file()), None)
     other = getattr(sys.modules.get(top), "__file__", None) or "one that is built in"
     if own is not None and top != _THIS_PACKAGE and not _is_from(sys.modules.get(top), root, top):
@@ -181,7 +180,7 @@ def _modules_in(root: Path) -> list[str]:
 
 
 def _source_files(top: str, root: Path) -> tuple[Path, ...]:
-    """The files of a loaded module's code, by the name of its outermost package."""
+    """The source files of a loaded module, found by the name of its top-level package."""
     module = sys.modules.get(top)
     if not _is_from(module, root, top):
         file = getattr(module, "__file__", None)
@@ -204,8 +203,8 @@ def _is_from(module: ModuleType | None, root: Path, top: str) -> bool:
 
 
 class _WorkingDirectories:
-    """Which working directory's modules are loaded under their plain names. Those of others wait, and are put back when
-    something of theirs is asked for again."""
+    """The working directory whose modules are loaded under their plain names. Modules of other directories are set
+    aside and restored when code of their directory is requested again."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -216,7 +215,7 @@ class _WorkingDirectories:
 
     @contextmanager
     def directory(self, root: Path) -> Generator[None]:
-        """Let the modules in `root` be those that an import finds, from now on."""
+        """Make imports find the modules in `root` from now on."""
         with self._lock:
             if root != self._root:
                 self._leave()
@@ -256,7 +255,7 @@ def _instance(name: str, found: type) -> object:
             return cast(object, found())
     except KeyboardInterrupt:
         raise
-    except BaseException as failed:  # the boundary around the user's constructor
+    except BaseException as failed:  # boundary around the user's constructor
         raise AgentLoadError(f"Cannot instantiate {name!r}: {describe(failed, Path.cwd())}") from failed
 
 
@@ -269,7 +268,7 @@ def _check_agent(name: str, agent: object) -> None:
         )
     try:
         called: object = getattr(agent, "name", None)
-    except Exception as failed:  # a property of the user's
+    except Exception as failed:  # a property of the user's code
         raise AgentLoadError(f"{name!r} has no name: {describe(failed, Path.cwd())}") from failed
     if not isinstance(called, str) or not called.strip():
         raise AgentLoadError(f"{name!r} has no name: an agent needs a 'name' attribute that is a text, not {called!r}")

@@ -1,5 +1,5 @@
-"""The agent contract: an agent loop, the context of one run, and what a run results in. Owns the documented names and
-signatures and the metrics of a run; what answers `ctx.chat` is behind the `LLM` protocol."""
+"""The agent contract: the agent loop, the context of a run, its result and metrics, under the documented names and
+signatures. `ctx.chat` calls any implementation of the `LLM` protocol."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from harness.core.types import JsonDict
 
 @dataclass(frozen=True)
 class CompletionsResult:
-    """One reply of the model."""
+    """A reply of the model."""
 
     message: MessageDict
-    """The assistant message, as it goes into the conversation."""
+    """The assistant message, ready to be appended to the conversation."""
     token_ids: list[int]
     logprobs: list[float]
     usage: dict[str, int]
@@ -34,27 +34,27 @@ class CompletionsResult:
 
     @property
     def tool_calls(self) -> list[JsonDict]:
-        """The model's tool calls; empty if there are none."""
+        """The tool calls of the reply; empty without tool calls."""
         return self.message.get("tool_calls") or []
 
     @property
     def content(self) -> str | None:
-        """The model's text; None where it only calls tools."""
+        """The model's text; None if the reply has only tool calls."""
         return self.message.get("content")
 
 
 class LLM(Protocol):
-    """The model as an agent sees it. A method `get_metrics() -> RolloutMetrics`, where there is one, is asked for the
-    model's share of a run's metrics."""
+    """The model as an agent sees it. If it has a method `get_metrics() -> RolloutMetrics`, the run's metrics include
+    its figures."""
 
     async def chat_completions(self, messages: list[MessageDict], **kwargs: Any) -> CompletionsResult:
-        """The model's reply to a conversation; keywords go to the endpoint, over the run's own."""
+        """Ask the model for a reply to a conversation; keywords are request arguments that replace the run's own."""
         ...
 
 
 @dataclass
 class RolloutResult:
-    """How a run ended."""
+    """The result of a run."""
 
     status: str
     """`COMPLETED` or `ERROR`."""
@@ -63,58 +63,58 @@ class RolloutResult:
     error_message: str | None = None
     metrics: RolloutMetrics | None = None
     reward: float | None = None
-    """The agent's own idea of its success; shown, but not what an evaluation counts."""
+    """The agent's own assessment of its success; shown, but not counted by an evaluation."""
 
 
 @dataclass
 class RolloutContext:
-    """What an agent has in one run."""
+    """The request, tools and model of an agent in one run."""
 
     request: RolloutRequest
     tools: Sequence[OpenAIFunctionToolSchema | JsonDict]
-    """What `get_tools` returned; the model is offered them without the agent's doing."""
+    """The return value of `get_tools`; the model is offered these tools by default."""
     llm: LLM
     _start_time: float = field(default=0.0, repr=False)
-    """`time.monotonic()` at the start of the run; 0.0 if nobody took it."""
+    """`time.monotonic()` at the start of the run; 0.0 if it was not measured."""
     _tool_latency_ms: float = field(default=0.0, repr=False)
     _num_tool_calls: int = field(default=0, repr=False)
     _debug_dir: str | None = field(default=None, repr=False)
 
     async def chat(self, messages: list[MessageDict], **kwargs: Any) -> CompletionsResult:
-        """Ask the model.
+        """Ask the model for a reply.
 
         Args:
             messages: The whole conversation.
-            **kwargs: Arguments of the request (`temperature`, `stop`, …), over the run's own.
+            **kwargs: Arguments of the request (`temperature`, `stop`, …), which replace the run's own.
         """
         return await self.llm.chat_completions(messages, **kwargs)
 
     def complete(
         self, final_messages: list[MessageDict], finish_reason: str = "stop", reward: float | None = None
     ) -> RolloutResult:
-        """The result of a run that came to its end."""
+        """The result of a completed run."""
         return RolloutResult("COMPLETED", final_messages, finish_reason, metrics=self._metrics(), reward=reward)
 
     def error(self, error_message: str, final_messages: list[MessageDict] | None = None) -> RolloutResult:
-        """The result of a run that failed; the message is reported and the run counts as failed."""
+        """The result of a failed run; the message is reported and the run counts as failed."""
         return RolloutResult("ERROR", final_messages or [], "error", error_message, self._metrics())
 
     def record_tool_call(self, latency_ms: float = 0.0) -> None:
-        """Count a tool call, and how long it took."""
+        """Count a tool call and add its duration."""
         self._num_tool_calls += 1
         self._tool_latency_ms += latency_ms
 
     @property
     def debug_enabled(self) -> bool:
-        """Whether events of this run are written anywhere."""
+        """Whether a trace of this run is written."""
         return self._debug_dir is not None
 
     def log_event(self, event_type: str, **data: Any) -> None:
         """Append an event to the run's trace, `{debug_dir}/{rollout_id}.jsonl`. Does nothing unless in debug mode.
 
         Args:
-            event_type: What happened.
-            **data: Anything; what is no JSON is written as `str` makes of it.
+            event_type: The kind of event.
+            **data: Any values; those that are not JSON are written as `str` renders them.
         """
         if self._debug_dir is None:
             return
@@ -138,11 +138,11 @@ class RolloutContext:
 
 
 class AgentLike(Protocol):
-    """What can be evaluated: a `RolloutAgentLoop`, or anything that has the same three members."""
+    """An agent: a `RolloutAgentLoop`, or any object with the same three members."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The agent's name in reports."""
         ...
 
     def get_tools(self, request: RolloutRequest) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
@@ -155,7 +155,7 @@ class AgentLike(Protocol):
 
 
 class RolloutAgentLoop(ABC):
-    """An agent. A subclass has a `name`, says which tools the model is offered, and plays a run.
+    """Base class of agents. A subclass has a `name`, returns the tools that the model is offered, and plays a run.
 
     Raises:
         TypeError: (at class creation) a subclass without abstract methods has no name.
@@ -174,10 +174,10 @@ class RolloutAgentLoop(ABC):
 
     @abstractmethod
     async def run(self, ctx: RolloutContext) -> RolloutResult:
-        """Play one run, and end it with `ctx.complete(…)` or `ctx.error(…)`."""
+        """Play one run and return `ctx.complete(…)` or `ctx.error(…)`."""
 
     def get_default_tools(self) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """The tools of a request about nothing: for whoever wants to know them outside a run."""
+        """The agent's tools for an empty request, for inspection outside a run."""
         request = RolloutRequest(
             rollout_id="discovery", server_url="http://localhost", messages=[], completion_params={}
         )

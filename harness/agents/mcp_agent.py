@@ -1,9 +1,7 @@
-"""The agent that offers the tools of a FastMCP server to the model, and calls them for it. Owns its loop, and how long
-the server is up; how a server is reached is `harness.tools.mcp`'s and `mcp_host`'s.
-
-A server is started once and stays up for as long as an agent has it, as it would in a process of its own: its lifespan
-is entered once (some releases of fastmcp enter it no second time), and all its tools run in one event loop. Each run
-has a session of its own with it."""
+"""The agent that offers the tools of a FastMCP server to the model and calls them. Servers are reached through
+`harness.tools.mcp` and `mcp_host`. A server is started once and runs as long as an agent uses it, as it would in a
+process of its own: its lifespan is entered once (some releases of fastmcp cannot enter it again), and all its tools run
+in one event loop. Each run has its own session with the server."""
 
 from __future__ import annotations
 
@@ -32,21 +30,21 @@ from harness.tools.mcp_host import MCPHost, MCPSession, ServerLimits
 from harness.tools.tool import unknown_tool
 
 _LIMITS = ServerLimits(startup_seconds=300.0)
-"""A lifespan may load an index first. A call is not bounded: the rollout is."""
+"""A lifespan may load an index first. A call has no timeout: the rollout has one."""
 
 _CLOSE_SECONDS = 15.0
-"""How long a server's lifespan may take to end."""
+"""Timeout for the end of a server's lifespan."""
 
 
 class MCPAgentLoop(RolloutAgentLoop):
     """An agent whose tools are those of a FastMCP server in this process.
 
-    The server is started, and asked for its tools, when the agent is made. It is stopped when no agent has it any
-    more, or at the end of the process.
+    The server is started, and its tools are listed, when the agent is created. It is stopped when no agent uses it any
+    more, or when the process ends.
 
     Args:
         mcp_server: The server.
-        agent_name: What reports call the agent.
+        agent_name: The agent's name in reports.
 
     Raises:
         MCPLoadError: the server does not start, or `fastmcp` is not installed.
@@ -64,18 +62,16 @@ class MCPAgentLoop(RolloutAgentLoop):
 
     @property
     def has_tools(self) -> bool:
-        """Whether the server offers any."""
+        """Whether the server offers any tools."""
         return bool(self._tools)
 
     def get_tools(self, request: RolloutRequest) -> list[JsonDict]:
-        """The server's tools, with their schemas whole."""
+        """The server's tools, with their complete schemas."""
         return [_definition(name, tool) for name, tool in self._tools.items()]
 
     async def run(self, ctx: RolloutContext) -> RolloutResult:
-        """Let the model call tools until it answers without, or the turns are used up.
-
-        A call that comes to nothing is told to the model; a server that fails ends the run.
-        """
+        """Let the model call tools until it answers without a tool call, or the turns are used up. The model gets the
+        error of a failed call as the tool's result; a failed server ends the run."""
         messages = list(ctx.request.messages)
         async with self._server.session() as session:
             for _ in range(ctx.request.max_turns):
@@ -83,7 +79,7 @@ class MCPAgentLoop(RolloutAgentLoop):
                 messages.append(reply.message)
                 if not reply.has_tool_calls:
                     return ctx.complete(messages)
-                for call in reply.tool_calls:  # one after the other: what a tool changes, the next call sees
+                for call in reply.tool_calls:  # in sequence: a call sees the effects of the one before
                     started = time.monotonic()
                     answer = await self._answer(session, call)
                     milliseconds = (time.monotonic() - started) * 1000
@@ -105,7 +101,7 @@ class MCPAgentLoop(RolloutAgentLoop):
 
 
 class _RunningServer:
-    """A server that is up for as long as this object exists."""
+    """A server that runs as long as this object exists."""
 
     def __init__(self, server: object) -> None:
         self._host = MCPHost([MCPServer("mcp", server=lambda: server)], _LIMITS)
@@ -114,10 +110,10 @@ class _RunningServer:
         weakref.finalize(self, _close, self._host).atexit = False  # see `_at_exit`
 
     def start(self) -> list[ServerTool]:
-        """Wait until it is up; returns its tools.
+        """Wait until the server has started; returns its tools.
 
         Raises:
-            EnvironmentFault: it does not start.
+            EnvironmentFault: the server does not start.
         """
         keeper = self._keep()
         keeper.wait()
@@ -125,10 +121,10 @@ class _RunningServer:
 
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[MCPSession]:
-        """A session of one run.
+        """Open a session for one run.
 
         Raises:
-            EnvironmentFault: it cannot be opened.
+            EnvironmentFault: the session cannot be opened.
         """
         await self._keep().ready()
         session = self._host.open()
@@ -139,12 +135,12 @@ class _RunningServer:
             session.leave()
 
     def close(self) -> None:
-        """Stop it; blocks until its lifespan has ended."""
+        """Stop the server; blocks until its lifespan has ended."""
         _close(self._host)
 
     def _keep(self) -> MCPSession:
-        """The session that is open as long as the server is up: the first session enters its lifespan, and would end it
-        for all others when it is left."""
+        """The session that keeps the server running: the first session enters the server's lifespan, and closing it
+        would end the lifespan for all other sessions."""
         with self._lock:
             if self._keeper is None or self._keeper.is_broken:
                 self._keeper = self._host.open()
@@ -152,13 +148,13 @@ class _RunningServer:
 
 
 _servers: weakref.WeakValueDictionary[int, _RunningServer] = weakref.WeakValueDictionary()
-"""By the id of the server object, which each of them keeps alive."""
+"""Running servers by the id of the server object, which each of them keeps alive."""
 
 _servers_lock = threading.Lock()
 
 
 def _running(server: object) -> _RunningServer:
-    """The one place where a server object runs: two lifespans of one object would end each other."""
+    """The running instance of a server object, started if needed: two lifespans of one object would end each other."""
     with _servers_lock:
         found = _servers.get(id(server))
         if found is None:
@@ -171,20 +167,20 @@ def _at_exit() -> None:
         server.close()
 
 
-# Before `atexit`, and before thread pools stop to take work: a lifespan that ends may need one, and under some releases
-# of fastmcp it would not end at all. What is registered last comes first, so the pools' own end is registered here.
+# Close servers before `atexit` and before thread pools refuse work: the end of a lifespan may need a thread, and with
+# some releases of fastmcp it would hang. Handlers run last to first, so that of the pools must be registered earlier.
 importlib.import_module("concurrent.futures.thread")
 _register: Callable[[Callable[[], object]], object] = getattr(threading, "_register_atexit", atexit.register)
 _register(_at_exit)
 
 
 def _close(host: MCPHost) -> None:
-    with contextlib.suppress(RuntimeError):  # thrown away in the host's own thread, which cannot wait for itself
+    with contextlib.suppress(RuntimeError):  # dropped in the host's own thread, which cannot wait for itself
         host.close(_CLOSE_SECONDS)
 
 
 def _named(tools: Iterable[ServerTool]) -> dict[str, ServerTool]:
-    """Tools by the name that models call them."""
+    """Tools by the names that models use for them."""
     named: dict[str, ServerTool] = {}
     for tool in tools:
         name = tool_name(tool, with_prefix=False)
@@ -205,10 +201,10 @@ def _definition(name: str, tool: ServerTool) -> JsonDict:
 
 
 def _value(answer: Any) -> object:
-    """What a tool returned: its structured value, else the text of its content.
+    """The value that a tool returned: its structured value, else the text of its content.
 
     Raises:
-        ToolCallError: it failed.
+        ToolCallError: the tool failed.
     """
     content = read_result(answer)
     structured: object = answer.model_dump(mode="json", by_alias=True).get("structuredContent")

@@ -1,10 +1,8 @@
-"""A folder of MCP tools, `--mcp DIR`: its `main.py` is imported and its FastMCP server found. Owns how the folder's
-modules are imported without being known to anyone else; what is done with the server is in `mcp_agent`.
-
-The folder becomes a package whose name is made of its path and contents, and each of its modules is imported as a part
-of that package, however the import is written: `from .tools import x` as well as `from tools import x`, at the top of a
-file or in a function that is called much later. So nothing has to stay on `sys.path`, two folders with a `tools.py`
-each do not meet, and a module that is imported in both ways is still one module."""
+"""A folder of MCP tools, `--mcp DIR`: imports its `main.py` and finds its FastMCP server, keeping the folder's modules
+separate from all others. `mcp_agent` runs the server. The folder becomes a package whose name is derived from its path
+and contents, and each of its modules is imported as a part of that package, with both `from .tools import x` and `from
+tools import x`, at the top of a file or later in a function. So `sys.path` stays unchanged, two folders with a
+`tools.py` each do not conflict, and a module that is imported in both ways is loaded only once."""
 
 from __future__ import annotations
 
@@ -38,21 +36,21 @@ _NOT_SOURCES = {"__pycache__", "site-packages", "node_modules"}
 _EXAMPLE = 'from fastmcp import FastMCP\nmcp = FastMCP("my_tools")'
 
 _agents: dict[str, MCPAgentLoop] = {}
-"""By the name of the folder's package."""
+"""Loaded agents, by the name of the folder's package."""
 
 _lock = threading.RLock()
 
 
 def load_mcp(directory: str | Path) -> LoadedAgent:
-    """Load a folder of MCP tools, and the agent that offers them to the model.
+    """Load a folder of MCP tools as an agent that offers them to the model.
 
-    Loading a folder again gives the same agent and server, as long as its files are the same.
+    Loading a folder with unchanged files again returns the same agent and server.
 
     Args:
-        directory: A folder with a `main.py` that makes a FastMCP server.
+        directory: A folder with a `main.py` that creates a FastMCP server.
 
     Raises:
-        MCPLoadError: there is no such folder or server, `fastmcp` is not installed, importing failed, or the server
+        MCPLoadError: there is no such folder or server, `fastmcp` is not installed, the import failed, or the server
             does not start or offers no tool.
     """
     folder = Path(directory).expanduser().resolve()
@@ -81,7 +79,7 @@ def load_mcp(directory: str | Path) -> LoadedAgent:
 
 
 def _sources(folder: Path) -> tuple[Path, ...]:
-    """The folder's Python files, without those of hidden folders and of a virtual environment in it."""
+    """The folder's Python files, except those in hidden folders and virtual environments."""
     return tuple(
         file
         for file in sorted(folder.rglob("*.py"))
@@ -90,11 +88,8 @@ def _sources(folder: Path) -> tuple[Path, ...]:
 
 
 def _fastmcp_class(folder: Path) -> type:
-    """The class of servers.
-
-    A folder that is itself called `mcp` must not be taken for the library of that name, so nothing is looked for in
-    the folder that it is in.
-    """
+    """The `FastMCP` class. It is imported without the folder's parent on the path: a folder that is itself called `mcp`
+    must not be mistaken for the library of that name."""
     with _without_on_path(folder.parent, folder):
         try:
             from fastmcp import FastMCP
@@ -117,8 +112,8 @@ def _without_on_path(*folders: Path) -> Generator[None]:
 
 @contextmanager
 def _not_running(fastmcp: type) -> Generator[None]:
-    """Let `mcp.run()` do nothing: a main.py that calls it without `if __name__ == "__main__":` would else wait for a
-    client on our stdin, or serve a port, for ever."""
+    """Disable `mcp.run()` during the import: a main.py that calls it without `if __name__ == "__main__":` would block
+    on stdin or serve a port for ever."""
 
     def run(server: object, *_arguments: object, **_settings: object) -> None:
         logger.info("main.py runs its server when it is imported; bench does that itself")
@@ -135,7 +130,7 @@ def _not_running(fastmcp: type) -> Generator[None]:
     finally:
         for kind, name, own in before:
             if own is None:
-                delattr(kind, name)  # it was, and is again, that of a base class
+                delattr(kind, name)  # inherited from a base class, so restore that
             else:
                 setattr(kind, name, own)
 
@@ -148,7 +143,7 @@ def _import_main(package: str, folder: Path) -> ModuleType:
             return importlib.import_module(f"{package}.main")
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # the boundary around the user's modules
+    except BaseException as error:  # boundary around the user's modules
         for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
             del sys.modules[name]
         raise MCPLoadError(f"Error importing {folder / _MAIN}: {describe(error, folder)}") from error
@@ -163,7 +158,8 @@ def _digest(folder: Path, files: Sequence[Path]) -> str:
 
 @contextmanager
 def _on_path(folder: Path) -> Generator[None]:
-    """Let `importlib.import_module("tools")` find a neighbour too, and leave no trace of that."""
+    """Let `importlib.import_module("tools")` find the folder's modules, and undo the changes to the import system
+    afterwards."""
     path, known = list(sys.path), set(sys.modules)
     sys.path.insert(0, str(folder))
     try:
@@ -192,7 +188,7 @@ def _find_server(module: ModuleType, main: Path, fastmcp: type) -> object:
 
 
 def _other_kinds() -> Generator[type]:
-    """The server class of the SDK below fastmcp, under its old and its new name, if main.py has imported it."""
+    """The server class of the SDK below fastmcp, by its old and new name, if main.py has imported it."""
     for module, name in (("mcp.server.fastmcp", "FastMCP"), ("mcp.server.mcpserver", "MCPServer")):
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type):
@@ -200,27 +196,27 @@ def _other_kinds() -> Generator[type]:
 
 
 class _Loader(SourceFileLoader):
-    """Runs one of a folder's modules with an `import` that knows its neighbours."""
+    """A loader whose modules use an `import` that finds the other modules of their folder."""
 
     def __init__(self, spec: ModuleSpec, names: Mapping[str, Any]) -> None:
         super().__init__(spec.name, str(spec.origin))
         self._names = names
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module's code."""
+        """Execute the module's code."""
         module.__dict__["__builtins__"] = self._names
         super().exec_module(module)
 
 
 class _Neighbours(MetaPathFinder):
-    """Finds the modules of folders, under the names of their packages."""
+    """A finder for the modules of MCP folders, by the names of their packages."""
 
     def __init__(self) -> None:
         self._names: dict[str, Mapping[str, Any]] = {}
         self._folders: dict[str, Path] = {}
 
     def add(self, package: str, folder: Path) -> None:
-        """Make a folder a package."""
+        """Register a folder as a package."""
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
         self._folders[package] = folder
@@ -245,7 +241,7 @@ class _Neighbours(MetaPathFinder):
 
 
 def _importer(package: str, folder: Path) -> Any:
-    """What `import` calls in a folder's modules: as ever, except that the folder's own modules come first."""
+    """The `__import__` for modules of a folder: the standard one, except that the folder's own modules come first."""
 
     def find(
         name: str,
@@ -264,8 +260,8 @@ def _importer(package: str, folder: Path) -> Any:
 
 
 def _is_beside(folder: Path, top: str) -> bool:
-    """Whether a name means a module of the folder, by the rules for a script: its own modules hide all but those that
-    every interpreter has, and a folder without `__init__.py` counts if nothing else has the name."""
+    """Whether a name means a module of the folder, by the rules for a script: the folder's modules hide all but those
+    built into the interpreter, and a folder without `__init__.py` counts only if no other module has the name."""
     if BuiltinImporter.find_spec(top) is not None or FrozenImporter.find_spec(top) is not None:
         return False
     if (folder / f"{top}.py").is_file() or (folder / top / "__init__.py").is_file():

@@ -1,4 +1,4 @@
-"""Small questions about chat messages that agents ask: role, text, tool calls, stop words. Owns no message."""
+"""Helpers for agents to read chat messages: role, text, tool calls, stop words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 
 def parse_tool_calls(assistant_message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The tool calls of an assistant message; empty where there are none, or what stands there is no list."""
+    """The tool calls of an assistant message; empty if the value is missing or not a list."""
     calls: object = assistant_message.get("tool_calls")
     return cast("list[dict[str, Any]]", calls) if isinstance(calls, list) else []
 
@@ -23,7 +23,7 @@ def normalize_stop(stop: object) -> list[str] | None:
 
 
 def get_message_content(message: Mapping[str, Any]) -> str:
-    """The text of a message; "" where the content is missing, null or made of parts."""
+    """The text of a message; "" if the content is missing, null or in parts."""
     content: object = message.get("content")
     return content if isinstance(content, str) else ""
 
@@ -35,20 +35,20 @@ def get_message_role(message: Mapping[str, Any]) -> str:
 
 
 def is_assistant_message(message: Mapping[str, Any]) -> bool:
-    """Whether the model wrote it."""
+    """Whether the message has the role `assistant`."""
     return get_message_role(message) == "assistant"
 
 
 def is_tool_message(message: Mapping[str, Any]) -> bool:
-    """Whether it is the result of a tool call."""
+    """Whether the message is the result of a tool call."""
     return get_message_role(message) == "tool"
 
 
 def is_user_message(message: Mapping[str, Any]) -> bool:
-    """Whether it speaks for the user."""
+    """Whether the message has the role `user`."""
     return get_message_role(message) == "user"
 
 
 def count_messages_by_role(messages: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """How many messages each role has, in the order in which roles first appear."""
+    """The number of messages of each role, in the order in which roles first appear."""
     return dict(Counter(get_message_role(message) for message in messages))

@@ -1,5 +1,5 @@
-"""How an agent is evaluated: the settings of the environment `agent-eval` beside rows, agent and eval functions. Owns
-the values; checks none of them."""
+"""Options of an agent evaluation: the settings of the environment `agent-eval` besides rows, agent and eval functions.
+The values are not validated here."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ MODES: tuple[Mode, ...] = ("eval", "bench", "test")
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """How an agent is evaluated."""
+    """Options of an agent evaluation."""
 
     first_row: int = 0
     """Number of the first row in the whole dataset."""
     max_turns: int = 10
-    """Told to the agent."""
+    """Maximum number of model calls, which the agent sees in its request."""
     mode: Mode = "eval"
-    """What requests call the evaluation."""
+    """The kind of evaluation in request ids."""
     model_tag: str | None = None
     """`baseline` for the other model of a comparison."""
     first_run: int = 0
     """Number of the first run of a row."""
     debug_dir: str | None = None
-    """Where trace files go; None for no traces."""
+    """Folder of trace files; None for no traces."""
     files: tuple[Path, ...] = ()
     """Source files of the agent and of the eval functions."""
     dataset: str = ""
-    """How messages about a row name the dataset."""
+    """The dataset's name in messages about a row."""
     fingerprint: JsonDict = field(default_factory=dict[str, Any])
-    """Hashes of what the arguments only name."""
+    """Hashes of the files that the arguments name."""
     step: Step | None = None
-    """For an interactive session."""
+    """Callback of an interactive session."""

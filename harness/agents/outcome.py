@@ -1,5 +1,5 @@
-"""What becomes of one run of an agent: its result as the rollout's end, its exception as the rollout's failure. Owns
-the boundary around agent code; whatever comes through it is a record and no end of the evaluation."""
+"""Conversion of an agent's result or exception to the outcome of the rollout. Every exception of the agent becomes a
+record; none ends the evaluation."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ logger = logging.getLogger(__name__)
 COMPLETED = "COMPLETED"
 
 _PLAIN_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-"""What orjson writes under these options comes back as it was, tuples apart."""
+"""Options under which orjson writes only plain JSON values, which are read back unchanged, except that tuples become
+lists."""
 
 
 def result_of(returned: object) -> RolloutResult:
-    """What `run` returned, if it is a result.
+    """The return value of `run`, checked to be a result.
 
     Raises:
-        AgentFailed: it is none.
+        AgentFailed: the value is not a result.
     """
     if not all(hasattr(returned, name) for name in ("status", "final_messages", "finish_reason")):
         raise AgentFailed(
@@ -51,10 +52,10 @@ def result_of(returned: object) -> RolloutResult:
 
 
 def finish(state: State, result: RolloutResult, context: RolloutContext, llm: AgentLLM) -> None:
-    """Put the end of a run into the rollout's state.
+    """Store the result of a run in the rollout's state.
 
     Raises:
-        AgentFailed: the agent said that it failed, or its result is malformed.
+        AgentFailed: the agent reported an error, or its result is malformed.
     """
     messages = _final(result.final_messages)
     keep(state, messages if messages or result.status == COMPLETED else said_until_now(state, llm))
@@ -77,7 +78,7 @@ def finish(state: State, result: RolloutResult, context: RolloutContext, llm: Ag
 
 
 def note(state: State, context: RolloutContext, llm: AgentLLM) -> None:
-    """Keep how much the agent did."""
+    """Store the numbers of model calls and tool calls in the state."""
     state["num_llm_calls"] = llm.get_metrics().num_llm_calls
     if llm.failed_calls:
         state["num_failed_llm_calls"] = llm.failed_calls
@@ -86,17 +87,17 @@ def note(state: State, context: RolloutContext, llm: AgentLLM) -> None:
 
 
 def said_until_now(state: State, llm: AgentLLM) -> Messages:
-    """The conversation of a run that has no result; the prompt if no model call was made."""
+    """The conversation of a run without a result; the prompt if no model call was made."""
     for with_tail in (True, False):
         try:
             return _final(llm.so_far(with_tail=with_tail)) or list(state["prompt"])
-        except AgentFailed:  # what the agent has put there is no message
+        except AgentFailed:  # the agent appended something that is not a message
             continue
     return list(state["prompt"])
 
 
 def keep(state: State, messages: Messages) -> None:
-    """Make `messages` the rollout's conversation: all of it is the completion unless it begins with the prompt."""
+    """Make `messages` the rollout's conversation; all of it is the completion unless it begins with the prompt."""
     prompt: Messages = state["prompt"]
     begins = messages[: len(prompt)] == prompt
     if not begins:
@@ -105,15 +106,15 @@ def keep(state: State, messages: Messages) -> None:
 
 
 def failure_of(error: BaseException, llm: AgentLLM | None) -> BaseException:
-    """What the engine is told of an exception that came out of an agent.
+    """Convert an exception of an agent to the one that the engine handles.
 
     Args:
         error: The exception.
-        llm: The run's model, if it had come that far.
+        llm: The run's model; None if the run failed before it had one.
 
     Returns:
-        The model's own error if the agent let that through; the cancellation, or an error of ours, as it is; else the
-        agent's failure, with the traceback that leads to its line.
+        The model's own error if the agent did not handle it; a cancellation or one of our own errors unchanged; else an
+        `AgentFailed` with the traceback to the failing line.
     """
     if isinstance(error, asyncio.CancelledError) and was_cancelled():
         return error
@@ -129,7 +130,7 @@ def failure_of(error: BaseException, llm: AgentLLM | None) -> BaseException:
         if isinstance(leaf, ToolValidationError):
             return AgentFailed(f"Tool validation error: {leaf}").with_traceback(leaf.__traceback__)
         if isinstance(leaf, EnvironmentFault | SandboxError):
-            return leaf  # not the agent's doing, or said as it is to be said
+            return leaf  # not the agent's fault, or already worded for the report
     retryable = llm is not None and llm.error is not None and llm.error.retryable
     failed = AgentFailed(_told(leaves), retryable=retryable)
     failed.__cause__ = error
@@ -147,7 +148,7 @@ def _told(leaves: Sequence[BaseException]) -> str:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions of a group of tasks, however deep; one that is no group is its own."""
+    """The leaf exceptions of a nested exception group; any other exception is returned itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from _leaves(inner)
@@ -163,10 +164,10 @@ def _model_error(error: BaseException) -> ModelError | None:
 
 
 def _final(given: object) -> Messages:
-    """The final messages as plain JSON, the same dicts where they are that already.
+    """The final messages as plain JSON; messages that are plain dicts already are not copied.
 
     Raises:
-        AgentFailed: they are no messages.
+        AgentFailed: the value is not a list of messages.
     """
     if given is None:
         return []

@@ -1,5 +1,5 @@
-"""Decorators that reward functions may carry. Owns what they check of a signature and of a value; eval functions are
-loaded and called the same way with and without them."""
+"""Decorators for reward functions that validate the signature and the returned value. Eval functions are loaded and
+called in the same way with and without them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ORDINALS = ("First", "Second", "Third")
 
 
 def osmosis_reward(func: F) -> F:
-    """Mark a reward function, and check it.
+    """Mark a reward function, and validate its signature and its returned value.
 
-    A function whose first parameter is `solution_str` must be `(solution_str: str, ground_truth: str,
-    extra_info: dict | None = None, …) -> float`, sync or async; any other is left as it is. Its value becomes a float;
-    a keyword `data_source` that it does not take is dropped.
+    A function whose first parameter is `solution_str` must be `(solution_str: str, ground_truth: str, extra_info: dict
+    | None = None, …) -> float`, sync or async; any other is returned unchanged. The returned value is converted to
+    float; a keyword `data_source` that the function does not accept is dropped.
 
     Raises:
-        TypeError: the signature is another; later, that it returned no number.
+        TypeError: the signature is invalid; at a call, the returned value is not a number.
     """
     if not _is_classic(func):
         return func
@@ -35,13 +35,13 @@ def osmosis_reward(func: F) -> F:
 
 
 def osmosis_rubric(func: F) -> F:
-    """Mark a rubric function, and check it, its arguments and its value.
+    """Mark a rubric function, and validate its signature, its arguments and its returned value.
 
     It must be `(solution_str: str, ground_truth: str | None, extra_info: dict | None, …) -> float`, sync or async. The
     parameters of a function that takes `messages` first are not checked.
 
     Raises:
-        TypeError: the signature is another; later, that it got other arguments or returned no number.
+        TypeError: the signature is invalid; at a call, an argument is invalid or the returned value is not a number.
     """
     if next(iter(inspect.signature(func).parameters), None) == "messages":
         return _wrapped(func, None)
@@ -74,15 +74,15 @@ def _check_signature(func: Callable[..., object], *, has_default: bool, is_truth
 
 
 def _annotations(func: Callable[..., object]) -> dict[str, Any]:
-    """Annotations as types, also where `from __future__ import annotations` keeps them as text."""
+    """The annotations of a function as types, also if `from __future__ import annotations` keeps them as text."""
     try:
         return typing.get_type_hints(func)
-    except Exception:  # another annotation of the function names what is not there
+    except Exception:  # another annotation names an undefined type
         return {}
 
 
 def _fits(kind: object, wanted: str, *, is_optional: bool) -> bool:
-    """Whether an annotation is `str`, or `dict` with or without its contents; `| None` only where that is allowed."""
+    """Whether an annotation is `str`, or `dict` with or without type arguments; `| None` only if it is optional."""
     if isinstance(kind, str):
         parts = {part.strip().partition("[")[0].rpartition(".")[2].lower() for part in kind.split("|")}
         return wanted in parts and parts <= ({wanted, "none"} if is_optional else {wanted})
@@ -94,11 +94,11 @@ def _fits(kind: object, wanted: str, *, is_optional: bool) -> bool:
 
 
 def _wrapped(func: F, checked: inspect.Signature | None) -> F:
-    """The function with its value as a float.
+    """Wrap a function so that its value is a float.
 
     Args:
         func: Sync or async.
-        checked: Its signature, if its arguments are to be checked as well.
+        checked: Its signature, if its arguments are to be validated as well.
     """
     takes = inspect.signature(func).parameters.values()
     takes_source = any(p.name == "data_source" or p.kind is p.VAR_KEYWORD for p in takes)
@@ -137,14 +137,14 @@ def _check_arguments(func: Callable[..., object], bound: inspect.BoundArguments)
 
 
 def _extra_kinds(func: Callable[..., object]) -> tuple[type, ...]:
-    """What `extra_info` may be: None too, where it is annotated so."""
+    """The allowed types of `extra_info`: dict, and None unless the annotation excludes it."""
     kind = _annotations(func).get(_NAMES[2], inspect.signature(func).parameters[_NAMES[2]].annotation)
     return (dict,) if _fits(kind, "dict", is_optional=False) else (dict, types.NoneType)
 
 
 def _number(func: Callable[..., object], value: object) -> float:
     item = getattr(value, "item", None) if getattr(value, "ndim", None) == 0 else None
-    number: object = item() if callable(item) else value  # a scalar of numpy or of a tensor library: its plain value
+    number: object = item() if callable(item) else value  # a scalar of numpy or of a tensor library
     if isinstance(number, numbers.Real):
         return float(number)
     raise TypeError(f"Function {_name(func)} must return a float, got {type(value).__name__}")

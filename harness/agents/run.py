@@ -1,5 +1,4 @@
-"""One run of an agent, from the request to its result. Owns the calls into the agent and what they are given; what the
-result, or an exception, comes to is in `outcome`."""
+"""One run of an agent, from the request to its result. `outcome` converts the result, or an exception."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ from harness.usercode.own_task import OwnTask
 
 @dataclass(kw_only=True)
 class TracedContext(RolloutContext):
-    """A context whose events go where the environment's own go."""
+    """A context that writes its events to the environment's trace."""
 
     trace: Trace | None = None
 
     def log_event(self, event_type: str, **data: Any) -> None:
-        """As in `RolloutContext`, without secrets."""
+        """Append an event to the trace, without secrets; see `RolloutContext`."""
         if self.trace is not None:
             self.trace.write(event_type, data)
 
@@ -38,8 +37,8 @@ class AgentRun:
     Args:
         agent: The agent; other runs may use it at the same time.
         state: The rollout.
-        ask: Its model.
-        options: How the agent is evaluated.
+        ask: Sends requests to the rollout's model.
+        options: Options of the evaluation.
     """
 
     def __init__(self, agent: AgentLike, state: State, ask: Ask, options: AgentOptions) -> None:
@@ -49,13 +48,13 @@ class AgentRun:
         self._options = options
         self._trace: Trace | None = None
         self.llm: AgentLLM | None = None
-        """The run's model, once there is one."""
+        """The run's model; None before the agent starts."""
 
     async def play(self, request: RolloutRequest) -> None:
-        """Run the agent, and put what it came to into the state.
+        """Run the agent and store its result in the state.
 
         Raises:
-            BaseException: whatever comes out of the agent; the conversation so far is in the state.
+            BaseException: any exception of the agent; the conversation so far is in the state.
         """
         started = time.monotonic()
         self._open_trace(request)
@@ -89,17 +88,17 @@ class AgentRun:
         finish(self._state, result, context, llm)
 
     def _no_more(self) -> None:
-        """Nothing that the model says from now on reaches a record, so it is not asked."""
+        """Mark the run as ended, so that later model calls are refused."""
         if self.llm is not None:
             self.llm.is_over = True
 
     async def _result(self, context: RolloutContext) -> object:
-        """What the agent's `run` comes to, sync or async."""
+        """The return value of the agent's `run`, which may be sync or async."""
         returned: object = self._agent.run(context)
         return cast(object, await returned) if inspect.isawaitable(returned) else returned
 
     def end(self, event: str, data: Mapping[str, object]) -> None:
-        """Note how it ended, and close the trace."""
+        """Record the end of the run and close the trace."""
         if self._trace is None:
             return
         metrics = {} if self.llm is None else self.llm.get_metrics().model_dump(exclude_defaults=True)

@@ -1,5 +1,5 @@
-"""`EvalRunner`: an agent over rows, scored by eval functions, with one model or against a baseline. Owns the documented
-arguments and what is checked of them; the work is the engine's (`engine`), the numbers are made in `summaries`."""
+"""`EvalRunner`: an agent on rows, scored by eval functions, with one model or against a baseline. Validates the
+documented arguments; `engine` runs the evaluation, and `summaries` computes the numbers."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from harness.store.recorded import Recorded
 logger = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int, EvalRunResult], object]
-"""`(current, total, result)`: called after every run, in the order in which they end, failed ones included."""
+"""`(current, total, result)`: called after every run, including failed ones, in the order in which they finish."""
 
 _NOT_AWAITED = "on_progress must be a plain function: it is called, not awaited"
 
 DEBUG_DIR = "./local_debug"
-"""Where traces go if `debug` is on and no folder is named."""
+"""Default folder of traces if `debug` is on."""
 
 
 class EvalRunner:
-    """Evaluates an agent. Holds no connection and no event loop: one runner may be used again, and several at once.
+    """Evaluate an agent. A runner holds no connection and no event loop, so it can be used repeatedly and concurrently.
 
     Args:
-        agent_loop: The agent, or what `load_agent` and `load_mcp` return.
-        llm_client: The model. Any object with `chat_completions` will do; it is used by one run at a time.
+        agent_loop: The agent, or the return value of `load_agent` or `load_mcp`.
+        llm_client: The model. Any object with `chat_completions` is accepted; it is used by one run at a time.
         eval_fns: Score each run.
         debug: Write a trace of each run.
-        debug_dir: Where to; `./local_debug` by default. Naming it turns traces on.
-        llm_client_factory: Makes the clients of concurrent runs, at most one for each that is under way; they are
-            closed in the end. Not needed for an `ExternalLLMClient`, which any number of runs may share.
-        baseline_llm_client: A second model, which does everything that the first one does.
-        baseline_llm_client_factory: The same for the baseline.
+        debug_dir: The folder of the traces, by default `./local_debug`. Giving it turns traces on.
+        llm_client_factory: Makes the clients of concurrent runs, at most one per concurrent run; they are closed at the
+            end. Not needed for an `ExternalLLMClient`, which any number of runs may share.
+        baseline_llm_client: A second model, which makes the same runs.
+        baseline_llm_client_factory: Makes clients for the baseline.
 
     Raises:
-        TypeError: one of these is not what it must be.
+        TypeError: an argument has the wrong type.
         EvalFnError: two eval functions share a name.
     """
 
@@ -72,7 +72,7 @@ class EvalRunner:
         self.llm_client = client_of("llm_client", llm_client)
         self.eval_fns = _functions(eval_fns)
         self.debug_dir = folder_of("debug_dir", debug_dir) or (DEBUG_DIR if debug else None)
-        """Where traces go; None for nowhere."""
+        """The folder of the traces; None for no traces."""
         self.llm_client_factory = llm_client_factory
         self.baseline_llm_client = baseline_llm_client
         self.baseline_llm_client_factory = baseline_llm_client_factory
@@ -90,7 +90,7 @@ class EvalRunner:
 
     @property
     def has_baseline(self) -> bool:
-        """Whether every run is made by a second model, too."""
+        """Whether a second model makes every run as well."""
         return self.baseline_llm_client is not None
 
     async def run_single(
@@ -107,18 +107,18 @@ class EvalRunner:
 
         Args:
             row: With the columns of `DatasetRow`.
-            row_index: Its number in the dataset; the agent and error messages are told.
-            run_index: Which run of the row this is; the agent is told, and the result says it.
-            max_turns: Told to the agent.
-            completion_params: Sampling arguments: of every call that does not say otherwise, and in the request.
-            runner: Another runner, whose model is asked instead of this one's.
-            model_tag: `baseline` asks the baseline; what it is goes into the result.
+            row_index: Its number in the dataset, for the agent's request and for error messages.
+            run_index: The run's index within its row, for the agent's request and the result.
+            max_turns: Maximum number of model calls, which the agent sees in its request.
+            completion_params: Default sampling arguments of every call; also in the request.
+            runner: Another runner, whose model is used instead.
+            model_tag: The result's tag; `baseline` selects the baseline's model.
 
         Raises:
             SystemicProviderError: the endpoint is unusable.
-            DatasetValidationError: the row lacks something.
+            DatasetValidationError: a column of the row is missing or invalid.
             ValueError: a number is out of range, or there is no baseline.
-            TypeError: an argument is of the wrong kind.
+            TypeError: an argument has the wrong type.
         """
         if runner is not None and not isinstance(cast(object, runner), EvalRunner):
             raise TypeError(f"runner must be an EvalRunner, not {type(runner).__name__}")
@@ -160,23 +160,23 @@ class EvalRunner:
         Args:
             rows: Each with the columns of `DatasetRow`.
             n_runs: Runs of each row, by each model.
-            max_turns: Told to the agent.
-            completion_params: Sampling arguments: of every call that does not say otherwise, and in the request.
+            max_turns: Maximum number of model calls, which the agent sees in its request.
+            completion_params: Default sampling arguments of every call; also in the request.
             pass_threshold: A score of at least this passes.
-            on_progress: Told of every run that has ended. What it raises is logged and costs nothing.
+            on_progress: Called after every run. An exception from it is only logged.
             start_index: Number of the first row in the dataset.
-            batch_size: Runs that are under way at once, of both models together; the next one starts when one ends.
-            output_dir: Keep a run folder for each model below this one; by default nothing is kept.
-            resume: Go on with the newest run folder of the same evaluation there, if there is one.
-            retry_failed: With `resume`, make failed runs again, and score again what has no score.
-            private: With `output_dir`: let nobody else on this machine read what is kept.
+            batch_size: Concurrent runs of both models together; when one ends, the next one starts.
+            output_dir: Folder in which a run folder for each model is kept; by default nothing is kept.
+            resume: Resume the newest run folder of the same evaluation in `output_dir`, if there is one.
+            retry_failed: With `resume`, retry failed runs, and score again the runs without a score.
+            private: With `output_dir`: make the run folders readable by their owner only.
 
         Returns:
-            The result. If an endpoint proves unusable, what was done until then, with `stopped_early` set.
+            The result. If an endpoint is unusable, the runs made until then, with `stopped_early` set.
 
         Raises:
-            DatasetValidationError: a row lacks something; nothing has been asked.
-            ResumeRefused: the recorded evaluation is another one.
+            DatasetValidationError: a row is invalid; no request has been sent.
+            ResumeRefused: the recorded evaluation is a different one.
             ValueError: a number is out of range.
         """
         work = Work(
@@ -232,10 +232,10 @@ class EvalRunner:
 
 
 def loaded(agent: object) -> LoadedAgent:
-    """The agent that a caller gives, in one shape.
+    """Convert a caller's agent to a `LoadedAgent`.
 
     Raises:
-        TypeError: it is none.
+        TypeError: the value is not an agent.
     """
     if isinstance(agent, LoadedAgent):
         return agent
@@ -267,10 +267,10 @@ def _functions(eval_fns: Sequence[EvalFnWrapper]) -> tuple[EvalFnWrapper, ...]:
 
 
 def client_of(name: str, client: LLM) -> LLM:
-    """The client that a caller gives.
+    """A caller's model client, checked to have `chat_completions`.
 
     Raises:
-        TypeError: it is none.
+        TypeError: the value is not a client.
     """
     if isinstance(client, type) or not callable(getattr(client, "chat_completions", None)):
         raise TypeError(f"{name} must be an ExternalLLMClient or have its chat_completions, not {client!r}")
@@ -278,25 +278,25 @@ def client_of(name: str, client: LLM) -> LLM:
 
 
 def listed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Rows, counted.
+    """A caller's rows as a list.
 
     Raises:
-        TypeError: it is no list of rows.
+        TypeError: the value is not an iterable of rows.
     """
     if isinstance(rows, str | bytes | Mapping) or not hasattr(rows, "__iter__"):
         given = cast(object, rows)
         hint = "; its read() gives them" if hasattr(given, "read") else ""
         raise TypeError(f"rows must be a list of rows, not {type(given).__name__}{hint}")
-    if hasattr(rows, "iterrows"):  # iterates over the names of its columns
+    if hasattr(rows, "iterrows"):  # iterating over a table yields column names
         raise TypeError(f'rows must be a list of rows, not {type(rows).__name__}; its to_dict("records") gives them')
     return list(rows)
 
 
 def folder_of(name: str, given: object) -> str | None:
-    """A folder that a caller names, as text or as a path.
+    """A caller's folder as text, given as text or as a path.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: the value is neither.
     """
     if given is None:
         return None
@@ -310,7 +310,7 @@ def only(ended: Ended[Any]) -> Any:
     """The only result of an evaluation of one rollout.
 
     Raises:
-        SystemicProviderError: there is none, because the endpoint is unusable.
+        SystemicProviderError: there is no result, because the endpoint is unusable.
     """
     if not ended.results:
         raise SystemicProviderError(ended.stop_reason or "the run was stopped", ended.wall_ms, ended.tokens)
@@ -319,7 +319,7 @@ def only(ended: Ended[Any]) -> Any:
 
 
 def stop_reason(ended: Sequence[Ended[Any]]) -> str | None:
-    """Why an evaluation ended before its last rollout; None if it did not."""
+    """The reasons why an evaluation stopped before its last rollout; None if it did not stop early."""
     reasons = [(each.side.tag, each.stop_reason) for each in ended if each.stop_reason is not None]
     if not reasons:
         return None
@@ -327,15 +327,15 @@ def stop_reason(ended: Sequence[Ended[Any]]) -> str | None:
 
 
 def reporter(tell: Callable[[int, int, Any], object], total: int, made: Callable[[FinishedRollout], object]) -> Any:
-    """A listener that tells a caller's callback of each outcome, and keeps what that raises to itself.
+    """A listener that notifies a caller's callback of each finished rollout. Exceptions of the callback are logged.
 
     Args:
-        tell: The caller's.
-        total: Rollouts in all.
-        made: What the caller calls a result.
+        tell: The caller's callback.
+        total: Number of rollouts.
+        made: Converts a finished rollout to the caller's type of result.
 
     Raises:
-        TypeError: it is no function, or async, so that calling it would do nothing.
+        TypeError: the callback is not a function, or is async, so that a call would do nothing.
     """
     if not callable(cast(object, tell)):
         raise TypeError(f"on_progress must be a function, not {type(tell).__name__}")

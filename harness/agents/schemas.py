@@ -1,5 +1,5 @@
-"""What an agent is asked and what it offers: the request of one run, its metrics, and tools in the OpenAI shape. Owns
-the field names and limits of the documented agent contract; what endpoints refuse is checked in `validation`."""
+"""Schemas of the documented agent contract: the request of a run, its metrics, and tools in the OpenAI shape, with
+field names and limits. `validation` checks tools for what endpoints refuse."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from harness.core.types import JsonDict
 
 MAX_METADATA_BYTES = 1024 * 1024
-"""Metadata is made for small values beside the conversation; a row with more belongs into a file of its own."""
+"""Limit for `metadata`, which is meant for small values beside the conversation; larger data belongs in a file."""
 
 MessageDict: TypeAlias = dict[str, Any]
 SamplingParamsDict: TypeAlias = dict[str, Any]
 
 
 class OpenAIFunctionPropertySchema(BaseModel):
-    """One parameter of a tool. Keys that have no field here (`items`, `default`, `properties`, …) are sent as given."""
+    """One parameter of a tool. Keys without a field here (`items`, `default`, `properties`, …) are sent unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -30,7 +30,7 @@ class OpenAIFunctionPropertySchema(BaseModel):
 
 
 class OpenAIFunctionParametersSchema(BaseModel):
-    """The parameters of a tool. Further keys (`$defs`, `additionalProperties`, …) are sent as given."""
+    """The parameters of a tool. Further keys (`$defs`, `additionalProperties`, …) are sent unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -40,7 +40,7 @@ class OpenAIFunctionParametersSchema(BaseModel):
 
 
 class OpenAIFunctionSchema(BaseModel):
-    """A tool's function as it is described to the model."""
+    """A tool's function, as described to the model."""
 
     name: str
     description: str
@@ -56,14 +56,14 @@ class OpenAIFunctionToolSchema(BaseModel):
 
 
 class RolloutStatus(StrEnum):
-    """How a run ended, in the words of `RolloutResult.status`."""
+    """The outcome of a run, as in `RolloutResult.status`."""
 
     COMPLETED = "COMPLETED"
     ERROR = "ERROR"
 
 
 class RolloutMetrics(BaseModel):
-    """What one run took."""
+    """Durations, calls and tokens of one run."""
 
     total_latency_ms: float = 0.0
     llm_latency_ms: float = 0.0
@@ -73,11 +73,11 @@ class RolloutMetrics(BaseModel):
     prompt_tokens: int = 0
     response_tokens: int = 0
     max_context_tokens: int = 0
-    """Of the largest prompt, where the model client knows it."""
+    """Tokens of the largest prompt, if the model client reports them."""
 
 
 class RolloutRequest(BaseModel):
-    """What one run of an agent is about.
+    """The request for one run of an agent.
 
     Raises:
         pydantic.ValidationError: a field is missing or breaks its limits.
@@ -85,16 +85,16 @@ class RolloutRequest(BaseModel):
 
     rollout_id: str = Field(min_length=1, max_length=256)
     server_url: str
-    """Of a remote trainer; in an evaluation a placeholder that nothing connects to."""
+    """Address of a remote trainer; in an evaluation an unused placeholder."""
     messages: list[MessageDict]
     completion_params: SamplingParamsDict
-    """Sampling arguments of the run; `ctx.chat` applies them by itself, and an agent may pass them all the same."""
+    """Sampling arguments of the run; `ctx.chat` applies them by default, and an agent may also pass them."""
     tool_server_url: str | None = None
     max_turns: int = 10
-    """Model calls that the agent should make at most; to keep to it is up to the agent."""
+    """Maximum number of model calls; it is up to the agent to keep to it."""
     max_tokens_total: int = 8192
     metadata: JsonDict = Field(default_factory=dict[str, Any])
-    """The row's further columns, and what the run is: row, run, mode."""
+    """The row's other columns, and the run's row, index and mode."""
     api_key: str | None = None
     idempotency_key: str | None = None
 

@@ -1,5 +1,5 @@
-"""Eval functions as the rubric of a run. Owns which conversation and which row they get, and the mean that is the
-reward; a function that fails leaves its rollout unscored, as in every rubric."""
+"""Eval functions as the rubric of a run: they get the conversation and the row, and the reward is their mean. A rollout
+with a failed function is unscored, as in every rubric."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from harness.rubrics.rubric import Rubric
 from harness.usercode.own_task import OwnTask
 
 AGENT_REWARD = "agent_reward"
-"""State key: the reward that the agent gave itself, if it did."""
+"""State key: the reward that the agent reported, if any."""
 
 WHOLE = "whole_conversation"
-"""State key, true where the completion is the whole conversation: the agent changed or dropped the prompt."""
+"""State key, true if the completion is the whole conversation, because the agent changed or dropped the prompt."""
 
 UNSCORED = "no eval functions: nothing says what the answer is worth"
 
@@ -27,13 +27,13 @@ UNSCORED = "no eval functions: nothing says what the answer is worth"
 class EvalRubric(Rubric):
     """The unweighted mean of eval functions, each a metric under its own name.
 
-    Without any, the reward is the one that the agent gave itself; a run without that is unscored.
+    Without any, the reward is the one that the agent reported; a run without that is unscored.
 
     Args:
         functions: In the order in which they run.
 
     Raises:
-        EnvironmentFault: two of them share a name, or one is called like a fixed column.
+        EnvironmentFault: two functions share a name, or one has the name of a fixed column.
     """
 
     def __init__(self, functions: Sequence[EvalFnWrapper]) -> None:
@@ -41,7 +41,7 @@ class EvalRubric(Rubric):
         super().__init__(scorers, [1.0 / len(scorers)] * len(scorers) if scorers else None, reward_range=(0.0, 1.0))
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """As in `Rubric`."""
+        """Score rollouts, as in `Rubric`."""
         return await super().score(states) if self.metric_names else [_own_reward(state) for state in states]
 
     def _score(self, values: Mapping[str, Value]) -> Score:
@@ -51,7 +51,7 @@ class EvalRubric(Rubric):
         if reasons:
             return Score(None, metrics, reasons)
         try:
-            # Not as a sum of parts: ten tenths of 1.0 are less than 1.0, which is what a threshold asks for.
+            # Not a sum of weighted parts: ten times 0.1 is less than 1.0, a common threshold.
             return Score(math.fsum(numbers) / len(numbers), metrics)
         except OverflowError:
             return Score(None, metrics, {"*": "the mean is beyond all numbers"})
@@ -64,7 +64,7 @@ def conversation_of(state: State) -> Messages:
 
 
 def row_of(state: State) -> JsonDict:
-    """The rollout's row, all columns."""
+    """All columns of the rollout's row."""
     system, user = state["prompt"]
     return {
         "system_prompt": system["content"],
@@ -75,7 +75,7 @@ def row_of(state: State) -> JsonDict:
 
 
 class _Scorer:
-    """An eval function as a reward function, which is told apart by its `__name__`."""
+    """An eval function as a reward function, which is identified by its `__name__`."""
 
     def __init__(self, function: EvalFnWrapper) -> None:
         self.function = function

@@ -1,8 +1,7 @@
-"""What `bench eval` prints at the end, and its line for a run that ended. Owns the layout and words; computes nothing.
-
-The report follows the documented one: rows, runs, time and tokens; time and tokens of each model; a table of the eval
-functions. Behind it stands what the documented numbers hide: what failed, what got no score, how sure the numbers are,
-and how far the models differ. Foreign text goes through `report.text`."""
+"""The final output of `bench eval`, and its line for each finished run: layout and wording. Computes nothing. The
+report has the documented parts: rows, runs, time and tokens; time and tokens of each model; a table of the eval
+functions. Additional parts follow: failures, missing scores, confidence intervals, and the difference of the models.
+Text from others passes through `report.text`."""
 
 from __future__ import annotations
 
@@ -28,20 +27,20 @@ from harness.report import numerals
 from harness.report.text import clean
 
 ERROR_LENGTH = 50
-"""Characters of an error in a progress line, `...` included."""
+"""Maximum length of an error in a progress line, including `...`."""
 
 
 _ERRORS = 5
-"""Messages of one kind of failure that are shown, the most frequent first."""
+"""Maximum number of messages shown per kind of failure, the most frequent first."""
 
 
 def eval_screen(result: EvalResult, width: int = 80, *, ascii_only: bool = False) -> list[Text]:
-    """The report as lines; bold marks its heads where the terminal can.
+    """The report as lines; headings are bold if the terminal supports it.
 
     Args:
         result: The evaluation.
-        width: Of the terminal, in cells. Numbers are never cut: below about 70 cells, lines grow longer than it.
-        ascii_only: Whether the terminal has no other characters.
+        width: Width of the terminal in cells. Numbers are never cut: below about 70 cells, lines can be longer.
+        ascii_only: Whether the terminal supports only ASCII.
     """
     tables = score_tables(result, width)
     lines = [*_overview(result, width), *_performance(result, width), *_scores(result, width, tables)]
@@ -62,10 +61,10 @@ def show(result: EvalResult, console: Console) -> None:
 
 
 def run_line(current: int, total: int, run: EvalRunResult) -> str:
-    """`[1/18] [primary] OK (120ms, 30 tokens) [rewards:exact_match=1.000]`, as the documents have it.
+    """`[1/18] [primary] OK (120ms, 30 tokens) [rewards:exact_match=1.000]`, the documented progress line.
 
     Args:
-        current: Runs that have ended, this one counted.
+        current: Finished runs, including this one.
         total: Runs of all models together.
         run: The run.
     """
@@ -81,7 +80,7 @@ def run_line(current: int, total: int, run: EvalRunResult) -> str:
 
 
 def format_duration(ms: float) -> str:
-    """`562ms`, `1.2s`, `3m12.4s`."""
+    """Format a duration in ms: `562ms`, `1.2s`, `3m12.4s`."""
     if round(ms) < 1000:
         return f"{max(0, round(ms))}ms"
     tenths = round(ms / 100)
@@ -130,7 +129,7 @@ def _performance(result: EvalResult, width: int) -> Iterator[Text]:
 
 
 def _nothing_at_all(result: EvalResult) -> Iterator[str]:
-    """What leaves nothing to speak of, and is no success for whoever asks for the exit code."""
+    """Warnings for a model without any completed run or score, which make the exit code a failure."""
     for model in result.models:
         of = f" of [{model.model_tag}] {clean(model.model, 80)}" if result.model_summaries else ""
         if model.failed_runs == model.total_runs:
@@ -142,8 +141,8 @@ def _nothing_at_all(result: EvalResult) -> Iterator[str]:
 
 
 def _scores(result: EvalResult, width: int, tables: ScoreTables) -> Iterator[Text]:
-    """The documented table, each mean with its interval where there is room, else with a table of intervals behind it;
-    where runs have no score, that table has the means of those that have."""
+    """The documented table with an interval for each mean; on narrow terminals the intervals get a second table, and if
+    runs have no score, that table has the means of the scored runs."""
     if tables.is_plain:
         return
     names, whole = len(tables.labels[0]), is_whole(result)
@@ -168,7 +167,7 @@ def _threshold(result: EvalResult) -> Iterator[Text]:
 
 
 def _method(result: EvalResult) -> str:
-    """How the intervals were made."""
+    """The note on the methods of the intervals."""
     estimates = [one.scored.estimate for _, _, one in each_summary(result)]
     methods = {estimate.method for estimate in estimates if estimate.method is not None}
     if not methods:
@@ -196,7 +195,7 @@ def _differences(result: EvalResult, width: int, tables: ScoreTables) -> Iterato
 
 
 def _methods_of_differences(result: EvalResult) -> str:
-    """How the interval and the p-value are made."""
+    """The note on the methods of the interval and the p-value."""
     pairs = [each for pair in result.paired.values() for each in (pair.counted, pair.scored)]
     if all(each.p_value is None for each in pairs):
         return ""
@@ -266,7 +265,7 @@ def _model_name(result: EvalResult, model: EvalModelSummary) -> str:
 
 
 def _tokens(number: int, unreported: int) -> str:
-    """`unknown` if no reply reported any, `>= n` if some did not."""
+    """A number of tokens: `unknown` if no reply reported any, `>= n` if some did not."""
     if not unreported:
         return str(number)
     return f">= {number}" if number else "unknown"

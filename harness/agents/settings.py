@@ -1,5 +1,5 @@
-"""The settings of a run that Python objects ask for: an environment of them, a `ResolvedRun` as files and flags give
-one, and where its clients are. Owns that translation and what of an agent's code a resume compares; starts nothing."""
+"""Settings of a run of the Python API: converts Python objects to an environment, its model endpoint and a
+`ResolvedRun`, as files and flags give one. Also hashes the agent's code, which a resume compares."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ logger = logging.getLogger(__name__)
 _BOUNDS = ("max_concurrent", "max_concurrent_generation", "max_concurrent_scoring")
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-"""Of this version's own agents (MCP): a newer one may go on with their runs."""
+"""This package: its own agents (MCP) are not hashed, so that a newer version can resume their runs."""
 
 
 def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, desk: CallerClients) -> ResolvedRun:
-    """The settings of one side's run.
+    """The settings of one model's run.
 
     Args:
-        work: What is asked for.
-        side: By which model.
-        loader: Gets the run's environment.
-        desk: Gets the side's clients.
+        work: The requested evaluation.
+        side: The model.
+        loader: Receives the run's environment.
+        desk: Receives the model's clients.
 
     Raises:
-        ConfigError: an argument is wrong, or the model cannot be asked.
+        ConfigError: an argument is invalid, or the model cannot be used.
     """
     args = _env_args(work, side)
     called = BUILT_INS[AGENT_EVAL].name_of(args)
@@ -73,7 +73,7 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, desk: CallerC
     }
     layer: dict[KeyPath, Any] = {}
     for path, (value, source) in values.items():
-        checked = check(BY_PATH[path], value, source) if value != "" else value  # "": of the embedded server
+        checked = check(BY_PATH[path], value, source) if value != "" else value  # "": the embedded server
         layer.update(flatten(path, checked, lambda _, source=source: Origin("cli", source)))
     run = ResolvedRun(*_settings(merge(builtins(), layer)), (endpoint,), found=BUILT_INS[AGENT_EVAL].found)
     loader.give(run, environment)
@@ -92,7 +92,7 @@ def _settings(layer: Layer) -> tuple[RunSettings, dict[str, Origin]]:
 
 
 def _client(work: Work, side: EvaluatedModel, desk: CallerClients) -> tuple[Endpoint, int, AgentLike]:
-    """Where the side's model is asked, how many of its rollouts may be under way, and the agent that does it."""
+    """The model's endpoint, its maximum number of concurrent rollouts, and the agent."""
     agent, bound = work.agent.agent, min(work.in_flight, work.rollouts)
     factory = side.factory if work.batch_size > 1 else None
     if factory is None and is_ours(side.client):
@@ -125,12 +125,12 @@ def _environment(work: Work, side: EvaluatedModel, agent: AgentLike) -> AgentEnv
     )
     try:
         return AgentEnv(work.rows, agent, work.eval_fns, options=options)
-    except EnvironmentFault as error:  # a function is called like a column of results
+    except EnvironmentFault as error:  # a function has the name of a result column
         raise EvalFnError(str(error)) from error
 
 
 def _env_args(work: Work, side: EvaluatedModel) -> JsonDict:
-    """What the run is about, for its name and identity: a resume needs it equal."""
+    """Arguments that define the run's name and identity; a resume requires equal ones."""
     kind = type(work.agent.agent)
     args: JsonDict = {
         "agent": f"{kind.__module__}:{kind.__name__}",
@@ -147,7 +147,8 @@ def _is_main(code: object) -> bool:
 
 
 def _digest(code: object) -> str | None:
-    """Of a definition in a script or a notebook: the rest of the file says how it is run, and may change."""
+    """Hash of a definition in a script or notebook; the rest of the file may change. None if its source is
+    unavailable."""
     try:
         return hashlib.sha256(inspect.getsource(inspect.unwrap(cast(Any, code))).encode()).hexdigest()
     except (OSError, TypeError):
@@ -155,7 +156,7 @@ def _digest(code: object) -> str | None:
 
 
 def _files(codes: Iterable[object]) -> list[Path]:
-    """The files of the caller's modules that hold these definitions, and of those beside them that they import."""
+    """The files of the caller's modules with these definitions, and of modules beside them that they import."""
     files: list[Path] = []
     for code in codes:
         with contextlib.suppress(OSError, TypeError):

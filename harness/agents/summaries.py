@@ -1,9 +1,7 @@
-"""The statistics of an agent evaluation, as the documents define them and, beside them, without their zeros. Owns what
-a failed run, a missing score and a missing run count for; the estimators are those of `harness.stats`.
-
-Documented (`mean`, `std`, `min`, `max`, `pass_at_k`): every run counts; one that failed, or that an eval function gave
-no score for, counts 0.0 and does not pass. Beside them (`scored`, `scored_pass_at_k`, `paired`): scored runs alone, the
-row as the sampling unit, with intervals."""
+"""Statistics of an agent evaluation, once as documented and once without zeros for missing scores; the estimators are
+those of `harness.stats`. Documented (`mean`, `std`, `min`, `max`, `pass_at_k`): every run counts; a failed run, and one
+without a score from an eval function, counts 0.0 and does not pass. Additional (`scored`, `scored_pass_at_k`,
+`paired`): scored runs alone, the row as the sampling unit, with intervals."""
 
 from __future__ import annotations
 
@@ -27,13 +25,13 @@ from harness.stats.passk import pass_at_k, pass_rate
 from harness.stats.summary import THRESHOLD_SLACK, spread
 
 PASS_KS = (1, 3, 5, 10)
-"""The documented k of pass@k, as far as there are so many runs a row."""
+"""The documented values of k for pass@k; those above the number of runs per row are left out."""
 
 MISSING = 0.0
-"""What the documented statistics take for a run without a score."""
+"""The value of a run without a score in the documented statistics."""
 
 SCORE_LIMITS = (0.0, 1.0)
-"""The least and the greatest score of an evaluation function; scores outside widen them."""
+"""The default limits of an eval function's scores; scores outside widen them."""
 
 
 def summarize_eval(
@@ -44,8 +42,8 @@ def summarize_eval(
     Args:
         runs: (row index, run), in any order.
         eval_fns: Names of the eval functions, in the order of the result.
-        n_runs: Runs asked for, a row. pass@k is there if it is more than 1; a row with fewer runs made, because the
-            evaluation ended early, has the others counted as not passed.
+        n_runs: Requested runs per row. pass@k is computed if it is more than 1; runs that were not made, because the
+            evaluation ended early, count as not passed.
         pass_threshold: A score of at least this passes.
     """
     by_row = group_by_row(runs)
@@ -62,16 +60,16 @@ def build_result(
     stop_reason: str | None = None,
     interrupted: bool = False,
 ) -> EvalResult:
-    """The whole evaluation from the runs of one model, or of primary and baseline.
+    """Build the result of an evaluation from the runs of one model, or of primary and baseline.
 
     Args:
         models: One, or the primary model and the baseline, in this order.
         eval_fns: Names of the eval functions.
-        n_runs: Runs asked for, a row and model.
+        n_runs: Requested runs per row and model.
         pass_threshold: A score of at least this passes.
-        wall_ms: How long the evaluation took as a whole.
-        stop_reason: Why it ended before its last run, if an unusable endpoint ended it.
-        interrupted: Whether the user ended it.
+        wall_ms: Duration of the whole evaluation.
+        stop_reason: The reason why an unusable endpoint stopped it early; None if it was not stopped.
+        interrupted: Whether the user interrupted it.
 
     Raises:
         ValueError: there are not one or two models.
@@ -113,7 +111,7 @@ def summarize_model(
         model: Its runs.
         tag: `primary` or `baseline`.
         eval_fns: Names of the eval functions.
-        n_runs: Runs asked for, a row.
+        n_runs: Requested runs per row.
         pass_threshold: A score of at least this passes.
     """
     summaries = summarize_eval(model.runs, eval_fns, n_runs, pass_threshold)
@@ -140,8 +138,8 @@ def paired_differences(
     """Primary minus baseline for each eval function, row by row: the mean of a row's runs is the row's value.
 
     Args:
-        primary: (row index, run).
-        baseline: The same of the baseline.
+        primary: (row index, run) of the primary model.
+        baseline: (row index, run) of the baseline.
         eval_fns: Names of the eval functions.
     """
     first, second = group_by_row(primary), group_by_row(baseline)
@@ -149,7 +147,7 @@ def paired_differences(
 
 
 def group_by_row(runs: Iterable[tuple[int, EvalRunResult]]) -> dict[int, list[EvalRunResult]]:
-    """Row index → its runs, rows in order."""
+    """Group runs by row: row index → runs, sorted by row."""
     by_row: defaultdict[int, list[EvalRunResult]] = defaultdict(list)
     for row, run in runs:
         by_row[row].append(run)
@@ -157,14 +155,15 @@ def group_by_row(runs: Iterable[tuple[int, EvalRunResult]]) -> dict[int, list[Ev
 
 
 def merge_rows(models: Sequence[Iterable[tuple[int, EvalRunResult]]]) -> list[EvalRowResult]:
-    """The rows of all models together. Within a row run 0 of each model comes first, in the order of the models, then
-    run 1 of each.
+    """Merge the rows of all models.
+
+    Within a row, run 0 of each model comes first, in the order of the models, then run 1 of each.
 
     Args:
         models: The runs of each model.
     """
     by_row = group_by_row(pair for runs in models for pair in runs)
-    # The sort is stable: what has the same index keeps the order of the models.
+    # The sort is stable: runs of the same index keep the order of the models.
     return [EvalRowResult(row, sorted(runs, key=lambda run: run.run_index)) for row, runs in by_row.items()]
 
 
@@ -200,12 +199,12 @@ def _summary(
 
 
 def _scores(runs: Iterable[EvalRunResult], name: str) -> list[float]:
-    """What counts as a score: one that a run has which completed."""
+    """The scores of completed runs by one eval function."""
     return [run.scores[name] for run in runs if run.success and name in run.scores]
 
 
 def _population_std(values: Sequence[float], zeros: int, mean: float) -> float:
-    """Of the values and so many zeros, about their mean; 0 where all are equal, whatever the mean's rounding."""
+    """Population standard deviation of the values and zeros about their mean; exactly 0 if all values are equal."""
     if not values or (not zeros and min(values) == max(values)):
         return 0.0
     squares = math.fsum((value - mean) ** 2 for value in values) + zeros * (MISSING - mean) ** 2

@@ -1,5 +1,5 @@
-"""The tables in the report of `bench eval`: their cells, what eval functions are called in them, and how cells become
-lines. Owns widths and the spelling of numbers; which tables there are and what stands around them is `screen`'s."""
+"""Tables in the report of `bench eval`: cells, the names of eval functions, widths, the format of numbers, and the
+rendering as lines. `screen` arranges the tables."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from harness.report.text import clean, fit
 from harness.stats.paired import Paired
 
 LEAST_NAME = 16
-"""Cells of a name in a table that no lack of space takes from it."""
+"""Minimum width in cells of a shortened name."""
 
 MOST_FIXED = 1e6
-"""Scores from here on are written as powers of ten: with all their digits they would push each other off the screen."""
+"""Scores from here on are written as powers of ten, since full digits would make the columns too wide."""
 
 GAP = 2
 
 Table: TypeAlias = list[list[str]]
-"""Rows of cells, the heads first."""
+"""Rows of cells, the headings first."""
 
 Names: TypeAlias = Mapping[str, str]
-"""Eval function → what it is called in the tables."""
+"""Eval function → its name in the tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreTables:
-    """The columns of the eval functions, ready to be joined: each has a row for the heads, then one a function and
-    model."""
+    """Groups of columns for the eval functions, ready to be joined: each has a row of headings, then one row per
+    function and model."""
 
     labels: Table
     statistics: Table
     rates: Table
     """pass@k."""
     certainty: Table
-    """Mean and interval of the runs that have a score, and how many these are."""
+    """Mean, interval and number of the scored runs."""
     differences: Table
-    """Primary minus baseline: a table of its own. Heads alone without a baseline."""
+    """Primary minus baseline, as a table of its own. Without a baseline, only the headings."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing in them: no run was made."""
+        """Whether the tables are empty, because no run was made."""
         return len(self.labels) < 2
 
     def documented(self, width: int) -> list[Table]:
-        """Statistics and pass@k, in one table where it fits."""
+        """Statistics and pass@k, in one table if it fits, else in two."""
         whole = joined(self.labels, self.statistics, self.rates)
         if not self.rates[0] or natural_width(whole) <= width:
             return [whole]
@@ -62,7 +62,7 @@ class ScoreTables:
         return joined(self.labels, self.statistics, self.rates, [row[1:2] for row in self.certainty])
 
     def intervals(self, *, counted: bool) -> Table:
-        """Means with their intervals, and the number of scored runs if it differs from that of all runs."""
+        """Means with their intervals, with the number of scored runs if `counted`."""
         return joined(self.labels, self.certainty if counted else [row[:2] for row in self.certainty])
 
 
@@ -74,12 +74,13 @@ def each_summary(result: EvalResult) -> Iterator[tuple[str, str, EvalEvalSummary
 
 
 def score_tables(result: EvalResult, width: int) -> ScoreTables:
-    """The tables that have eval functions in them. A function is called `module:function`, or by its own name alone
-    where that saves cutting names, or a table in two, and no two functions share it.
+    """The tables of the eval functions. A function's name is `module:function`, or the short name alone if these are
+
+    unique and the full names would be cut or split a table.
 
     Args:
         result: The evaluation.
-        width: Cells that there are.
+        width: Available width in cells.
     """
     if not result.total_runs or not result.eval_summaries:
         return ScoreTables([], [], [], [], [])
@@ -88,7 +89,7 @@ def score_tables(result: EvalResult, width: int) -> ScoreTables:
     choices = [_score_tables(result, full)]
     if len(set(short.values())) == len(short):
         choices.append(_score_tables(result, short))
-    for most in (1, 2):  # tables that statistics and pass@k take
+    for most in (1, 2):  # number of tables for statistics and pass@k
         for made in choices:
             documented = made.documented(width)
             wanted = [*documented, made.intervals(counted=True), made.differences]
@@ -128,7 +129,7 @@ def _percent(rate: float) -> str:
 
 
 def _certainty(result: EvalResult) -> Table:
-    """The mean of what has a score, with its interval: what the documented mean leaves open."""
+    """The mean, interval and number of the scored runs."""
     made = {model.model_tag: model.total_runs for model in result.models}
     table = [["Mean", "95 % interval", "Scored runs"]]
     for _, model, one in each_summary(result):
@@ -138,7 +139,7 @@ def _certainty(result: EvalResult) -> Table:
 
 
 def is_whole(result: EvalResult) -> bool:
-    """Whether the intervals are those of the documented means: every run has a score, every row as many runs."""
+    """Whether the intervals also apply to the documented means: all runs are scored, and all rows have as many runs."""
     made = {model.model_tag: model.total_runs for model in result.models}
     return all(
         one.scored.count == made[model]
@@ -164,7 +165,7 @@ def _difference(pair: Paired) -> list[str]:
 
 
 def score_cell(value: float | None) -> str:
-    """A score with the documented three digits, unless it is so large that they say nothing."""
+    """A score with the documented three decimals, or in powers of ten if it is very large."""
     if value is None or not math.isfinite(value):
         return numerals.NONE
     if abs(value) >= MOST_FIXED:
@@ -173,12 +174,12 @@ def score_cell(value: float | None) -> str:
 
 
 def table_lines(rows: Table, width: int, names: int) -> Iterator[Text]:
-    """A table as lines. The first column gives way where space is short; no number is cut.
+    """Render a table as lines. The first column is shortened if necessary; numbers are never cut.
 
     Args:
         rows: Its cells.
-        width: Cells that there are.
-        names: Columns from the left that are words; the others are figures.
+        width: Available width in cells.
+        names: Number of columns from the left that hold text; the others hold numbers.
     """
     widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
     others = sum(GAP + size for size in widths[1:])
@@ -201,10 +202,10 @@ def _pad(cell: str, width: int, *, right: bool) -> str:
 
 
 def joined(*groups: Table) -> Table:
-    """Tables of the same rows as one."""
+    """Join tables of the same rows side by side."""
     return [[cell for row in rows for cell in row] for rows in zip(*groups, strict=True)]
 
 
 def natural_width(rows: Table) -> int:
-    """Cells that a table takes with nothing cut."""
+    """Width in cells of a table with nothing cut."""
     return sum(max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))) + GAP * (len(rows[0]) - 1)

@@ -1,5 +1,4 @@
-"""`LocalTestRunner`: the agent alone on rows, without eval functions. Owns its documented results; the work is the
-engine's (`engine`)."""
+"""`LocalTestRunner`: the agent alone on rows, without eval functions, with its documented results. `engine` runs it."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from harness.store.journal import JournalReader
 from harness.store.recorded import Recorded
 
 DEBUG_DIR = "./test_debug"
-"""Where traces go if `debug` is on and no folder is named."""
+"""Default folder of traces if `debug` is on."""
 
 
 @dataclass(slots=True)
@@ -31,26 +30,26 @@ class LocalTestRunResult:
 
     row_index: int
     success: bool
-    """Whether the agent completed."""
+    """Whether the agent completed the run."""
     result: RolloutResult | None = None
-    """What the agent ended its run with; None if it failed."""
+    """The agent's result; None if it failed."""
     error: str | None = None
-    """Why the run failed."""
+    """The error of a failed run."""
     duration_ms: float = 0.0
-    """Without waiting for a slot, a retry or a rate limit."""
+    """Duration in ms, without waiting for a slot, a retry or a rate limit."""
     token_usage: dict[str, int] = field(default_factory=dict[str, int])
-    """`prompt_tokens`, `completion_tokens`, `total_tokens`, `num_llm_calls`; of a failed run, too."""
+    """`prompt_tokens`, `completion_tokens`, `total_tokens`, `num_llm_calls`; also of a failed run."""
     messages: Messages = field(default_factory=list[JsonDict])
-    """The conversation, as far as it went."""
+    """The conversation until the run ended."""
 
     @property
     def reward(self) -> float | None:
-        """What the agent says of itself."""
+        """The reward that the agent reported."""
         return None if self.result is None else self.result.reward
 
     @property
     def finish_reason(self) -> str | None:
-        """The agent's word for how it ended; None for a failed run."""
+        """The agent's own reason for ending; None for a failed run."""
         return None if self.result is None else self.result.finish_reason
 
 
@@ -60,14 +59,14 @@ class LocalTestBatchResult:
 
     results: list[LocalTestRunResult]
     total: int
-    """Runs made."""
+    """Number of runs made."""
     passed: int
-    """Those that completed."""
+    """Number of completed runs."""
     failed: int
     total_duration_ms: float
     total_tokens: int
     stopped_early: bool = False
-    """Whether an unusable endpoint ended it before the last row."""
+    """Whether an unusable endpoint stopped the batch before the last row."""
     stop_reason: str | None = None
 
 
@@ -76,16 +75,16 @@ OnTested = Callable[[int, int, LocalTestRunResult], object]
 
 
 class LocalTestRunner:
-    """Runs an agent on rows, one after the other.
+    """Run an agent on rows, one after the other.
 
     Args:
-        agent_loop: The agent, or what `load_agent` and `load_mcp` return.
-        llm_client: The model. Any object with `chat_completions` will do.
+        agent_loop: The agent, or the return value of `load_agent` or `load_mcp`.
+        llm_client: The model. Any object with `chat_completions` is accepted.
         debug: Write a trace of each run.
-        debug_dir: Where to; `./test_debug` by default. Naming it turns traces on.
+        debug_dir: The folder of the traces, by default `./test_debug`. Giving it turns traces on.
 
     Raises:
-        TypeError: one of these is not what it must be.
+        TypeError: an argument has the wrong type.
     """
 
     def __init__(
@@ -112,12 +111,12 @@ class LocalTestRunner:
         Args:
             row: With the columns of `DatasetRow`.
             row_index: Its number in the dataset.
-            max_turns: Told to the agent.
-            completion_params: Sampling arguments: of every call that does not say otherwise, and in the request.
+            max_turns: Maximum number of model calls, which the agent sees in its request.
+            completion_params: Default sampling arguments of every call; also in the request.
 
         Raises:
             SystemicProviderError: the endpoint is unusable.
-            DatasetValidationError: the row lacks something.
+            DatasetValidationError: a column of the row is missing or invalid.
             ValueError: a number is out of range.
         """
         work = self._work([row], max_turns, completion_params, row_index)
@@ -136,16 +135,16 @@ class LocalTestRunner:
 
         Args:
             rows: Each with the columns of `DatasetRow`.
-            max_turns: Told to the agent.
-            completion_params: Sampling arguments: of every call that does not say otherwise, and in the request.
-            on_progress: Told of every run that has ended. What it raises is logged and costs nothing.
+            max_turns: Maximum number of model calls, which the agent sees in its request.
+            completion_params: Default sampling arguments of every call; also in the request.
+            on_progress: Called after every run. An exception from it is only logged.
             start_index: Number of the first row in the dataset.
 
         Returns:
-            The results. If the endpoint proves unusable, what was done until then, with `stopped_early` set.
+            The results. If the endpoint is unusable, the runs made until then, with `stopped_early` set.
 
         Raises:
-            DatasetValidationError: a row lacks something; nothing has been asked.
+            DatasetValidationError: a row is invalid; no request has been sent.
             ValueError: a number is out of range.
         """
         work = self._work(listed(rows), max_turns, completion_params, start_index)
@@ -194,11 +193,11 @@ def _read(_side: EvaluatedModel, recorded: Recorded) -> list[LocalTestRunResult]
 
 
 def to_test(example: Example, record: Generated | Failed) -> LocalTestRunResult:
-    """One outcome as the result of a test.
+    """Convert one outcome to the result of a test.
 
     Args:
         example: The row.
-        record: How its rollout ended.
+        record: The outcome of its rollout.
     """
     run = to_run(record, None, (), None)
     usage = record.usage

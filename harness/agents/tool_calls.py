@@ -1,5 +1,4 @@
-"""From a model's tool call to the tool message that answers it. Owns the reading of calls, the text of results and
-their order; what a tool does is the agent's."""
+"""Helpers for agents to parse a model's tool calls, run them and answer them with tool messages."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from harness.tools.results import to_text
 
 
 class ToolExecutionError(ToolCallError):
-    """A tool call came to nothing.
+    """A failed tool call.
 
     Args:
-        message: Why.
-        tool_call_id: Which call.
-        tool_name: Of which tool.
+        message: The reason.
+        tool_call_id: The id of the call.
+        tool_name: The name of the tool.
     """
 
     def __init__(self, message: str, tool_call_id: str = "", tool_name: str = "") -> None:
@@ -29,7 +28,7 @@ class ToolExecutionError(ToolCallError):
 
 
 class ToolArgumentError(ToolExecutionError, ToolParseError):
-    """The arguments of a tool call cannot be read."""
+    """Tool call arguments that cannot be parsed."""
 
 
 def create_tool_result(tool_call_id: str, content: str) -> dict[str, str]:
@@ -43,10 +42,8 @@ def create_tool_error_result(tool_call_id: str, error_message: str) -> dict[str,
 
 
 def serialize_tool_result(result: object) -> str:
-    """A tool's result as text: texts and numbers as they are, other JSON values as JSON.
-
-    What is no JSON (a date, a dataclass) is rendered as near to it as it can be.
-    """
+    """A tool's result as text: texts and numbers unchanged, other JSON values as JSON. Values that are not JSON (a
+    date, a dataclass) are rendered as close to JSON as possible."""
     if isinstance(result, str):
         return result
     if isinstance(result, int | float) and not isinstance(result, bool):
@@ -58,10 +55,10 @@ def serialize_tool_result(result: object) -> str:
 
 
 def parse_tool_arguments(arguments: object) -> JsonDict:
-    """The arguments of a call, given as JSON text or as an object. Blank text means no arguments.
+    """Parse the arguments of a call, given as JSON text or as an object. Blank text means no arguments.
 
     Raises:
-        ToolArgumentError: they are neither, or the text is not JSON, or no object.
+        ToolArgumentError: the value is neither, or the text is not a JSON object.
     """
     if isinstance(arguments, dict):
         return cast(JsonDict, arguments)
@@ -79,10 +76,10 @@ def parse_tool_arguments(arguments: object) -> JsonDict:
 
 
 def get_tool_call_info(tool_call: Mapping[str, Any]) -> tuple[str, str, JsonDict]:
-    """Id, name and arguments of a call; a call without an id is called `unknown`.
+    """Id, name and arguments of a call; the id of a call without one is `unknown`.
 
     Raises:
-        ToolArgumentError: its arguments cannot be read; knows the call's id and name.
+        ToolArgumentError: its arguments cannot be parsed; the error has the call's id and name.
     """
     call_id = str(tool_call.get("id") or "unknown")
     function = cast(JsonDict, tool_call.get("function") or {})
@@ -97,17 +94,17 @@ def get_tool_call_info(tool_call: Mapping[str, Any]) -> tuple[str, str, JsonDict
 async def execute_tool_calls(
     tool_calls: Sequence[JsonDict], executor: Callable[[JsonDict], Awaitable[Message]]
 ) -> list[Message]:
-    """Execute calls at the same time.
+    """Execute calls concurrently.
 
     Args:
-        tool_calls: As the model made them.
+        tool_calls: The model's calls.
         executor: Answers one call with its tool message.
 
     Returns:
         The answers, in the order of the calls.
 
     Raises:
-        Exception: the first that an executor raised; the other calls are cancelled.
+        Exception: the first exception of an executor; the other calls are cancelled.
     """
 
     async def answer(call: JsonDict) -> Message:

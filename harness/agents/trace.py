@@ -1,5 +1,4 @@
-"""Debug files: one a rollout, one JSON object a line. Owns their form and what is kept out of them; what is worth a
-line is for whoever calls `write`."""
+"""Debug traces: one file per rollout, one JSON object per line, without secrets."""
 
 from __future__ import annotations
 
@@ -20,19 +19,19 @@ from harness.store.atomic import file_mode, is_closed
 logger = logging.getLogger(__name__)
 
 _SECRET_NAMES = frozenset({"authorization", "proxy-authorization", "api_key", "api-key", "apikey", "x-api-key"})
-"""Keys whose values are never written, known as secrets or not."""
+"""Keys whose values are never written, even if they are not registered as secrets."""
 
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.-]")
 
 
 class Trace:
-    """The trace of one rollout, `{directory}/{rollout_id}.jsonl`. A later attempt, or run, appends.
+    """The trace of one rollout, `{directory}/{rollout_id}.jsonl`. A later attempt or run appends to it.
 
-    A file that cannot be written is said once, in the log, and costs no rollout.
+    A file that cannot be written causes one warning in the log; the rollout continues.
 
     Args:
-        directory: Made if need be.
-        rollout_id: Also part of every line.
+        directory: Created if missing.
+        rollout_id: Part of the file name and of every line.
     """
 
     def __init__(self, directory: str | Path, rollout_id: str) -> None:
@@ -45,20 +44,20 @@ class Trace:
         """Append one line.
 
         Args:
-            event: What happened.
-            data: Anything; what is no JSON is written as `str` makes of it, secrets as `[redacted]`.
+            event: The kind of event.
+            data: Any values; those that are not JSON are written as `str` renders them, secrets as `[redacted]`.
         """
         if self._is_broken:
             return
         entry: JsonDict = {"event": event, "rollout_id": self._rollout_id, "time": round(time.time(), 3)}
         try:
             line = json.dumps(_safe({**entry, **data}), ensure_ascii=False)
-        except (ValueError, RecursionError):  # it holds itself
+        except (ValueError, RecursionError):  # circular data
             line = json.dumps({**entry, "data": redactor.text(repr(data))})
         try:
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                # By lines, so that a killed run has its trace, and lines of two writers do not mix.
+                # Line-buffered: a killed run keeps its trace, and the lines of two writers do not mix.
                 self._file = os.fdopen(_opened(self.path), "a", 1, encoding="utf-8", errors="backslashreplace")
             self._file.write(f"{line}\n")
         except OSError as error:
@@ -66,20 +65,20 @@ class Trace:
             logger.warning("the trace %s cannot be written: %s", self.path, error)
 
     def close(self) -> None:
-        """Close the file; idempotent."""
+        """Close the file. May be called repeatedly."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
 
 def _opened(path: Path) -> int:
-    """In a folder that others may not enter, a file that others may not read."""
+    """Open the file for appending; in a folder closed to other users, the file is readable by its owner only."""
     mode = file_mode(private=is_closed(path.parent))
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
 
 
 def _safe(value: object) -> object:
-    """`value` as JSON, without secrets."""
+    """A value as JSON, without secrets."""
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, Mapping):

@@ -1,5 +1,4 @@
-"""Turns at a caller's client: whoever has one uses it alone, in whatever evaluation, event loop or thread. Owns who
-waits for which client; knows nothing of what it is used for."""
+"""Exclusive use of a caller's client, in order of request, across all evaluations, event loops and threads."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """One who waits."""
+    """A task waiting for a client."""
 
     called: asyncio.Future[None]
     has_turn: bool = False
@@ -21,24 +20,24 @@ class _Place:
 
 @dataclass(slots=True)
 class _Line:
-    """Those that wait for a client which is in use."""
+    """The queue of a client in use."""
 
     client: object
-    """Kept, so that its id stays its own."""
+    """Referenced so that its id is not reused."""
     waiting: deque[_Place] = field(default_factory=deque[_Place])
 
 
 _lines: dict[int, _Line] = {}
-"""Of each client that is in use, by its id: callers' objects need be neither hashable nor weakly referable."""
+"""Queues of the clients in use, by id: callers' objects may be neither hashable nor weakly referable."""
 
 _guard = threading.RLock()
-"""Held for a moment at a time; event loops of several threads share `_lines`. Whoever holds it may come again: garbage
-collection ends tasks that were left behind wherever it happens to run."""
+"""Lock for `_lines`, which event loops of several threads share; held briefly. It is reentrant: garbage collection can
+run the cleanup of an abandoned task in the thread that holds it."""
 
 
 @asynccontextmanager
 async def turn(client: object) -> AsyncGenerator[None]:
-    """The client, alone, in the order of asking. Not to be entered again by whoever is inside."""
+    """Hold the client exclusively; callers wait in order of request. Not reentrant."""
     await _enter(client)
     try:
         yield
@@ -57,7 +56,7 @@ async def _enter(client: object) -> None:
     try:
         await place.called
     except BaseException:
-        with _guard, suppress(ValueError):  # gone from the line: its turn had come, or it was passed over
+        with _guard, suppress(ValueError):  # already removed: its turn had come, or it was skipped
             line.waiting.remove(place)
         if place.has_turn:
             _leave(client)
@@ -69,7 +68,7 @@ def _leave(client: object) -> None:
         line = _lines[id(client)]
         while line.waiting:
             place = line.waiting.popleft()
-            with suppress(RuntimeError):  # its loop is closed, so nobody waits there any more
+            with suppress(RuntimeError):  # its loop is closed, so no task waits there
                 place.called.get_loop().call_soon_threadsafe(_call, place.called)
                 place.has_turn = True
                 return

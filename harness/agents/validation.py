@@ -1,5 +1,4 @@
-"""Tools as an agent offers them, as the list that goes to the endpoint. Owns the check that finds what endpoints refuse
-before a request is made of it; changes nothing in a tool."""
+"""Validation of an agent's tools before a request: finds what endpoints refuse, without changing a tool."""
 
 from __future__ import annotations
 
@@ -14,21 +13,21 @@ from harness.core.errors import ToolValidationError
 from harness.core.types import JsonDict
 
 MAX_NAME = 64
-"""Characters of a name that the strictest of the common endpoints takes."""
+"""Maximum length of a tool's name at the strictest of the common endpoints."""
 
 _NAME = re.compile(rf"[a-zA-Z_][a-zA-Z0-9_-]{{0,{MAX_NAME - 1}}}")
 
 
 def validate_tools(tools: object) -> list[JsonDict]:
-    """Tools as they go to the endpoint.
+    """Validate an agent's tools and convert them to the list that is sent to the endpoint.
 
     Args:
-        tools: What an agent's `get_tools` returned: pydantic schemas (`OpenAIFunctionToolSchema`), or dicts in the
-            OpenAI shape, which are sent whole. A dict of a type other than `function` is an endpoint's own kind of
-            tool and is not looked into.
+        tools: The return value of an agent's `get_tools`: pydantic schemas (`OpenAIFunctionToolSchema`), or dicts in
+            the OpenAI shape, which are sent unchanged. A dict of a type other than `function` is a tool of the
+            endpoint's own and is not checked.
 
     Raises:
-        ToolValidationError: an endpoint would refuse one of them; says which and why.
+        ToolValidationError: an endpoint would refuse a tool; names the tool and the reason.
     """
     if not isinstance(tools, Sequence) or isinstance(tools, str | bytes):
         raise ToolValidationError(f"get_tools() must return a list of tools, not {type(tools).__name__}")
@@ -62,7 +61,7 @@ def _checked(tool: object, number: int) -> JsonDict:
 
 
 def _check_function(where: str, function: object) -> str:
-    """Check a tool's function; returns how messages call the tool."""
+    """Check a tool's function; returns the tool's name for messages."""
     if not isinstance(function, dict):
         raise ToolValidationError(f"{where}: 'function' must be an object, got {type(function).__name__}")
     fields = cast(JsonDict, function)

@@ -1,5 +1,5 @@
-"""Messages of engine and settings as a caller in Python reads them: with the names of arguments where those of options
-stand. Owns the translation alone; the messages are written where the errors are raised."""
+"""Translation of error messages of engine and settings for callers in Python: names of arguments replace those of
+command-line options."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _OF_A_RUN = (
 
 
 def of_a_client(words: str) -> str:
-    """What is said about a model, to whoever wrote the arguments of `ExternalLLMClient`."""
+    """Translate a message about a model to the argument names of `ExternalLLMClient`."""
     return _translated(words, _OF_A_CLIENT)
 
 
 def of_a_run(words: str) -> str:
-    """What is said about a run, to whoever wrote the arguments of a runner's method."""
+    """Translate a message about a run to the argument names of a runner's method."""
     return _translated(words, _OF_A_RUN)
 
 

@@ -1,5 +1,4 @@
-"""What one call of the Python API asks for: the work and the models that do it. Owns these values and the check of the
-numbers among them; knows no engine."""
+"""Arguments of one call of the Python API: the work and the models, with validation of the numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from harness.agents.options import Mode
 from harness.agents.results import PRIMARY
 
 _MOST_IN_FLIGHT = 1_000_000
-"""Above any number of rollouts in flight: what a bound is cut to, since a semaphore is made of it."""
+"""Upper bound for rollouts in flight: the size of a semaphore."""
 
 
 _NOT_SAMPLING = {
@@ -26,7 +25,7 @@ _NOT_SAMPLING = {
     "messages": "they are the agent's",
     "model": "it is ExternalLLMClient's, and a report would name the wrong one",
 }
-"""What `completion_params` may not hold, and why."""
+"""Keys that `completion_params` must not contain → the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +34,19 @@ class EvaluatedModel:
 
     client: LLM
     tag: str | None = None
-    """`primary`, `baseline`, or None where there is one model."""
+    """`primary`, `baseline`, or None if there is one model."""
     factory: ClientFactory | None = None
     """Makes the clients of concurrent rollouts."""
 
     @property
     def is_other(self) -> bool:
-        """Whether it is the baseline. The primary model's run is the same with a baseline and without."""
+        """Whether this model is the baseline. The primary model's run is the same with and without a baseline."""
         return self.tag not in (None, PRIMARY)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one call of a runner asks for."""
+    """The arguments of one call of a runner."""
 
     agent: LoadedAgent
     rows: Sequence[object]
@@ -59,33 +58,33 @@ class Work:
     pass_threshold: float = 1.0
     batch_size: int = 1
     first_row: int = 0
-    """Number of the first row."""
+    """Number of the first row in the dataset."""
     first_run: int = 0
-    """Number of each row's first run."""
+    """Index of the first run of each row."""
     debug_dir: str | None = None
     output_dir: str | None = None
-    """Where the run folder goes; None keeps nothing."""
+    """The folder of the run folders; None keeps nothing."""
     resume: bool = False
     retry_failed: bool = False
     private: bool = False
-    """Whether what is kept is for its owner only."""
+    """Whether the run folders are readable by their owner only."""
 
     @property
     def rollouts(self) -> int:
-        """Of each model."""
+        """Number of rollouts of each model."""
         return len(self.rows) * self.n_runs
 
     @property
     def in_flight(self) -> int:
-        """Rollouts of all models together that may be under way."""
+        """Maximum number of concurrent rollouts of all models together."""
         return min(self.batch_size, _MOST_IN_FLIGHT)
 
     def check(self) -> None:
-        """Refuse numbers that are none, or out of range, and sampling arguments that are none.
+        """Validate the numbers and sampling arguments.
 
         Raises:
-            ValueError: a number is out of range, or an argument needs another one, or stands in the wrong place.
-            TypeError: one is of the wrong kind.
+            ValueError: a number is out of range, or an argument requires another one or is not allowed.
+            TypeError: an argument has the wrong type.
         """
         numbers = {
             "n_runs": (self.n_runs, 1),
