@@ -1,1 +1,1 @@
-"""From settings to results: loader, plan, scheduler, rollouts, budgets and executors."""
+"""Turn settings into results: loader, plan, scheduler, rollouts, budgets and executors."""

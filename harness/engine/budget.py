@@ -1,11 +1,13 @@
-"""What one invocation spends, and the bounds on that. Owns the count of dollars, tokens and seconds of all its runs and
-judges, and whether a rollout may begin and a call may be sent. Prices are `engine.prices`' business; a request that was
-sent is never cut off by money or tokens.
+"""Count dollars, tokens and seconds of all runs and judges of one invocation, and enforce its budget.
 
-    reply ──► PricedChat ──► Budget.charge ◄── replies of earlier attempts, from the journals that a resume goes on with
+Decides whether a rollout may begin and a call may be sent. `engine.prices` computes prices. A bound on money or tokens
+never cancels a request that was sent.
+
+    reply ──► PricedChat ──► Budget.charge ◄── replies of earlier attempts, from the journals of resumed runs
                    └───────► Budget.check
                                   │
-    Schedule ──► may_start ───────┘"""
+    Schedule ──► may_start ───────┘
+"""
 
 from __future__ import annotations
 
@@ -27,36 +29,36 @@ from harness.settings.budget import BOUNDS, BUDGET, FLAGS, Bound, BudgetLimits, 
 from harness.settings.endpoints import Endpoint
 
 SLACK = 1e-9
-"""Part of a bound that rounding may be short of: ten replies at $0.01 are $0.10."""
+"""Relative tolerance of a bound for rounding errors: ten replies at $0.01 are $0.10."""
 
 
 class Budget:
-    """The bounds of an invocation, and what has been spent of them.
+    """Bounds of one invocation and the amounts spent so far.
 
     Counts change on the event loop only; a display may read them from another thread.
 
     Args:
-        limits: The bounds; without any, everything is only counted.
-        clock: Monotonic seconds. Time counts from here.
+        limits: Bounds; with none, amounts are only counted.
+        clock: Monotonic seconds. The time bound counts from construction.
     """
 
     def __init__(self, limits: BudgetLimits | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits or BudgetLimits()
         self.reached: Bound | None = None
-        """The bound that was met first."""
+        """The first bound that was reached, or None."""
         self.on_reached: Callable[[], None] = lambda: None
-        """Called once, when that happens. Must not raise."""
+        """Called once when a bound is reached. Must not raise."""
         self.cost = 0.0
-        """Dollars, of the replies whose cost is known."""
+        """Dollars spent on the replies whose cost is known."""
         self.tokens = 0
         self.requests = 0
-        """Replies that were counted."""
+        """Number of counted replies."""
         self.unpriced = 0
-        """Replies whose cost is unknown."""
+        """Number of replies whose cost is unknown."""
         self.unreported = 0
-        """Replies whose tokens are unknown."""
+        """Number of replies whose tokens are unknown."""
         self.before: JsonDict = {}
-        """What earlier attempts had spent: `cost`, `tokens`."""
+        """Amounts spent by earlier attempts: `cost`, `tokens`."""
         self._why = ""
         self._is_expired = False
         self._clock = clock
@@ -64,49 +66,47 @@ class Budget:
 
     @property
     def seconds(self) -> float:
-        """Since the invocation began."""
+        """Seconds since the invocation began."""
         return self._clock() - self._began
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the time is up; None if it is not bounded."""
+        """Seconds until the time bound is reached; None without a time bound."""
         return None if self.limits.max_time is None else max(0.0, self.limits.max_time - self.seconds)
 
     @property
     def is_time_up(self) -> bool:
-        """Whether the bound on time is met."""
+        """Whether the time bound is reached."""
         return self._is_expired or self.seconds_left == 0
 
     def expire(self) -> None:
-        """The time is up, by a timer that was set to `seconds_left`: its clock may be a little ahead of ours."""
+        """Mark the time bound as reached; called by a timer for `seconds_left`, whose clock may run slightly ahead."""
         self._is_expired = True
         self.may_start()
 
     def may_start(self) -> bool:
-        """Whether a rollout may begin."""
+        """Whether a new rollout may begin."""
         if self.reached is None and self.is_time_up:
             self._reach("max_time")
         return self.reached is None
 
     def may_score(self) -> bool:
-        """Whether a score may be made that asks nobody: it costs nothing, but time."""
+        """Whether scoring that calls no judge may begin: it costs time but no money."""
         return self.may_start() or not self.is_time_up
 
     def check(self) -> None:
-        """Refuse a call once money or tokens are spent. When the time is up, calls of begun rollouts still have until
-        these are given up.
+        """Refuse a call once money or tokens are spent. When the time is up, calls of begun rollouts are still allowed
+        until these rollouts are cancelled.
 
         Raises:
-            BudgetSpent: nothing may be asked any more.
+            BudgetSpent: no further call is allowed.
         """
         if self.reached is not None and self.reached != "max_time":
             raise BudgetSpent(self.note(), reason=BUDGET_SPENT)
 
     def charge(self, usage: Usage, pricing: Pricing, model: str) -> None:
-        """Count a reply.
-
-        A bound that cannot be watched any more, because a reply does not say what it took, is as good as met.
-        """
+        """Count the usage of one reply. A bound counts as reached if it cannot be enforced any more, because a reply
+        does not report its cost or tokens."""
         self._count(usage, is_free=pricing.is_free)
         if self.reached is not None:
             return
@@ -118,7 +118,7 @@ class Budget:
             self._look()
 
     def begin(self, runs: Sequence[Asking]) -> None:
-        """Refuse what cannot be kept, and count what the runs that are gone on with have spent already. Blocking.
+        """Refuse bounds that cannot be enforced, and count the spending recorded by resumed runs. Blocking.
 
         Raises:
             ConfigError: see `refuse_unpriced`.
@@ -138,7 +138,7 @@ class Budget:
         self._look()
 
     def note(self) -> str:
-        """Which bound was met, what was reached, and how to go on; "" if none was."""
+        """Message with the reached bound, the amount and how to resume; "" if no bound was reached."""
         if self.reached is None:
             return ""
         source = self.limits.sources.get(self.reached, FLAGS[self.reached])
@@ -146,7 +146,7 @@ class Budget:
         return f"the budget is reached ({source}): {why}; {self._advice(self.reached)}"
 
     def words(self) -> str:
-        """What is spent of each bound: `$0.12 of $5.00`; "" if there is none."""
+        """Amount spent of each bound, such as `$0.12 of $5.00`; "" without bounds."""
         parts = [
             f"{self._spent(bound).removesuffix(' tokens')} of {_shown(bound, limit)}"
             for bound in BOUNDS
@@ -155,14 +155,14 @@ class Budget:
         return ", ".join(parts)
 
     def flags(self) -> list[str]:
-        """The bounds as options of the command that goes on, the one that was met with a larger amount."""
+        """The bounds as options of the resume command, with a larger amount for the bound that was reached."""
         return flags_of(self.to_json())
 
     def enlarged(self, argv: Sequence[str]) -> list[str]:
-        """A command line with the bound that was met replaced by a larger one; nothing is changed if none was.
+        """Replace the reached bound in a command line by a larger one; unchanged if no bound was reached.
 
         Args:
-            argv: The arguments behind `bench`.
+            argv: The arguments after `bench`.
         """
         words = list(argv)
         if self.reached in (None, "max_time"):
@@ -171,12 +171,12 @@ class Budget:
         flag = FLAGS[self.reached]
         value = flags[flags.index(flag) + 1]
         if not self.limits.sources.get(self.reached, flag).startswith(flag):
-            return [*words, "--set", f"{BUDGET}.{self.reached}={value}"]  # it is not the flag that set it
+            return [*words, "--set", f"{BUDGET}.{self.reached}={value}"]  # the bound was set elsewhere
         words = [f"{flag}={value}" if word.startswith(f"{flag}=") else word for word in words]
         return [value if index and words[index - 1] == flag else word for index, word in enumerate(words)]
 
     def to_json(self) -> JsonDict:
-        """As in `run.json` and `--json`. What is unknown is null, never 0."""
+        """The budget as in `run.json` and `--json`. Unknown amounts are null, never 0."""
         return {
             **{bound: self.limits.of(bound) for bound in BOUNDS},
             "spent": {
@@ -237,40 +237,40 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One run before its first request, as far as money matters."""
+    """Models, journal and rollout counts of one run before its first request, for the budget."""
 
     name: str
-    """What tables call it."""
+    """Name of the run in tables."""
     model: Sequence[Endpoint] | None
-    """None if no model is asked."""
+    """Endpoints of the model; None if no model is called."""
     judges: Sequence[Sequence[Endpoint]] = ()
     journal: Path | None = None
-    """Of the run that it goes on with."""
+    """Journal of the resumed run; None for a new run."""
     given_up: JsonDict = field(default_factory=dict[str, object])
-    """What of that run is in no journal: `Manifest.given_up`."""
+    """Spending of the resumed run that no journal holds: `Manifest.given_up`."""
     derivation: Derivation | None = None
-    """How it is made from another run, whose replies are not its own."""
+    """Derivation from another run, whose replies do not count for this run; None for an ordinary run."""
     rollouts: int = 0
-    """It has at most."""
+    """Maximum number of rollouts."""
     in_flight: int = 1
-    """Rollouts that may be generated at once; −1 is unlimited."""
+    """Maximum number of concurrently generating rollouts; −1 is unlimited."""
 
     @property
     def is_all_at_once(self) -> bool:
-        """Whether every rollout may have begun before the first reply is there."""
+        """Whether every rollout may begin before the first reply arrives."""
         return self.model is not None and self.rollouts > 1 and not 0 <= self.in_flight < self.rollouts
 
     def pricings(self) -> tuple[Pricing | None, Pricing | None]:
-        """Of the model and of its judge; None where there is none, or no single one."""
+        """Pricing of the model and of the judge; None for either that is missing or not unique."""
         model = None if self.model is None else pricing_of(self.model)
         return model, pricing_of(self.judges[0]) if len(self.judges) == 1 else None
 
 
 def refuse_unpriced(limits: BudgetLimits, runs: Sequence[Asking]) -> None:
-    """Refuse a bound on dollars where what a model costs cannot be known. Sends nothing.
+    """Refuse a bound on dollars if the price of a model is unknown. Sends nothing.
 
     Raises:
-        ConfigError: names the models and judges, and says what to do.
+        ConfigError: names the models and judges, and the remedy.
     """
     if limits.max_cost is None:
         return
@@ -291,7 +291,7 @@ def refuse_unpriced(limits: BudgetLimits, runs: Sequence[Asking]) -> None:
 
 
 def loose_notices(limits: BudgetLimits, runs: Sequence[Asking]) -> list[str]:
-    """Runs that a bound on dollars or tokens may not stop, since requests in flight are finished."""
+    """Notices about runs that a bound on dollars or tokens may not stop, since requests in flight are finished."""
     names = list(dict.fromkeys(run.name for run in runs if run.is_all_at_once))
     if not names or (limits.max_cost is None and limits.max_tokens_total is None):
         return []
@@ -302,7 +302,7 @@ def loose_notices(limits: BudgetLimits, runs: Sequence[Asking]) -> list[str]:
 
 
 def price_notices(runs: Sequence[Asking]) -> list[str]:
-    """Prices that somebody wrote and that do not count, since the extra's list has another one for the model."""
+    """Notices about configured prices that are ignored, since genai-prices lists the model."""
     notices: dict[str, None] = {}
     for name, endpoints in _asked(runs):
         if endpoints[0].price and pricing_of(endpoints).listed is not None:

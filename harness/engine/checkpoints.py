@@ -1,5 +1,5 @@
-"""Keeps the dataset on disk at most `save_every` rollouts behind the journal while a run goes on. Owns when to write;
-the writing is `store.dataset`'s, in a thread, so that the event loop never waits for a disk."""
+"""Write dataset checkpoints, so that the dataset on disk is at most `save_every` rollouts behind the journal.
+`store.dataset` writes in a thread, so that the event loop never waits for a disk."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class Checkpoints:
-    """Writes the rows of finished rollouts now and then, from `async with` to its end.
+    """Context manager that writes the rows of finished rollouts periodically.
 
     Args:
-        writer: Of the run's dataset; None writes nothing.
+        writer: Writer of the run's dataset; None writes nothing.
         every: Rollouts between two checkpoints; −1 for none until the run ends.
     """
 
@@ -31,7 +31,7 @@ class Checkpoints:
         self._task = asyncio.TaskGroup()
 
     def outcome(self) -> None:
-        """A rollout more has come to its outcome."""
+        """Count one finished rollout, and trigger a checkpoint if one is due."""
         self._waiting += 1
         if self._waiting >= self._every and self._writer is not None:
             self._due.set()
@@ -49,7 +49,7 @@ class Checkpoints:
             return
         self._closing = True
         self._due.set()
-        # The group is not told of the body's error: it would wrap it, and a write in progress may well finish.
+        # Do not pass the body's error to the task group: it would wrap the error, and a write in progress may finish.
         await self._task.__aexit__(None, None, None)
 
     async def _write(self, writer: DatasetWriter) -> None:
@@ -62,5 +62,6 @@ class Checkpoints:
             try:
                 await asyncio.to_thread(writer.checkpoint)
             except StoreError as error:
-                # The journal has everything: the dataset is rebuilt from it when the run ends, or fails to be, aloud.
+                # The journal is complete: the dataset is rebuilt from it at the end of the run, or an error is reported
+                # then.
                 logger.warning("the dataset on disk is behind; the next checkpoint tries again: %s", error)

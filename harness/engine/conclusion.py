@@ -1,5 +1,5 @@
-"""The end of a run: summary, dataset, manifest and card, all made from its journal. Owns their order, and that the lock
-of the run is released whatever happens."""
+"""Finalize a run: write summary, dataset, manifest and card from its journal, in this order, and always release the
+run's lock."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from harness.store.rows import RowShape
 from harness.store.tally import aim_of, tally
 
 COLUMN_SAMPLE = 50
-"""Rollouts that are searched for a state column before it is called empty."""
+"""Number of rollouts searched for a state column before it is reported as empty."""
 
 
 def finalize(run: Prepared, status: RunStatus) -> None:
-    """Rebuild summary and dataset from the journal, and say in the manifest how the run ended. Blocking.
+    """Rebuild summary and dataset from the journal, and record the final status in the manifest. Blocking.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -31,7 +31,7 @@ def finalize(run: Prepared, status: RunStatus) -> None:
     wall, resumed = (progress.finished or progress.started) - progress.started, progress.resumed
     earlier = run.folder.known_summary() if run.recorded is not None else None
     if earlier is not None and resumed == progress.done:
-        wall, resumed = earlier["wall_s"], earlier["resumed"]  # nothing was left to do: the time is that of the work
+        wall, resumed = earlier["wall_s"], earlier["resumed"]  # all rollouts were complete: keep the recorded time
     try:
         recorded = run.writer.catch_up() if run.writer else Recorded.load(run.folder.journal_path)
         run.summary = summarize(
@@ -50,7 +50,7 @@ def finalize(run: Prepared, status: RunStatus) -> None:
             run.folder.write_summary(run.summary.to_json())
             writer = run.writer or DatasetWriter(run.folder.path, RowShape.of(manifest))
             writer.complete()
-            # Only then: a manifest that says `done` must never stand beside rows that are not there.
+            # Write the manifest after the rows: if it says `done`, all of them must be on disk.
             run.folder.write_manifest(manifest.ended(status, progress.note))
             rebuild_card(run.folder.path.parent)
             progress.note = progress.note or _absent_columns(recorded, manifest.state_columns)
@@ -61,7 +61,7 @@ def finalize(run: Prepared, status: RunStatus) -> None:
 
 
 def _absent_columns(recorded: Recorded, names: Sequence[str]) -> str:
-    """Says which state columns hold nothing; "" if all hold something. Looks at a few rollouts only."""
+    """Message naming the state columns that are empty; "" if none is. Searches the first few rollouts only."""
     looked_at = range(min(len(recorded), COLUMN_SAMPLE)) if names else range(0)
     held: set[str] = set()
     with JournalReader(recorded.path) as reader:

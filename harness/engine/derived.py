@@ -1,6 +1,5 @@
-"""Runs that are made from another run's journal: replayed with the recorded replies or by another model, or scored
-anew. Owns what such a run consists of and what it takes over; whose replies are played is `engine.replay`'s, everything
-else goes the way of every run."""
+"""Derive runs from another run's journal: replay recorded replies, ask another model for the same examples, or rescore.
+Defines the items of such a run and the records that it copies; `engine.replay` plays the recorded replies."""
 
 from __future__ import annotations
 
@@ -28,44 +27,45 @@ from harness.store.tally import OF_EXAMPLES, aim_of, summary_of
 How: TypeAlias = Literal["replay", "rescore"]
 
 UNSCORED = "unscored"
-"""`only` of a rescore that leaves alone what has a score."""
+"""Value of `only` for a rescore that keeps existing scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """How a run is made from another one."""
+    """How a run is derived from a parent run."""
 
     how: How
     parent: RunDir
     recorded: Recorded
     """The parent's journal, read to its end."""
     only: str | None = None
-    """Of a rescore: `unscored`, or the name of the one reward function that runs; None scores everything anew."""
+    """For a rescore: `unscored`, or the name of the one reward function to run; None rescores everything."""
     model: str | None = None
-    """Of a replay: who is asked in place of the recording; None plays the recorded replies."""
+    """For a replay: the model to ask instead of the recording; None plays the recorded replies."""
     taken: Recorded | None = None
-    """Of a rescore that goes on: what it took over, which is all that it consists of, however its parent went on."""
+    """For a resumed rescore: the copied records. They are all of its items, even if the parent was resumed
+    meanwhile."""
 
     @property
     def asks_model(self) -> bool:
-        """Whether any model but a judge is asked."""
+        """Whether a model other than a judge is asked."""
         return self.model is not None
 
     @property
     def function(self) -> str | None:
-        """The one reward function that runs; None if the whole rubric does."""
+        """The one reward function to run; None for the whole rubric."""
         return None if self.only == UNSCORED else self.only
 
     def identity(self) -> JsonDict:
-        """What of it belongs to a run's identity."""
+        """The fields of the derivation that are part of the run's identity."""
         return {"how": self.how, "parent": self.parent.id, "only": self.only, "model": self.model}
 
     def to_json(self) -> JsonDict:
-        """As `Manifest.derived` has it."""
+        """The value of `Manifest.derived`."""
         return {**self.identity(), "path": str(self.parent.path), **self._part()}
 
     def _part(self) -> JsonDict:
-        """Of how many examples the parent made a part, if its aim ended it early."""
+        """Number of examples in the parent's full plan, if early stopping ended the parent; else empty."""
         manifest = self.parent.read_manifest()
         aim = aim_of(manifest)
         if aim is None or summary_of(manifest, self.recorded).target is None:
@@ -74,16 +74,16 @@ class Derivation:
 
 
 class RecordedPlan(Plan):
-    """The items of a run that is made from a journal: its examples, as they were asked.
+    """Plan of a derived run: the recorded examples and their attempts.
 
     Args:
-        derivation: Whose journal, and what for.
-        environment: What plays or scores them.
-        identity: Of the new run; see `identity_of`.
+        derivation: Parent journal and purpose.
+        environment: The environment that plays or scores the examples.
+        identity: Identity of the new run; see `identity_of`.
         rollouts_per_example: As planned for the parent.
 
     Raises:
-        UsageError: the journal holds nothing that could be made anew.
+        UsageError: the journal holds no rollouts.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RecordedPlan(Plan):
         self._asks = derivation.asks_model
         self._fresh_keys = RolloutKeys({"env": identity["env"], "model": identity["model"]})
         self._groups: dict[int, list[int]] = {}
-        """The numbers of an example's rollouts, by where its line begins; in the order of tables."""
+        """Rollout numbers of each example, by the offset of the example's line; in the order of tables."""
         for number in in_order(recorded):
             self._groups.setdefault(recorded.lines(number).example, []).append(number)
         if not self._groups:
@@ -106,7 +106,7 @@ class RecordedPlan(Plan):
 
     @property
     def total(self) -> int:
-        """Rollouts that the journal holds; where a model is asked, as many as were planned of each example."""
+        """Number of recorded rollouts; if a model is asked, the planned rollouts of all examples."""
         return self.num_examples * self.rollouts_per_example if self._asks else len(self._recorded)
 
     def examples(self) -> Iterator[Example]:
@@ -116,7 +116,7 @@ class RecordedPlan(Plan):
                 yield cast(Example, reader.record(offset))
 
     def check(self) -> None:
-        """Nothing: every row was played before."""
+        """Do nothing: every row was validated when it was played."""
 
     def items(self, example: Example) -> list[Item]:
         """The attempts at one example."""
@@ -126,7 +126,7 @@ class RecordedPlan(Plan):
             return [self._item(reader, example, number) for number in self._numbers(example)]
 
     def item(self, example: Example, rollout_index: int) -> Item:
-        """One of these attempts."""
+        """One attempt at an example."""
         if self._asks:
             return self._fresh_keys.item(example, rollout_index)
         number = next(each for each in self._numbers(example) if self._recorded.place(each)[1] == rollout_index)
@@ -134,7 +134,7 @@ class RecordedPlan(Plan):
             return self._item(reader, example, number)
 
     def score(self, example: Example, rollout_index: int) -> Scored | None:
-        """The score that the parent recorded of an attempt; None if it has none."""
+        """The score that the parent recorded for an attempt; None without a score."""
         offset = self._scores.scored_at(self.item(example, rollout_index).key)
         if offset is None:
             return None
@@ -151,19 +151,19 @@ class RecordedPlan(Plan):
 
 
 def plan_from(derivation: Derivation, environment: Environment, identity: JsonDict) -> tuple[RecordedPlan, Environment]:
-    """What a derived run consists of, and the environment that it is made with.
+    """Make the plan of a derived run and the environment to run it with.
 
     Args:
-        derivation: How it is made.
-        environment: As it is today.
-        identity: Of the new run.
+        derivation: How the run is derived.
+        environment: The environment as it is today.
+        identity: Identity of the new run.
 
     Returns:
-        The plan; and the environment, which scores with one function where that was asked for.
+        The plan; and the environment, reduced to one reward function if the derivation names one.
 
     Raises:
-        ConfigError: the rubric cannot do what is asked.
-        UsageError: the parent holds nothing.
+        ConfigError: the rubric does not support the derivation.
+        UsageError: the parent holds no rollouts.
     """
     rubric = environment.rubric
     if derivation.how == "rescore" and rubric.needs_live_state:
@@ -179,20 +179,20 @@ def plan_from(derivation: Derivation, environment: Environment, identity: JsonDi
         def recorded(state: State) -> Scored | None:
             return plan.score(cast(Example, state.example), state["rollout_index"])
 
-        environment = copy.copy(environment)  # others may share it, with all of its rubric
+        environment = copy.copy(environment)  # other runs may share the environment with its full rubric
         environment.rubric = OneFunction(rubric, derivation.function, recorded)
     plan = RecordedPlan(derivation, environment, identity, planned)
     return plan, environment
 
 
 def take_over(derivation: Derivation, target: Path) -> None:
-    """Begin the journal of a rescore: the parent's examples and rollouts, byte for byte, and the scores that stay.
+    """Create the journal of a rescore: the parent's examples and rollouts, byte for byte, and the scores to keep.
 
-    The file appears whole or not at all. Scores stand behind all rollouts, so that no group looks as if a member had
-    been made after it was scored.
+    The file is written atomically. Scores follow all rollouts, so that no member of a group seems to have been
+    generated after the group was scored.
 
     Raises:
-        StoreError: the parent cannot be read, or the file not be written.
+        StoreError: the parent cannot be read, or the file cannot be written.
     """
     recorded, scores = derivation.recorded, list[int]()
     seen: set[int] = set()

@@ -1,8 +1,7 @@
-"""One evaluation: runs, environments, clients, keys, budget and listener in; ended runs out. Every command and every
-Python entry point makes one.
-
-A command prepares in the main thread, where constructors of environments may install signal handlers, and has its own
-event loop: `prepare`, then `play`. A Python entry point is inside its caller's loop: `run` does both."""
+"""Run evaluations: runs, environments, clients, keys, budget and listener in; ended runs out. All commands and Python
+entry points use this module. A command prepares in the main thread, where constructors of environments may install
+signal handlers, and has its own event loop: `prepare`, then `play`. A Python entry point is inside its caller's loop:
+`run` does both."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ class EvaluationListener:
     """Callbacks of an evaluation, in the order in which they are called."""
 
     admit: Callable[[Sequence[Located | FailedRun], Sequence[Asking]], None] = _nothing
-    """Called before the first request and before any folder is made, with every run and with what each loaded run may
-    ask for. Raises an error to refuse them."""
+    """Called before the first request and before any folder is made, with every run and the models that each loaded run
+    may call. Raises an error to refuse the runs."""
     begin: Callable[[Sequence[Prepared]], None] = _nothing
     """Called with the runs that are about to start, to attach callbacks to each (`on_recorded`,
     `progress.listener`)."""
@@ -41,25 +40,25 @@ class EvaluationListener:
 
 @dataclass(slots=True)
 class Evaluation:
-    """Runs that are made together."""
+    """A set of runs that are evaluated together."""
 
     runs: Sequence[ResolvedRun]
-    """Their settings."""
+    """Resolved settings of each run."""
     environments: Loader = field(default_factory=Loader)
-    """Loads the environments; `Loader.give` hands it one that exists already."""
+    """Loader of the environments; `Loader.give` accepts an environment object."""
     clients: Clients | None = None
-    """Source of the runs' clients, closed at the end; by default a pool of the evaluation's own."""
+    """Source of the runs' clients, closed at the end; by default a new pool."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    """API keys by the name of their variable, over those of the process's environment. Never recorded."""
+    """API keys by the name of their variable; they override the process's environment variables. Never recorded."""
     budget: Budget = field(default_factory=Budget)
-    """What the runs spend, and the limits on that."""
+    """Budget shared by all runs."""
     listener: EvaluationListener = field(default_factory=EvaluationListener)
     start: StartOptions = field(default_factory=StartOptions)
-    """New, resumed or derived runs."""
+    """Whether the runs are new, resumed or derived."""
     in_flight: int | None = None
-    """Rollouts that may generate at once in all runs together; None leaves each run its own limit alone."""
+    """Maximum number of generating rollouts of all runs together; None applies only each run's own limit."""
     at_once: int | None = None
-    """Runs that may be under way at once, in their order; None is all of them."""
+    """Maximum number of concurrent runs, started in order; None starts all."""
     progress: list[RunProgress] = field(init=False)
     """Live counters of the runs, in the same order."""
     _suite: Suite | None = field(init=False, default=None)
@@ -69,21 +68,21 @@ class Evaluation:
 
     @property
     def asks_model(self) -> bool:
-        """Whether a model plays the runs, and not a recording."""
+        """Whether a model is called, instead of playing a recording."""
         return self.start.derive is None or self.start.derive.asks_model
 
     def prepare(self) -> list[Prepared | FailedRun]:
         """Load, plan and open every run. Blocking; sends nothing.
 
         Raises:
-            UsageError: the request itself is wrong.
+            UsageError: the request is invalid.
             StoreError: a run folder cannot be made.
         """
         budget = self.budget.to_json() if self.budget.limits else {}
         return prepare(self.runs, self.progress, replace(self.start, budget=budget), self.environments, self._admit)
 
     async def play(self, runs: Sequence[Prepared]) -> None:
-        """Make every rollout of the prepared runs; each ends with summary, dataset and manifest on disk."""
+        """Execute every rollout of the prepared runs; each run ends with summary, dataset and manifest on disk."""
         self._suite = Suite(
             runs,
             in_flight=self.in_flight,
@@ -95,7 +94,7 @@ class Evaluation:
         await self._suite.run()
 
     def interrupt(self) -> None:
-        """Start nothing new, and give rollouts in flight some seconds to finish. For a signal handler."""
+        """Start no new rollouts, and give rollouts in flight some seconds to finish. For a signal handler."""
         if self._suite is not None:
             self._suite.interrupt()
 
@@ -103,8 +102,8 @@ class Evaluation:
         """Prepare and play inside the caller's event loop.
 
         Returns:
-            The runs, ended: `progress` says how, `summary` has the numbers. No lock and no scratch folder is left, also
-            if this was cancelled.
+            The ended runs: `progress` has the status, `summary` the numbers. Locks are released and scratch folders
+            deleted, also on cancellation.
 
         Raises:
             HarnessError: one of the runs cannot begin, so none does.
@@ -116,7 +115,7 @@ class Evaluation:
 
     @asynccontextmanager
     async def hosted(self) -> AsyncGenerator[list[Prepared]]:
-        """The prepared runs, for `play`; released in the end.
+        """Context manager that prepares the runs for `play` and releases them at the end.
 
         Raises:
             HarnessError: one of the runs cannot begin, so none does.
@@ -126,7 +125,7 @@ class Evaluation:
 
         def make() -> None:
             made.extend(self.prepare())
-            if given_up.is_set():  # cancelled meanwhile, which a thread cannot be
+            if given_up.is_set():  # cancelled meanwhile; the thread itself cannot be cancelled
                 _release(made)
 
         try:
@@ -162,12 +161,12 @@ class Evaluation:
 
 
 def end_interrupted(run: Prepared) -> None:
-    """Mark a run that was cut off as interrupted, and release its lock; idempotent. Its journal stays readable."""
+    """Mark an aborted run as interrupted and release its lock; idempotent. Its journal stays readable."""
     if run.progress.finished is not None:
         return
     run.progress.state = "interrupted"
     if run.is_saved:
-        with contextlib.suppress(StoreError):  # the journal has everything; this only says how it ended
+        with contextlib.suppress(StoreError):  # the journal is complete; the manifest only records the status
             run.folder.write_manifest(run.manifest.ended("interrupted"))
     run.lock.release()
 

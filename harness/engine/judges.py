@@ -1,6 +1,6 @@
-"""The judge models of a run: where each is asked and as whom, what of it belongs to the run's identity, and the panel
-that reward functions reach them through. Owns the choice between a judge and the embedded server that may stand in for
-it; what a judge is asked is the rubric's business, a request's life the clients'."""
+"""Judge models of a run: their endpoints, their part of the run's identity, and the panel through which reward
+functions call them. Decides whether the embedded server replaces a judge; the rubric makes the prompts, the clients
+send the requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from harness.usercode.deadline import waiting
 REFERENCE_JUDGE = "reference/judge"
 
 _NAMING = frozenset({"judge_model", "judge_base_url"})
-"""Arguments of environments that name a judge, whatever they are set to."""
+"""Environment arguments that name a judge, with any value."""
 
 _REMEDY = (
     "write its url (judge_base_url, if the environment takes it), or make its name an endpoint_id of the endpoint "
@@ -55,15 +55,15 @@ _clients = count(1)
 
 @dataclass(frozen=True, slots=True)
 class JudgeBinding:
-    """One judge of a run, with all that is decided about it before the first call."""
+    """One judge of a run, with its endpoints and settings resolved before the first call."""
 
     name: str
-    """`judge`; a second one is `judge_2`."""
+    """`judge`, then `judge_2` and so on."""
     spec: JudgeSpec
     endpoints: tuple[Endpoint, ...]
     alias: str | None = None
     stands_in: bool = False
-    """Whether the embedded server has taken the place of the judge that the environment would ask."""
+    """Whether the embedded server replaces the judge that the environment would call."""
 
     @property
     def is_embedded(self) -> bool:
@@ -72,16 +72,16 @@ class JudgeBinding:
 
     @property
     def model(self) -> str:
-        """Its name at its endpoint."""
+        """The judge's name at its endpoint."""
         return self.endpoints[0].model
 
     @property
     def literal_key(self) -> dict[str, str]:
-        """The key that code was given in person, under the name that its endpoint calls it by."""
+        """The key that code passed literally, by its endpoint's key variable; empty without one."""
         return {str(self.endpoints[0].key_var): self.spec.key} if self.spec.key else {}
 
     def identity(self) -> JsonDict:
-        """What of the judge changes the scores."""
+        """The properties of the judge that change scores, for the run's identity."""
         return {
             "model": sorted({endpoint.model for endpoint in self.endpoints}),
             "urls": sorted({endpoint.url.rstrip("/") for endpoint in self.endpoints if endpoint.url}),
@@ -91,16 +91,16 @@ class JudgeBinding:
 
 
 def seats_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[str, str]) -> tuple[JudgeBinding, ...]:
-    """The judges of a run, ready to be asked. Sends nothing.
+    """Resolve and validate the judges of a run. Sends nothing.
 
     Args:
         resolved: The run's settings.
-        environment: Whose rubric names the judges.
-        environ: Where key variables are looked up.
+        environment: The environment, whose rubric names the judges.
+        environ: Environment variables, for keys.
 
     Raises:
-        ConfigError: a key variable is unset, sampling arguments ask for what is not read, or the embedded server is to
-            play a judge that the environment knows nothing of.
+        ConfigError: a key variable is unset, sampling arguments are not supported, or the environment does not define
+            reference verdicts for the embedded server.
     """
     specs = environment.rubric.judges
     names = ["judge", *(f"judge_{number}" for number in range(2, len(specs) + 1))]
@@ -113,12 +113,12 @@ def seats_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[s
 
 
 def identity_with(identity: JsonDict, seats: Sequence[JudgeBinding]) -> JsonDict:
-    """A run's identity with that of its judges: scores of two judges must not stand in one journal."""
+    """Add the judges to a run's identity: one journal must not mix the scores of two judges."""
     return {**identity, "judges": {seat.name: seat.identity() for seat in seats}} if seats else identity
 
 
 def stand_in_note(seats: Sequence[JudgeBinding]) -> str:
-    """Says that the embedded server judges although the environment would ask another; "" if it does not."""
+    """Notice that the embedded server replaces the environment's judge; "" if it does not."""
     replaced = list(dict.fromkeys(seat.spec.model for seat in seats if seat.stands_in))
     if not replaced:
         return ""
@@ -137,7 +137,7 @@ def _seat(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Enviro
             f"{resolved.settings.model.model}, and it has no reference judge to stand in (reference_verdict). "
             f'To ask the real one all the same, name it: -a \'{{"judge_model": "{spec.model}"}}\''
         )
-    # A url of the rubric's own is a place of its own: what the registry says of the name is about another one.
+    # A judge with its own URL is a separate endpoint: the registry entry of that name does not apply.
     asked: dict[KeyPath, LayerValue] = {}
     is_listed = not spec.base_url and spec.model in resolved.registry.entries
     default = None if spec.base_url or is_listed else spec.default_url
@@ -150,14 +150,14 @@ def _seat(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Enviro
     layer: Layer = asked
     served = serve(Layers(builtins(), {}, {}, {}, layer, {}), resolved.registry if not spec.base_url else Registry())
     who = f"{spec.model}, the judge of {resolved.settings.env.name},"
-    key = replace(served.merged[KEY], value=None) if default else served.merged[KEY]  # that host's own
+    key = replace(served.merged[KEY], value=None) if default else served.merged[KEY]  # use the key of the default host
     refuse_default_host(who, served.merged[URL], key, resolved.named, _DEFAULT_REMEDY if default else _REMEDY)
     endpoints = tuple(replace(each, headers={**each.headers, **spec.headers}) for each in served.endpoints)
     return JudgeBinding(name, spec, endpoints, served.alias)
 
 
 def _is_named(spec: JudgeSpec, resolved: ResolvedRun) -> bool:
-    """Whether the caller chose this judge: by an argument of that name, or by one with its model or url as value."""
+    """Whether the caller chose this judge: by a judge argument, or by an argument with its model or URL as value."""
     tables = ("env.env_args.", "env.extra_env_kwargs.")
     for path, line in resolved.described().items():
         if not path.startswith(tables) or line["origin"] == "package" or line["value"] is None:
@@ -195,7 +195,7 @@ def _check_keys(seat: JudgeBinding, resolved: ResolvedRun, environ: Mapping[str,
 
 
 class Judged(Protocol):
-    """A run, as far as its judges need it (`prepare.Prepared`)."""
+    """The attributes of a run that its judges need (`prepare.Prepared`)."""
 
     resolved: ResolvedRun
     environment: Environment
@@ -204,14 +204,14 @@ class Judged(Protocol):
 
 
 class RunPanel:
-    """The judges of one run, connected; implements `rubrics.judge_port.Panel`.
+    """The connected judges of one run; implements `rubrics.judge_port.Panel`.
 
     Args:
-        lane: The run's name among the runs of the process.
-        run: Its judges, and what they are asked about.
-        pool: Where clients come from.
+        lane: The run's unique name in the process.
+        run: The run, with its judges and plan.
+        pool: Source of clients.
         server: The embedded server; needed for judges that it plays.
-        till: Where the run pays for its replies.
+        till: Tracker of the run's spending.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class RunPanel:
             )
 
     def chat(self, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
-        """The judge of `spec`, to be asked about the rollout of `state`."""
+        """Return the chat of judge `spec` for the rollout of `state`."""
         judge = self._judges.get(id(spec))
         if judge is None:
             raise EnvironmentFault(
@@ -272,7 +272,7 @@ class RunPanel:
         return _SeatedChat(chat, judge.gate, learner, example)
 
     def waiting_note(self) -> str:
-        """What holds the judges up, or ""."""
+        """Reason why judge requests are delayed, or ""."""
         notes = [note for judge in self._judges.values() if (note := judge.client.waiting_note())]
         return f"judge: {', '.join(dict.fromkeys(notes))}" if notes else ""
 
@@ -291,7 +291,7 @@ class _Connected:
 
 
 class _Player(EnvironmentPlayer):
-    """Knows an example for as long as somebody asks about it."""
+    """Player that keeps an example only while a request about it is pending."""
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
@@ -299,7 +299,7 @@ class _Player(EnvironmentPlayer):
 
     @contextmanager
     def knowing(self, example: Example) -> Generator[None]:
-        """The example can be asked about inside."""
+        """Context manager that makes an example available to the player."""
         self.learn(example)
         self._asking[example.key] += 1
         try:
@@ -313,7 +313,7 @@ class _Player(EnvironmentPlayer):
 
 @dataclass(frozen=True, slots=True)
 class _SeatedChat:
-    """A judge behind its gate."""
+    """A judge's chat behind its concurrency limit."""
 
     inner: Chat
     gate: asyncio.Semaphore | None
@@ -332,7 +332,7 @@ class _SeatedChat:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Ask the judge; what is waited for the gate is not the rollout's time."""
+        """Call the judge; time spent waiting for the concurrency limit does not count toward the rollout's timeout."""
         if self.gate is None:
             return await self._ask(prompt, tools, sampling_args)
         with waiting():

@@ -1,5 +1,5 @@
-"""Joins a run to its model: one chat a rollout, and, where the embedded server plays, the example that the rollout is
-about. Owns who is told what of a rollout; the client and its limits are `clients`' business."""
+"""Connect a run to its model: one chat per rollout, and, for the embedded server, the rollout's example. The client
+enforces rate limits."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from harness.settings.resolver import ResolvedRun
 
 
 class ModelSource(Protocol):
-    """A run's way to whoever answers its rollouts."""
+    """Source of model replies for a run's rollouts."""
 
     @property
     def model(self) -> str:
-        """The name of who answers."""
+        """The model's name."""
         ...
 
     @property
     def sampling_args(self) -> JsonDict:
-        """What is asked with."""
+        """Sampling arguments of the requests."""
         ...
 
     def waiting_note(self) -> str:
-        """What holds the run's requests up, or ""."""
+        """Reason why the run's requests are delayed, or ""."""
         ...
 
     def chat(self, item: Item) -> Chat:
-        """Who answers one rollout; `close` it afterwards."""
+        """Return the chat of one rollout; call `close` afterwards."""
         ...
 
     def close(self, item: Item) -> None:
-        """The rollout asks no more."""
+        """Release the resources of a rollout that makes no more calls."""
         ...
 
 
 class RunClient:
-    """One run's way to its model.
+    """Model source of a run that calls an endpoint.
 
     Args:
-        name: Unique among the runs of the process; the limiter shares its slots fairly between lanes.
+        name: Unique among the runs of the process; the limiter shares its slots fairly between these names.
         resolved: The run's settings.
-        environment: Whose sampling arguments lie under the run's own.
-        pool: Where clients come from.
+        environment: Provides default sampling arguments, which the run's own override.
+        pool: Source of clients.
         server: The embedded server, if it plays this run's model.
-        till: Where the run pays for its replies.
+        till: Tracker of the run's spending.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class RunClient:
         self._client: PooledClient = pool.get(
             endpoints,
             CallSettings(
-                # Rates and headers are the endpoint's own: replicas may differ in them.
+                # Rates and headers belong to the endpoint: replicas may differ in them.
                 max_in_flight=settings.max_concurrent_generation,
                 request_timeout=settings.request_timeout,
                 request_retries=settings.request_retries,
@@ -94,11 +94,11 @@ class RunClient:
         )
 
     def waiting_note(self) -> str:
-        """What holds the run's requests up, or ""."""
+        """Reason why the run's requests are delayed, or ""."""
         return self._client.waiting_note()
 
     def chat(self, item: Item) -> Chat:
-        """The model, bound to one rollout; `close` it afterwards."""
+        """Return the model's chat for one rollout; call `close` afterwards."""
         headers: dict[str, str] = {}
         if self._told:
             headers[ROLLOUT_HEADER] = write_rollout(self._name, item.example.key, item.key)
@@ -111,7 +111,7 @@ class RunClient:
         return PricedChat(chat, self._pricing, self._till.charge, self._till.check)
 
     def close(self, item: Item) -> None:
-        """The rollout asks no more; its example is forgotten with the last rollout that is about it."""
+        """Release a rollout that makes no more calls; its example is dropped with its last rollout."""
         if self._player is None:
             return
         self._open[item.example.key] -= 1

@@ -1,9 +1,8 @@
-"""From an environment's id to the environment: by entry point, by module name, or by path. Owns the import, the call of
-`load_environment` and the words for everything that can go wrong there; reads no settings.
-
-`agent-eval` and `multi-eval` are built in. Any other id is looked up in this order: a path that exists (`./my_env.py`,
-`environments/my-env`), an entry point of the group `harness.environments`, a module of that name (dashes to
-underscores, `org/` dropped). Import hooks of plugins answer for packages that were written for another SDK."""
+"""Load an environment by its id: entry point, module name or path. Imports it, calls `load_environment`, and reports
+all errors; reads no settings. `agent-eval` and `multi-eval` are built in. Any other id is looked up in this order: a
+path that exists (`./my_env.py`, `environments/my-env`), an entry point of the group `harness.environments`, a module of
+that name (dashes to underscores, `org/` dropped). Import hooks of plugins load packages that were written for another
+SDK."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ logger = logging.getLogger(__name__)
 _FUNCTION = "load_environment"
 
 _roots: dict[Path, str] = {}
-"""Folders that environments were loaded from by path, each with the last one."""
+"""Folders from which environments were loaded by path, with the id of the last one from each folder."""
 
 
 def load_environment(env_id: str, **env_args: Any) -> Environment:
@@ -50,7 +49,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
         **env_args: Passed to its `load_environment`.
 
     Raises:
-        EnvironmentNotFound: nothing answers to `env_id`; says how to install it.
+        EnvironmentNotFound: no environment has this id; the message says how to install it.
         EnvironmentLoadError: importing or building it failed; the cause is chained.
     """
     with _left_as_found(env_id), _hooked(env_id) as adopt:
@@ -81,7 +80,7 @@ def find_function(env_id: str) -> Callable[..., object]:
         Its `load_environment`.
 
     Raises:
-        EnvironmentNotFound: nothing answers to `env_id`; says how to install it.
+        EnvironmentNotFound: no environment has this id; the message says how to install it.
         EnvironmentLoadError: importing it failed, or it has no such function.
     """
     with _left_as_found(env_id), _hooked(env_id) as adopt:
@@ -89,19 +88,19 @@ def find_function(env_id: str) -> Callable[..., object]:
 
 
 def module_name(env_id: str) -> str:
-    """The module that an environment's id stands for: `org/my-env` → `my_env`."""
+    """Module name for an environment's id: `org/my-env` → `my_env`."""
     return env_id.rstrip("/").split("/")[-1].replace("-", "_")
 
 
 def _hooked(env_id: str) -> AbstractContextManager[Adopt]:
-    """Let import hooks answer for an environment that is written for another SDK."""
+    """Activate import hooks for an environment that may be written for another SDK."""
     try:
         path = environment_path(env_id, Path())
         entry = None if path is not None else _entry_point(env_id)
         name = env_id if entry is None else entry.module
         source = main_file(path) if path is not None else _source_of(module_name(name))
     except EnvironmentNotFound:
-        name, source = env_id, None  # said again, in its place
+        name, source = env_id, None  # `_find` raises this error again
     return import_hooks.loading(source, lambda: find_environment(name))
 
 
@@ -114,7 +113,7 @@ def _source_of(module: str) -> Path | None:
 
 
 def _as_environment(env_id: str, made: object) -> Environment:
-    """What `load_environment` returned, if it is an environment."""
+    """Validate that `load_environment` returned an environment."""
     if isinstance(made, Environment):
         return made
     if inspect.iscoroutine(made):
@@ -157,7 +156,7 @@ def _import_path(env_id: str, source: Path, adopt: Adopt) -> ModuleType:
     root = source.parent.parent if is_package else source.parent
     _refuse_namesakes(env_id, root, source)
     if str(root) not in sys.path:
-        sys.path.append(str(root))  # for the modules beside it; last, so that it shadows nothing
+        sys.path.append(str(root))  # for sibling modules; last, so that it shadows nothing
     _roots[root] = env_id
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(source):
@@ -181,10 +180,10 @@ def _import_path(env_id: str, source: Path, adopt: Adopt) -> ModuleType:
 
 
 def _refuse_namesakes(env_id: str, root: Path, source: Path) -> None:
-    """Refuse an environment with a module beside it that would be another environment's: Python knows one module of a
-    name, so one of the two would run with the other's code."""
+    """Refuse an environment with a sibling module whose name exists beside another loaded environment: Python imports
+    one module per name, so one of the two would run the other's code."""
     others = {other: other_id for other, other_id in _roots.items() if other != root}
-    if not others or source.name == "__init__.py":  # a package's modules are told apart by its name
+    if not others or source.name == "__init__.py":  # modules of a package have distinct full names
         return
     for file in local_modules(source):
         name = file.relative_to(root).parts[0]
@@ -219,7 +218,7 @@ def _function_of(env_id: str, module: ModuleType, name: str = _FUNCTION) -> Call
 
 
 def _check_arguments(env_id: str, load: Callable[..., object], env_args: dict[str, Any]) -> None:
-    """Refuse arguments that the function does not take, before it is called."""
+    """Refuse arguments that the function does not accept, before the call."""
     signature = inspect.signature(load)
     try:
         signature.bind(**env_args)
@@ -231,14 +230,14 @@ def _check_arguments(env_id: str, load: Callable[..., object], env_args: dict[st
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         takes = f"it takes {', '.join(names)}" if names else "it takes none"
         wrong = EnvironmentLoadError(f"environment {env_id!r}: env_args: {error}{hint}; {takes}")
-        wrong.exit_code = 2  # the caller's words are wrong, not the environment
+        wrong.exit_code = 2  # invalid arguments of the caller, not an environment error
         raise wrong from error
 
 
 def _lacks(env_id: str, error: ModuleNotFoundError) -> NoReturn:
     head = str(error.name).partition(".")[0]
     if any(hook.module == head and hook.unsupported for hook in import_hooks.import_hooks()):
-        # Answered by the hook: the module is not in that API.
+        # The hook's message is sufficient: the module does not exist in that API.
         raise EnvironmentLoadError(f"environment {env_id!r}: {error}") from error
     missing = (
         f"it needs the module {error.name!r}, which is not installed; install the environment with its dependencies"
@@ -247,17 +246,17 @@ def _lacks(env_id: str, error: ModuleNotFoundError) -> NoReturn:
 
 
 def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
-    if exceptions.should_propagate(error) and not isinstance(error, GeneratorExit):  # nothing here is closed half-way
+    if exceptions.should_propagate(error) and not isinstance(error, GeneratorExit):  # no generator is closed here
         raise error  # the user's Ctrl-C
     ours = isinstance(error, HarnessError)
     if ours and (env_id in BUILT_INS or str(error).startswith(f"environment {env_id!r}: ")):
-        raise error  # says it all
+        raise error  # the message is complete
     words = str(error) if ours and not isinstance(error, EnvironmentFault) else exceptions.describe(error)
     if (why := hub.refusal()) and why not in words:
         words = f"{words}: {why}"
     failure = EnvironmentLoadError(f"environment {env_id!r}: {what}: {words}")
     if ours:
-        failure.exit_code = error.exit_code  # a ConfigError is about the caller's arguments
+        failure.exit_code = error.exit_code  # a ConfigError concerns the caller's arguments
     raise failure from error
 
 
@@ -279,8 +278,8 @@ def _how_to_find(env_id: str, name: str) -> str:
 
 @contextmanager
 def _left_as_found(env_id: str) -> Generator[None]:
-    """Undo what an environment does to the process as it is loaded: to handlers of SIGINT and SIGTERM, to stdout and
-    stderr, to the working directory and to variables that hold keys."""
+    """Restore process state that loading an environment may change: handlers of SIGINT and SIGTERM, stdout and stderr,
+    the working directory and variables that hold keys."""
     with _signals_put_back(), _coming_back(env_id), _keys_put_back(env_id), hub.failing_fast():
         streams = sys.stdout, sys.stderr
         try:
@@ -291,7 +290,7 @@ def _left_as_found(env_id: str) -> Generator[None]:
 
 @contextmanager
 def _keys_put_back(env_id: str) -> Generator[None]:
-    """Put back variables that hold keys: other runs name theirs. What it adds, and all others, stay."""
+    """Restore changed variables that hold keys, which other runs use. New and all other variables are kept."""
     before = {name: value for name, value in os.environ.items() if names_secret(name)}
     try:
         yield
@@ -308,7 +307,7 @@ def _keys_put_back(env_id: str) -> Generator[None]:
 
 @contextmanager
 def _coming_back(env_id: str) -> Generator[None]:
-    """Come back to the working directory: run folders and the paths of other environments begin there."""
+    """Restore the working directory: run folders and the paths of other environments are relative to it."""
     home = os.getcwd()
     try:
         yield
@@ -329,7 +328,7 @@ def _coming_back(env_id: str) -> Generator[None]:
 
 @contextmanager
 def _signals_put_back() -> Generator[None]:
-    """Undo what an environment does to SIGINT and SIGTERM: Ctrl-C belongs to the run."""
+    """Restore the handlers of SIGINT and SIGTERM: the run handles Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can set handlers
         return

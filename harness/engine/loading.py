@@ -1,5 +1,4 @@
-"""Where the environments of an invocation come from: imported here, or started in processes of their own. Owns that
-choice, and that each is loaded once."""
+"""Load the environments of an invocation: import them here or start them in isolated processes, each once."""
 
 from __future__ import annotations
 
@@ -21,31 +20,31 @@ from harness.settings.schema import EnvSettings
 
 @dataclass(slots=True)
 class Loader:
-    """Loads environments, each once: runs that differ only in their model share one."""
+    """Loads and caches environments: runs that differ only in their model share one."""
 
     _loaded: dict[str, Environment] = field(default_factory=dict[str, Environment])
     _ahead: dict[str, Recipe] = field(default_factory=dict[str, Recipe])
-    """Isolated environments that will be asked for, in that order."""
+    """Isolated environments to load next, in order."""
     _started: dict[str, Worker] = field(default_factory=dict[str, Worker])
-    """Their processes, where they load already."""
+    """Processes of isolated environments that are already loading."""
     _given: dict[tuple[str, str], Environment] = field(default_factory=dict[tuple[str, str], Environment])
-    """Environments that exist already, by name and settings of their run."""
+    """Given environment objects, by name and settings of their run."""
     _hidden: frozenset[str] = frozenset()
-    """Variables that hold keys of any run of the invocation."""
+    """Key variables of all runs of the invocation."""
 
     def give(self, resolved: ResolvedRun, environment: Environment) -> None:
         """Use an existing environment for a run instead of loading one."""
         self._given[_place(resolved)] = environment
 
     def expect(self, runs: Sequence[ResolvedRun]) -> None:
-        """Know what will be loaded: environments in processes of their own can load side by side."""
+        """Announce the runs to load: isolated environments can load in parallel."""
         self._hidden = self._hidden.union(*map(_key_vars, runs))
         isolated = [run for run in runs if run.settings.env.is_isolated]
         if isolated:
             self._ahead |= {_key(run.settings.env): self._recipe(run) for run in isolated}
 
     def load(self, resolved: ResolvedRun) -> Environment:
-        """The run's environment, with its extra arguments applied."""
+        """Return the run's environment, with its extra arguments applied."""
         given = self._given.get(_place(resolved))
         if given is not None:
             return given
@@ -60,7 +59,7 @@ class Loader:
         return self._loaded[key]
 
     def give_up(self) -> None:
-        """End the processes of environments that nobody will play."""
+        """End the processes of environments that will not be played."""
         for worker in self._started.values():
             worker.kill_and_wait()
         for environment in self._loaded.values():
@@ -82,10 +81,10 @@ class Loader:
 
 
 def memory_bound(resolved: ResolvedRun, platform: str = sys.platform) -> int:
-    """Megabytes that each process of a run may hold; -1 is no bound, which is all that there is outside Linux.
+    """Memory limit of each process of a run in megabytes; -1 is no limit, the only possibility outside Linux.
 
     Raises:
-        ConfigError: somebody has asked for a bound where there is none.
+        ConfigError: a limit is set on a system that does not support it.
     """
     megabytes = resolved.settings.env.worker_memory_mb
     if platform == "linux" or megabytes < 0:
@@ -99,7 +98,7 @@ def memory_bound(resolved: ResolvedRun, platform: str = sys.platform) -> int:
 
 
 def _key_vars(resolved: ResolvedRun) -> frozenset[str]:
-    """Variables that hold keys: of the run's endpoints, and of all in the registry, which its judges may be at."""
+    """Key variables of the run's endpoints and of all registry entries, which its judges may use."""
     registered = (
         each.values.get(("model", "api_key_var")) for entries in resolved.registry.entries.values() for each in entries
     )

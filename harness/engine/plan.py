@@ -1,7 +1,6 @@
-"""What a run consists of: which examples, how many rollouts of each, and what the run *is* for the purpose of keys and
-resume. Owns the order of work and the subtraction of what a journal already holds; starts nothing.
-
-Items are made one example at a time; what a plan keeps of an example that it has looked at is its key, 32 bytes."""
+"""Plan of a run: its examples, the number of rollouts of each, and the run's identity for keys and resume. Defines the
+order of work; starts nothing. Items are made one example at a time; a plan keeps 32 bytes per validated example, its
+key."""
 
 from __future__ import annotations
 
@@ -20,36 +19,36 @@ from harness.settings.resolver import ResolvedRun
 from harness.settings.schema import EnvSettings
 
 _KEY_BYTES = 32
-"""Of a sha256."""
+"""Size of a SHA-256 digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedExample:
-    """An example by its keys, which are enough to find it in a journal."""
+    """An example by its keys, which suffice to find its records in a journal."""
 
     key: str
     index: int
-    """Its place in the plan."""
+    """Index of the example in the plan."""
     item_keys: Sequence[str]
-    """Of the attempts at it."""
+    """Keys of the attempts at the example."""
     items: Callable[[], Sequence[Item]]
-    """Makes these attempts; reads the row."""
+    """Makes the attempts' items; reads the row."""
 
 
 class Plan:
     """The items of one run.
 
     Args:
-        environment: Whose rows are evaluated.
+        environment: The environment, whose rows are evaluated.
         resolved: The run's settings.
-        identity: What the run is; see `identity_of`.
+        identity: The run's identity; see `identity_of`.
     """
 
     can_generate = True
-    """Whether a rollout may be made; where not, what the journal holds can only be scored."""
+    """Whether rollouts may be generated; if not, recorded ones can only be scored."""
 
     _known: bytes | bytearray = b""
-    """The keys of all examples, one behind the other, once every row was looked at."""
+    """The concatenated keys of all examples, once every row was validated."""
 
     def __init__(self, environment: Environment, resolved: ResolvedRun, identity: JsonDict) -> None:
         settings = resolved.settings.env
@@ -67,7 +66,7 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """Rollouts planned."""
+        """Number of planned rollouts."""
         return self.num_examples * self.rollouts_per_example
 
     def examples(self) -> Iterator[Example]:
@@ -77,7 +76,7 @@ class Plan:
             yield keys.example(self._environment.row(row), index)
 
     def check(self) -> None:
-        """Look at every row of the plan once: a bad one must show before the first request is paid for.
+        """Validate every row of the plan once, so that an invalid row is reported before the first paid request.
 
         Raises:
             EnvironmentFault: names the row.
@@ -88,7 +87,7 @@ class Plan:
         self._known = known
 
     def outlines(self) -> Iterator[PlannedExample]:
-        """The examples in the order of work by their keys. After `check`, no row is read for them."""
+        """The examples' keys in the order of work. After `check`, this reads no row."""
         if not self._known:
             for example in self.examples():
                 items = self.items(example)
@@ -102,7 +101,7 @@ class Plan:
             yield PlannedExample(key, index, keys, partial(self._items_at, index, key))
 
     def example_keys(self) -> Iterator[str]:
-        """The keys of the examples in the order of work. After `check`, no row is read for them."""
+        """The keys of the examples in the order of work. After `check`, this reads no row."""
         if not self._known:
             return (example.key for example in self.examples())
         known = self._known
@@ -116,12 +115,13 @@ class Plan:
         return [self._keys.item(example, index) for index in range(self.rollouts_per_example)]
 
     def item(self, example: Example, rollout_index: int) -> Item:
-        """One of these attempts."""
+        """One attempt at an example."""
         return self._keys.item(example, rollout_index)
 
 
 def _order(rows: int, seed: int | None, wanted: int) -> Sequence[int]:
-    """Row numbers in the order of work: a prefix of the whole set or of its permutation, so that a larger `-n` adds."""
+    """Row numbers in the order of work: a prefix of the dataset or of its permutation, so that a larger `-n` only adds
+    examples."""
     if seed is None:
         return range(wanted)
     order = list(range(rows))
@@ -130,7 +130,8 @@ def _order(rows: int, seed: int | None, wanted: int) -> Sequence[int]:
 
 
 def _limits(env: EnvSettings) -> JsonDict:
-    """The limits of rollouts as part of an identity; empty without any, so that runs without limits keep theirs."""
+    """Rollout limits as part of an identity; empty without limits, so that identities of runs without limits are
+    stable."""
     limits = {name: getattr(env, name) for name in ("message_limit", "token_limit")}
     return (
         {"limits": {name: limit for name, limit in limits.items() if limit is not None}} if any(limits.values()) else {}
@@ -138,11 +139,9 @@ def _limits(env: EnvSettings) -> JsonDict:
 
 
 def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
-    """Everything that changes what a run measures, by name. Two runs may share a journal if theirs are equal.
-
-    Gates, retries, timeouts of requests, key names, `-n` and `-r` are not in it: they change how fast or how much, not
-    what.
-    """
+    """Identity of a run: everything that changes its measurement, by name. Two runs may share a journal if their
+    identities are equal. Gates, retries, request timeouts, key names, `-n` and `-r` are excluded: they change speed or
+    amount, not the measurement."""
     env, model = resolved.settings.env, resolved.settings.model
     found = resolved.found
     inner = set(environment.source_files).difference(() if found is None else found.source_files)
@@ -153,18 +152,18 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
             "extra_env_kwargs": env.extra_env_kwargs,
             "distribution": None if found is None else f"{found.dist_name} {found.dist_version}",
             "source": None if found is None else hash_files(found.source_files),
-            # Of environments that it was made from; only then, so that runs of others keep their keys.
+            # Source of nested environments; omitted without any, so that keys of other runs are stable.
             **(environment.fingerprint or ({"inner_source": hash_files(inner)} if inner else {})),
         },
         "model": {
             "names": sorted({endpoint.model for endpoint in resolved.endpoints}),
-            # The embedded server's port differs from run to run and means nothing.
+            # The embedded server's port differs from run to run and has no effect.
             "urls": [] if resolved.is_reference else sorted({e.url.rstrip("/") for e in resolved.endpoints}),
             "sampling_args": merge_sampling_args(environment.sampling_args, model.sampling_args),
         },
         "order": {"shuffle": env.shuffle, "shuffle_seed": env.shuffle_seed if env.shuffle else None},
         "timeout": env.timeout,
         **_limits(env),
-        # As they may be recorded: a header can choose another model, a key in one may change.
+        # In their redacted form: a header can choose another model, but a key in a header may change.
         "extra_headers": resolved.described()["model.extra_headers"]["value"],
     }

@@ -1,8 +1,7 @@
-"""Everything a run needs before its first request: its environment, its plan, its identity and its folder, new or
-resumed. Owns the decision whether a resume is allowed; makes no call and starts no task.
-
-Runs in the main thread before the event loop: constructors of environments may install signal handlers. An environment
-that fails to load becomes a run that failed, and the others go on; a wrong setting stops the invocation."""
+"""Prepare runs before the first request: environment, plan, identity and folder, new or resumed. Decides whether a
+resume is allowed; makes no call and starts no task. Runs in the main thread before the event loop: constructors of
+environments may install signal handlers. An environment that fails to load becomes a failed run, and the other runs
+continue; an invalid setting stops the invocation."""
 
 from __future__ import annotations
 
@@ -41,28 +40,28 @@ from harness.store.tally import aim_of
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """How an invocation starts, apart from the settings of its runs."""
+    """Start options of an invocation, apart from the settings of its runs."""
 
     command: str = ""
     """The command line as it was typed."""
     suite_id: str | None = None
     resume: bool = False
-    """Go on with the newest run of the same settings, where there is one."""
+    """Resume the newest run with the same settings, if one exists."""
     resume_from: str | None = None
-    """Go on with this run: a path, an id or the beginning of one."""
+    """Run to resume: a path, an id or the beginning of an id."""
     retry_failed: bool = False
-    """Make failed rollouts again, and score unscored ones again."""
+    """Retry failed rollouts, and score unscored ones again."""
     derive: Derivation | None = None
-    """Make the run from another one's journal."""
+    """Derive the run from another run's journal; None for an ordinary run."""
     budget: JsonDict = field(default_factory=dict[str, object])
-    """What the invocation may spend, for the manifest; empty if there is no bound."""
+    """The invocation's budget, for the manifest; empty without bounds."""
     is_ours: bool = True
-    """Whether its settings count as made on this machine, see `store.known_runs`."""
+    """Whether the settings count as made on this machine; see `store.known_runs`."""
 
 
 @dataclass(slots=True)
 class Prepared:
-    """One run, ready to go."""
+    """One run that is ready to start."""
 
     resolved: ResolvedRun
     progress: RunProgress
@@ -74,34 +73,34 @@ class Prepared:
     recorded: Recorded | None
     retry_failed: bool
     scratch: Scratch | None
-    """Holds the folder of a run that is not saved."""
+    """Temporary folder of a run that is not saved; None for a saved run."""
     writer: DatasetWriter | None = None
-    """Keeps the dataset up to date while the run goes on; None if nothing is saved."""
+    """Updates the dataset during the run; None if nothing is saved."""
     summary: Summary | None = None
-    """Set when the run has ended."""
+    """Summary of the ended run; None before."""
     judges: tuple[JudgeBinding, ...] = ()
-    """The judge models of its rubric."""
+    """The judge models of the run's rubric."""
     derive: Derivation | None = None
-    """The run that it is made from, and how; None for all others."""
+    """Parent run and kind of derivation; None for an ordinary run."""
     fail_fast: bool = False
-    """Stop the run at its first rollout that comes to no score; other runs go on."""
+    """Stop the run at its first rollout without a score; other runs continue."""
     on_recorded: Callable[[Recorded], None] | None = None
-    """Gets the whole journal when the run has ended, before that of an unsaved run is thrown away."""
+    """Receives the whole journal of the ended run, before that of an unsaved run is deleted."""
 
     @property
     def asks_model(self) -> bool:
-        """Whether a model plays it; the recorded replies do, or nobody, in a run that is made from another one."""
+        """Whether a model plays the run; a derived run may use recorded replies or only score."""
         return self.derive is None or self.derive.asks_model
 
     @property
     def is_saved(self) -> bool:
-        """Whether anything is left on disk afterwards."""
+        """Whether the run's files are kept on disk."""
         return self.scratch is None
 
 
 @dataclass(slots=True)
 class FailedRun:
-    """One run that came to nothing before it began."""
+    """One run that failed before it began."""
 
     resolved: ResolvedRun
     progress: RunProgress
@@ -116,7 +115,7 @@ def progress_of(resolved: ResolvedRun) -> RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One run whose environment is there: what it is, and how much of it there is."""
+    """One run with its loaded environment, plan and manifest."""
 
     resolved: ResolvedRun
     progress: RunProgress
@@ -128,11 +127,11 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """One run that knows whether it goes on from an earlier one."""
+    """A loaded run with the earlier run that it resumes, if any."""
 
     loaded: Loaded
     folder: RunDir | None
-    """The earlier run's; None for a new run."""
+    """Folder of the earlier run; None for a new run."""
     lock: RunLock | None
     recorded: Recorded | None
 
@@ -147,17 +146,17 @@ def prepare(
     """Load, plan and open the runs of one invocation, in that order, so that a refusal leaves no empty folder behind.
 
     Args:
-        runs: Their settings.
-        progress: Their counters, in the same order.
-        options: How they start.
-        loader: Where their environments come from; by default each is imported.
-        admit: Called when every run is known to be possible, before a folder is made; may raise to refuse them all.
+        runs: Resolved settings of each run.
+        progress: Counters of each run, in the same order.
+        options: Start options of the invocation.
+        loader: Source of the environments; by default each is imported.
+        admit: Called when every run is validated, before a folder is made; may raise to refuse all runs.
 
     Returns:
-        Each run, or why it cannot begin.
+        Each run, or the failure that prevents it.
 
     Raises:
-        UsageError: the request itself is wrong: a setting, or a resume of another run.
+        UsageError: the request is invalid: a setting, or a resume of another run.
         StoreError: a run folder cannot be made.
     """
     _learn_secrets(runs)
@@ -194,7 +193,7 @@ def _prepared(
 
 
 def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
-    """Before foreign code gets to run, and to say what it found in the process's environment."""
+    """Register secrets for redaction before foreign code runs and can print variables of the process."""
     redactor.add_named(os.environ)
     for run in runs:
         redactor.add_named(run.settings.env.env_args)
@@ -206,9 +205,9 @@ def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
 
 
 def _failed(resolved: ResolvedRun, progress: RunProgress, error: HarnessError) -> FailedRun:
-    """The run as one that failed; raises the error instead if the request is wrong, and not the run alone."""
+    """Convert an error to a failed run; raises a usage error, which concerns the whole request."""
     if error.exit_code == UsageError.exit_code:
-        raise error  # nothing has been started, and nothing will be
+        raise error  # stop the invocation before anything starts
     progress.state, progress.note = "failed", redactor.text(str(error))
     return FailedRun(resolved, progress, error)
 
@@ -231,7 +230,7 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options:
     except HarnessError as error:
         return _failed(resolved, progress, error)
     manifest = replace(_manifest(resolved, environment, plan, options), identity=identity)
-    RowShape.of(manifest)  # refuses clashing names while nothing has been paid for
+    RowShape.of(manifest)  # refuse clashing column names before any request is paid
     progress.total = plan.total
     progress.limits = finite_limits(manifest.reward_range)
     aim = aim_of(manifest)
@@ -317,11 +316,11 @@ def _open(located: Located, options: StartOptions) -> Prepared:
     else:
         manifest = _continued(manifest, folder.read_manifest())
         if settings.save.private:
-            folder.close_to_others()  # the modes may be lost, in a copy, or it begins to be private only now
+            folder.close_to_others()  # restore modes lost in a copy, or make an open run private
     derive, recorded = options.derive, located.recorded
     manifest = replace(manifest, id=folder.id)
     named = {seat.alias: seat.endpoints for seat in loaded.judges if seat.alias is not None and not seat.spec.key}
-    # The manifest is what makes a folder a run, so it comes after the settings that a resume reads.
+    # A folder is a run once it has a manifest, so write the manifest after the settings that a resume reads.
     folder.write_config(loaded.resolved.to_toml(named), is_ours=options.is_ours and scratch is None)
     folder.write_manifest(manifest)
     if derive is not None and derive.how == "rescore" and not folder.journal_path.exists():
@@ -334,8 +333,8 @@ def _open(located: Located, options: StartOptions) -> Prepared:
 
 
 def _continued(manifest: Manifest, earlier: Manifest) -> Manifest:
-    """The manifest of a run that goes on. One that goes on from its own `config.toml`, which is but a note of what was
-    asked for, still is what the first command made: with the origins of then, and beside the runs of then."""
+    """Make the manifest of a resumed run. If it is resumed from its own `config.toml`, keep the origins, suite and
+    command that its first manifest recorded, since the file only repeats the first command's settings."""
     manifest = replace(manifest, created=earlier.created, parent=earlier.parent, given_up=earlier.given_up)
     own = f"{earlier.id}/config.toml: "
     noted = [path for path, origin in manifest.origins.items() if own in str(origin["source"])]
@@ -350,7 +349,7 @@ def _continued(manifest: Manifest, earlier: Manifest) -> Manifest:
 
 
 def _named(output_dir: str, name: str, manifest: Manifest) -> RunDir:
-    """The folder of `--resume-from`, if its run is the one that is asked for."""
+    """Return the folder named by `--resume-from`, if its run has the requested identity."""
     folder = RunDir(find_run(output_dir, name))
     changed = differences(folder.read_manifest().identity, manifest.identity)
     if changed:

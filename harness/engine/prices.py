@@ -1,7 +1,6 @@
-"""What a reply cost: what its endpoint says, else what the price list of the `prices` extra says, else its tokens at
-the registry's price. Owns that order and the arithmetic; an unknown price stays unknown and is never 0.
-
-This is the one door to `genai_prices`. Its data come with the package: nothing is fetched."""
+"""Price of a reply: as reported by its endpoint, else from the price list of the `prices` extra, else by the registry's
+price per token. An unknown price stays unknown and is never 0. Only this module imports `genai_prices`. Its data come
+with the package: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -21,13 +20,13 @@ from harness.settings.endpoints import Endpoint
 EXTRA = "pip install 'bench-harness[prices]'"
 
 _PER = 1_000_000
-"""Prices are in US dollars for a million tokens."""
+"""Prices are in US dollars per million tokens."""
 
 _TELLING = frozenset({"openrouter.ai"})
-"""Hosts that document a cost in every reply."""
+"""Hosts whose documentation promises a cost in every reply."""
 
 _SAMPLE = Usage(input_tokens=1000, output_tokens=1000, requests=1)
-"""Asked of a price list, to learn whether it knows a model."""
+"""Sample usage to test whether a price list knows a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class Listed:
 
     model: str
     url: str
-    """Of its endpoint; only hosts that the list knows have a price, whatever a model elsewhere is called."""
+    """URL of the model's endpoint; the list only prices models at hosts that it knows."""
 
     def cost_of(self, usage: Usage) -> float | None:
         """US dollars; None if the list does not know the host or the model."""
@@ -62,34 +61,32 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """What is known of a model's price before it is asked. Built by `pricing_of`."""
+    """Price information about a model before its first call. Built by `pricing_of`."""
 
     listed: Listed | None = None
-    """In the extra's list; None if that is not installed or does not know the model."""
+    """Entry in the extra's list; None if the extra is not installed or does not know the model."""
     price: Mapping[str, float] | None = None
-    """The registry's."""
+    """Price in the endpoint registry."""
     tells: bool = False
-    """Whether the endpoint is known to say what a reply cost."""
+    """Whether the endpoint is known to report the cost of a reply."""
     is_free: bool = False
-    """The embedded reference server costs nothing, as long as nobody gives it a price."""
+    """Whether calls are free: the embedded reference server without a configured price."""
 
     @property
     def is_known(self) -> bool:
-        """Whether a reply will have a cost, if its endpoint keeps its word."""
+        """Whether the cost of a reply will be known, if its endpoint reports as documented."""
         return self.is_free or self.tells or self.listed is not None or _is_whole(self.price)
 
     def priced(self, usage: Usage) -> Usage:
-        """`usage` with its cost, as far as that can be known."""
+        """Return `usage` with its cost, if that is known."""
         if self.listed is not None and usage.cost is None and not usage.unreported:
             usage = replace(usage, cost=self.listed.cost_of(usage))
         return priced(usage, self.price or {})
 
 
 def pricing_of(endpoints: Sequence[Endpoint]) -> Pricing:
-    """What is known of the price of a model at its endpoints.
-
-    Which replica answers is not known to a run: a price counts only if it is that of all.
-    """
+    """Price information about a model at its endpoints. A run does not know which replica answers, so a price counts
+    only if all replicas have it."""
     first = endpoints[0]
     price = first.price if all(each.price == first.price for each in endpoints) else None
     listed = [_listed(each.model, each.url) for each in endpoints]
@@ -115,15 +112,15 @@ def _is_whole(price: Mapping[str, float] | None) -> bool:
 
 
 def priced(usage: Usage, price: Mapping[str, float]) -> Usage:
-    """`usage` with its cost, unless the endpoint reported one, reported no tokens, or half the price is missing.
+    """Return `usage` with its cost, unless the endpoint reported one or no tokens, or the price is incomplete.
 
     Args:
-        usage: Of one reply.
-        price: `input`, `output` and, where cached input is cheaper, `cached_input`, in dollars a million tokens.
+        usage: Usage of one reply.
+        price: `input`, `output` and, if cached input is cheaper, `cached_input`, in dollars per million tokens.
     """
     if usage.cost is not None or usage.unreported or not _is_whole(price):
         return usage
-    cached = min(usage.cached_tokens, usage.input_tokens)  # whatever an endpoint says: no reply earns money
+    cached = min(usage.cached_tokens, usage.input_tokens)  # clamp, so that no reported value gives a negative cost
     dollars = (
         (usage.input_tokens - cached) * price["input"]
         + cached * price.get("cached_input", price["input"])
@@ -134,14 +131,14 @@ def priced(usage: Usage, price: Mapping[str, float]) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class PricedChat:
-    """A `Chat` whose replies carry what they cost."""
+    """A `Chat` that adds the cost to each reply."""
 
     inner: Chat
     pricing: Pricing
     spend: Callable[[Usage, Pricing, str], None]
-    """Told of every reply as soon as it is there: its usage, how it is priced, and the model's name."""
+    """Called with every reply as soon as it arrives: its usage, its pricing, and the model's name."""
     check: Callable[[], None]
-    """Called before every request; raises `BudgetSpent` if none may be sent any more."""
+    """Called before every request; raises `BudgetSpent` if the budget allows no further request."""
 
     @property
     def model(self) -> str:
@@ -155,7 +152,7 @@ class PricedChat:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Ask the model and price its reply.
+        """Call the model and price its reply.
 
         Raises:
             BudgetSpent: the budget is spent; nothing was sent.

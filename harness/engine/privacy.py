@@ -1,5 +1,4 @@
-"""That a private run stays private when it goes on, and that what is written of it elsewhere is. Owns these rules; who
-may read which file of a run folder is the store's to see to."""
+"""Keep private runs private on resume and in derived files. `store` sets the file modes of a run folder."""
 
 from __future__ import annotations
 
@@ -15,15 +14,15 @@ from harness.store.rundir import RunDir
 
 
 def stay_private(resolved: ResolvedRun, manifest: Manifest, folder: RunDir) -> tuple[ResolvedRun, Manifest]:
-    """Settings and manifest of a run that goes on: private, if the run was, whether or not that was said again.
+    """Settings and manifest of a resumed run, private if the earlier run was private.
 
     Args:
-        resolved: Its settings as they were asked for.
-        manifest: What they make of it.
-        folder: Of the earlier run.
+        resolved: The requested settings.
+        manifest: Manifest made from these settings.
+        folder: Folder of the earlier run.
 
     Raises:
-        ResumeRefused: it was private, and is now asked to be open, or to be published.
+        ResumeRefused: the earlier run is private, and the settings ask to open or publish it.
     """
     earlier = folder.read_manifest()
     save, origins = resolved.settings.save, resolved.origins
@@ -48,14 +47,14 @@ def stay_private(resolved: ResolvedRun, manifest: Manifest, folder: RunDir) -> t
 
 
 def check_own_folder(folder: Path, name: str) -> None:
-    """Refuse a folder that others may enter, where files of a private run would go to.
+    """Refuse a folder that other users may enter as a destination for files of a private run.
 
     Args:
-        folder: As it was asked for.
-        name: What it was asked for with.
+        folder: The requested folder.
+        name: Name of the option or argument, for the message.
 
     Raises:
-        UsageError: names it, and what to do.
+        UsageError: names the folder and the remedy.
     """
     if folder.is_dir() and not is_closed(folder):
         raise UsageError(
@@ -65,15 +64,15 @@ def check_own_folder(folder: Path, name: str) -> None:
 
 
 def own_folder(folder: Path, name: str) -> None:
-    """Make a folder for files of a private run, for its owner only; one that is there must be so.
+    """Make a folder for files of a private run, accessible by its owner only; an existing folder must be private.
 
     Args:
-        folder: As it was asked for.
-        name: What it was asked for with.
+        folder: The requested folder.
+        name: Name of the option or argument, for the message.
 
     Raises:
-        UsageError: others may enter it.
-        StoreError: it cannot be made.
+        UsageError: other users may enter the folder.
+        StoreError: the folder cannot be made.
     """
     check_own_folder(folder, name)
     with translated("create", folder):

@@ -1,5 +1,4 @@
-"""What a run was made with: versions and the commit of the working directory. Owns how they are found out, and what is
-said of a setting that follows from where a recorded run lies."""
+"""Provenance of a run: versions and the commit of the working directory."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from harness.core.types import JsonDict
 from harness.settings.resolver import ResolvedRun
 
 IN_PLACE = "where the recorded run lies"
-"""Source of the output folder of a run that goes on, or is made of a recorded one."""
+"""Source of the output folder of a resumed or derived run."""
 
 
 def versions_of(resolved: ResolvedRun) -> JsonDict:
-    """Versions of Python, of this package, and of the distribution that the environment comes from."""
+    """Versions of Python, of this package, and of the environment's distribution."""
     found = resolved.found
     versions: JsonDict = {"python": platform.python_version(), "bench-harness": bench_version()}
     if found is not None and found.dist_name is not None:

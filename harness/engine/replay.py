@@ -1,5 +1,5 @@
-"""Recorded replies in the place of a model: the way of a replayed run's rollouts, and their executor. Owns which reply
-comes next and what becomes of a rollout that had failed; the environment around it is alive, as in every run."""
+"""Replay recorded replies instead of calling a model. Selects the next reply and handles recorded failures; the
+environment runs as in every run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from harness.store.recorded import Recorded
 
 
 class ReplayLane:
-    """The way of a run that asks no model.
+    """Model source of a run that calls no model.
 
     Args:
-        recorded: Whose replies are played.
+        recorded: The journal whose replies are played.
         resolved: The run's settings.
-        environment: Whose sampling arguments lie under the run's own.
+        environment: Provides default sampling arguments, which the run's own override.
     """
 
     def __init__(self, recorded: Recorded, resolved: ResolvedRun, environment: Environment) -> None:
@@ -37,11 +37,11 @@ class ReplayLane:
         )
 
     def waiting_note(self) -> str:
-        """Nothing is waited for."""
+        """Return "": a replay has no delays."""
         return ""
 
     def recorded(self, item: Item) -> Generated | Failed:
-        """What the recording holds of a rollout."""
+        """The recorded outcome of a rollout."""
         generated = self._recorded.generated_at(item.key)
         offset = self._recorded.failed_at(item.key) if generated is None else generated
         assert offset is not None, "the plan holds recorded rollouts only"
@@ -49,18 +49,18 @@ class ReplayLane:
             return cast("Generated | Failed", reader.record(offset))
 
     def chat(self, item: Item) -> Chat:
-        """The replies of one rollout, in their order."""
+        """A chat with the recorded replies of one rollout, in their order."""
         return ReplayChat(self.model, self.recorded(item))
 
     def close(self, item: Item) -> None:
-        """Nothing is kept."""
+        """Do nothing: a replay holds no resources."""
 
 
 class ReplayChat:
-    """Answers with what was answered before, whatever is asked.
+    """Chat that returns the recorded replies in order, for any prompt.
 
     Args:
-        model: The name of who answered.
+        model: Name of the recorded model.
         record: The recorded rollout.
     """
 
@@ -81,12 +81,12 @@ class ReplayChat:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """The next reply.
+        """Return the next recorded reply.
 
         Raises:
             LimitReached: a limit ended the recorded rollout here.
-            ModelError: the recorded request failed, too, or the rollout did here; or there is no reply: the environment
-                asks more, or something else, than it did then.
+            ModelError: the recorded request or rollout failed here, too; or no reply is left, since the environment
+                makes other calls than in the recording.
         """
         reply = self._recital.next(prompt)
         if isinstance(reply, ModelResponse):
@@ -99,7 +99,7 @@ class ReplayChat:
         if reply is None and limit in LIMITS:
             raise LimitReached(f"the recorded rollout was ended by {limit}", reason=str(limit))
         if reply is not None and is_unanswered:
-            await asyncio.Event().wait()  # the environment gave it up, and will again
+            await asyncio.Event().wait()  # the environment cancelled this call, and will again
         if reply is not None:
             raise reply
         raise ModelError(
@@ -110,11 +110,11 @@ class ReplayChat:
 
 
 class Replaying:
-    """Plays recorded rollouts. What they cost, and how long they took, is what it was when they were made.
+    """Executor that replays rollouts. Usage, timing and attempts are those of the recording.
 
     Args:
-        inner: Carries them out, with the recording in place of a model.
-        recording: Of them.
+        inner: Executes the rollouts, with the recording in place of a model.
+        recording: The recorded rollouts.
     """
 
     def __init__(self, inner: Executor, recording: ReplayLane) -> None:
@@ -124,7 +124,7 @@ class Replaying:
         self.forget = inner.forget
 
     async def generate(self, item: Item) -> Generated | Failed:
-        """Play one rollout."""
+        """Replay one rollout."""
         made = await self._inner.generate(item)
         told = self._recording.recorded(item)
         return replace(made, usage=told.usage, timing=told.timing, attempts=told.attempts)

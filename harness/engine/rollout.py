@@ -1,8 +1,6 @@
-"""One rollout inside this process: run the environment against the model, then its rubric. Owns the boundary at which
-whatever goes wrong in a rollout becomes a record; owns no schedule, no disk and no retry of single requests.
-
-Two errors pass through, because they are not about this rollout: `SystemicError` (the endpoint is unusable) and
-`ThreadsHung` (the environment's blocking code never returns)."""
+"""Execute one rollout in this process: run the environment against the model, then its rubric. Converts errors of a
+rollout to records. Two errors pass through, because they do not concern this rollout alone: `SystemicError` (the
+endpoint is unusable) and `ThreadsHung` (the environment's blocking code never returns)."""
 
 from __future__ import annotations
 
@@ -37,15 +35,15 @@ from harness.usercode.own_task import GRACE_SECONDS, OwnTask
 
 @dataclass(slots=True)
 class MeteredChat:
-    """A `Chat` that adds up what one rollout costs, so that a failed rollout keeps its bill too."""
+    """A `Chat` that sums the usage of one rollout, so that a failed rollout keeps its usage, too."""
 
     inner: Chat
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
     dictation: ReplyRecorder = field(default_factory=ReplyRecorder)
-    """What the requests of the attempt that is being made came to."""
+    """Recorder of the replies and errors of the current attempt."""
     gate: CallGate | None = None
-    """Refuses calls beyond the rollout's limits; None if nothing can refuse any."""
+    """Refuses calls beyond the rollout's limits; None without limits."""
 
     @property
     def model(self) -> str:
@@ -59,7 +57,7 @@ class MeteredChat:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Ask the model and count its reply."""
+        """Call the model and count its reply."""
         gate, ticket = self.gate, None
         if gate is not None:
             ticket = await gate.enter(sampling_args)
@@ -92,7 +90,7 @@ class MeteredChat:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one attempt at an item came to."""
+    """State and record of one attempt at an item."""
 
     state: State
     record: Generated | Failed
@@ -108,16 +106,16 @@ async def generate(
     max_retries: int,
     limits: RolloutLimits | None = None,
 ) -> Attempt:
-    """Make one rollout of `item`, starting again up to `max_retries` times after a failure that may heal.
+    """Generate one rollout of `item`, with up to `max_retries` retries after a retryable failure.
 
     Args:
-        environment: Whose `rollout` is run.
+        environment: The environment, whose `rollout` is run.
         item: The example and the rollout's index.
         chat: The model, bound to this rollout.
-        sampling_args: What the model is asked with, for the environment's state.
-        timeout: Seconds for one attempt; None for no bound.
+        sampling_args: Sampling arguments of the model, for the environment's state.
+        timeout: Seconds for one attempt; None for no limit.
         max_retries: Further attempts after the first.
-        limits: Of each attempt; None for none.
+        limits: Limits of each attempt; None for none.
 
     Raises:
         SystemicError: the endpoint is unusable; nothing is recorded for this item.
@@ -136,7 +134,7 @@ async def generate(
 
 
 class _Play:
-    """One attempt."""
+    """One attempt at a rollout."""
 
     def __init__(
         self,
@@ -159,10 +157,10 @@ class _Play:
         meter.dictation = ReplyRecorder()
 
     async def run(self, limits: RolloutLimits) -> Attempt:
-        """Play, and make a record of the end."""
+        """Play the attempt, and return its record."""
         error = await self._played(limits)
         gate = self._meter.gate
-        # A refused call decides the end, whatever the environment's code made of the refusal.
+        # A refused call decides the outcome, even if the environment's code catches the refusal.
         refusal = error if gate is None or gate.refusal is None else gate.refusal
         if isinstance(refusal, BudgetSpent):
             return self._failed(BUDGET_SPENT, str(refusal), retryable=True)
@@ -173,7 +171,7 @@ class _Play:
         return Attempt(self._state, self._generated())
 
     async def _played(self, limits: RolloutLimits) -> BaseException | None:
-        """Run the environment; returns what it raised."""
+        """Run the environment; returns the exception that it raised, or None."""
         meter, state = self._meter, self._state
         work = self._environment.rollout(state, meter)
         if limits.may_refuse:
@@ -184,7 +182,7 @@ class _Play:
             async with self._deadline:
                 await work
         except USER_EXCEPTIONS as error:
-            # The boundary around environment code: its bug, or its sys.exit(), costs its rollout and not every run.
+            # Boundary around environment code: its bug, or its sys.exit(), fails only its own rollout.
             if isinstance(error, BudgetSpent):
                 return error
             if isinstance(error, SystemicError | ThreadsHung):
@@ -204,11 +202,11 @@ class _Play:
         return told.reason, describe(error), told.retryable
 
     def _end_at(self, limit: str) -> None:
-        """Make it a rollout that was ended by a limit: scored on the transcript so far."""
+        """Mark the rollout as truncated by a limit: it is scored on the transcript so far."""
         state = self._state
         state["error"], state["is_completed"], state["is_truncated"] = None, True, True
         state["stop_condition"] = limit
-        if not state["completion"]:  # its code was left behind, and nothing has been rendered
+        if not state["completion"]:  # the environment was cancelled before it rendered one
             state["completion"] = state.transcript[state.start :]
 
     def _timing(self) -> Timing:
@@ -243,10 +241,10 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
     """Score rollouts of one example; a rubric that fails, or takes over `timeout` seconds, leaves them unscored.
 
     Raises:
-        SystemicError: a judge's endpoint is unusable; nothing is said of these rollouts.
-        ThreadsHung: see `harness.usercode.threads`; nothing is said either.
+        SystemicError: a judge's endpoint is unusable; the rollouts stay without a result.
+        ThreadsHung: see `harness.usercode.threads`; the rollouts stay without a result.
     """
-    # Only a judge's requests wait in our queues, and a clock that can stand still costs a little more.
+    # Only judge requests wait in queues, and a clock that can pause costs slightly more.
     bound = Deadline(timeout) if rubric.judges else asyncio.timeout(timeout)
     try:
         async with bound:
@@ -266,7 +264,8 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
 
 
 def _usable(score: Score) -> Score:
-    """A score whose reward statistics can use, or none and why: whatever counts rewards counts the same ones."""
+    """Validate a score's reward: return the score with a number usable in statistics, or with no reward and the
+    reason."""
     reward: object = score.reward
     if reward is None or (type(reward) is float and abs(reward) <= LARGEST_SCORE):
         return score

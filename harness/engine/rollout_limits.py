@@ -1,11 +1,12 @@
-"""The limits of one rollout: how many model calls an attempt may make (`message_limit`) and how many tokens it may use
-(`token_limit`). A call that exceeds one is refused without being sent.
+"""Limits of one rollout: the number of model calls (`message_limit`) and of tokens (`token_limit`) of an attempt. A
+call that exceeds a limit is refused without being sent.
 
-Calls are counted when they are sent, whatever becomes of them, so that requests in parallel are counted exactly. A
-conversation's messages are not counted: an agent that repeats one call never adds any.
+Calls are counted when they are sent, including failed ones, so that parallel requests are counted exactly. Messages of
+a conversation are not counted: an agent that repeats one call never adds any.
 
-Tokens are counted when a reply is there. Until then a request reserves its `max_tokens`, and another one that does not
-fit beside it waits."""
+Tokens are counted when a reply arrives. Until then a request reserves its `max_tokens`, and another request that does
+not fit beside it waits.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ from harness.models.wire import CHARS_PER_TOKEN, estimate_prompt_tokens, merge_s
 from harness.usercode.deadline import waiting
 
 REFUSALS = 100
-"""Refused calls after which a rollout is cancelled: code that catches every refusal and calls again would never end."""
+"""Maximum number of refused calls before a rollout is cancelled: code that catches every refusal and calls again would
+never end."""
 
 _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens")
-"""The names under which a request bounds its reply."""
+"""Names of request arguments that limit the tokens of a reply."""
 
 _REFUSED_STATUSES = (400, 422)
 """Statuses by which an endpoint refuses a `max_tokens` above the model's own maximum."""
@@ -34,16 +36,16 @@ _REFUSED_STATUSES = (400, 422)
 
 @dataclass(slots=True)
 class RolloutLimits:
-    """The limits that each rollout of a run has."""
+    """The limits of each rollout of a run."""
 
     message_limit: int | None = None
-    """Model calls of one attempt; None for no limit."""
+    """Maximum number of model calls of one attempt; None for no limit."""
     token_limit: int | None = None
-    """Tokens of one attempt, in and out; None for no limit."""
+    """Maximum number of input and output tokens of one attempt; None for no limit."""
     is_refusable: bool = False
-    """Whether calls may be refused for another reason: a budget is spent, or a replayed recording is at its end."""
+    """Whether calls may be refused for another reason: a spent budget, or the end of a replayed recording."""
     largest_max_tokens: float = field(default=float("inf"), repr=False)
-    """Where a call names no `max_tokens`, the largest that is sent. Lowered when the endpoint refuses one."""
+    """Largest `max_tokens` to send for a call that names none. Lowered when the endpoint refuses one."""
 
     @property
     def may_refuse(self) -> bool:
@@ -57,15 +59,15 @@ class CallGate:
 
     limits: RolloutLimits
     sampling_args: Mapping[str, Any]
-    """Of the run; those of a call are laid over them."""
+    """Sampling arguments of the run; those of a call override them."""
     stop: Callable[[], object]
     """Cancels the rollout."""
     calls: int = 0
-    """Calls that were sent."""
+    """Number of calls sent."""
     tokens: int = 0
     """Tokens of all replies; estimated from their length where the endpoint does not report them."""
     refusal: LimitReached | BudgetSpent | None = None
-    """The error of the first call that was refused."""
+    """The error of the first refused call."""
     _refused: int = 0
     _reserved: int = 0
     _waiters: list[asyncio.Future[None]] = field(default_factory=list[asyncio.Future[None]])
@@ -74,8 +76,8 @@ class CallGate:
         """Count a call that is about to be sent; the caller sends it at once.
 
         Raises:
-            LimitReached: it exceeds a limit.
-            BudgetSpent: an earlier call was refused for that.
+            LimitReached: the call exceeds a limit.
+            BudgetSpent: an earlier call was refused because the budget was spent.
         """
         limits = self.limits
         while True:
@@ -100,7 +102,7 @@ class CallGate:
         return Ticket(self, sampling_args, share, is_unlimited=asked is None)
 
     def settle(self, share: int, tokens: int) -> None:
-        """Count the tokens of a call that has ended, and let waiting calls try again."""
+        """Count the tokens of an ended call, and wake waiting calls."""
         self._reserved -= share
         self.tokens += tokens
         waiters, self._waiters = self._waiters, []
@@ -109,7 +111,7 @@ class CallGate:
                 waiter.set_result(None)
 
     async def refused(self, error: LimitReached | BudgetSpent) -> NoReturn:
-        """Note that a call was refused further down: by the budget, or by the end of a replayed recording.
+        """Record that an inner chat refused a call: by the budget, or by the end of a replayed recording.
 
         Raises:
             LimitReached, BudgetSpent: always.
@@ -138,26 +140,26 @@ _TOKENS = "the rollout has used {:,} of the {:,} tokens that token_limit allows"
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """One call that may be sent."""
+    """Permission to send one call."""
 
     gate: CallGate
     sampling_args: Mapping[str, Any] | None
     share: int
-    """Tokens that its reply may have; 0 for no limit."""
+    """Maximum number of tokens of the reply; 0 for no limit."""
     is_unlimited: bool = False
-    """Whether the call names no limit of its own."""
+    """Whether the call names no token limit of its own."""
 
     async def send(self, inner: Chat, prompt: Prompt, tools: Any) -> ModelResponse:
-        """Ask `inner`, with `max_tokens` cut to what is left, and count the tokens of its reply."""
+        """Call `inner`, with `max_tokens` reduced to the remaining tokens, and count the tokens of its reply."""
         return await self._counted(self._ask(inner, prompt, tools), prompt)
 
     async def relay(self, inner: Chat, prompt: Prompt, tools: Any) -> ModelResponse:
-        """Ask `inner` with the arguments as they are: an isolated process has cut them."""
+        """Call `inner` with unchanged arguments: an isolated process has reduced them."""
         try:
             return await self._counted(inner(prompt, tools=tools, sampling_args=self.sampling_args), prompt)
         except ModelError as error:
             if self.share and error.status in _REFUSED_STATUSES:
-                self.gate.calls -= 1  # it is sent again without a `max_tokens`, as the same call
+                self.gate.calls -= 1  # the retry without `max_tokens` counts as the same call
             raise
 
     async def _counted(self, asking: Awaitable[ModelResponse], prompt: Prompt) -> ModelResponse:
@@ -189,12 +191,12 @@ class Ticket:
         except ModelError as error:
             if not isinstance(error, ContextLengthError) and error.status not in _REFUSED_STATUSES:
                 raise
-        # What is left may be more than the model can ever reply with, which many endpoints refuse.
+        # The remaining tokens may exceed the model's maximum reply, which many endpoints refuse.
         limits.largest_max_tokens = min(limits.largest_max_tokens, self.share // 2)
         return await inner(prompt, tools=tools, sampling_args=self.sampling_args)
 
     def _cut(self) -> JsonDict:
-        """The sampling arguments of the call, with every limit on its reply lowered to the call's share."""
+        """The call's sampling arguments, with every limit on its reply lowered to the call's share."""
         merged = merge_sampling_args(self.gate.sampling_args, self.sampling_args)
         over: JsonDict = dict(self.sampling_args or {})
         over.update(_lowered(merged, self.share))
@@ -205,7 +207,7 @@ class Ticket:
 
 
 def output_limit(sampling_args: Mapping[str, Any]) -> int | None:
-    """The lowest limit on the reply's tokens that a request names; None if it names none."""
+    """The lowest limit on reply tokens in a request; None if it names none."""
     bodies: list[Mapping[str, Any]] = [sampling_args]
     if isinstance(extra := sampling_args.get("extra_body"), Mapping):
         bodies.append(cast("Mapping[str, Any]", extra))
@@ -222,12 +224,12 @@ def _is_count(value: object) -> bool:
 
 
 def tokens_of(usage: Usage, prompt: Prompt, message: JsonDict | None = None) -> int:
-    """The tokens of one call; estimated from the length of prompt and reply where the endpoint does not report them.
+    """Number of tokens of one call; estimated from the length of prompt and reply if the endpoint does not report them.
 
     Args:
-        usage: As reported.
-        prompt: What was asked.
-        message: The reply; None if it could not be used.
+        usage: Reported usage.
+        prompt: The prompt of the call.
+        message: The reply; None if it was unusable.
     """
     told = usage.input_tokens + usage.output_tokens
     missing = usage.unreported if told > 0 or usage.unreported else 1

@@ -1,16 +1,15 @@
-"""Drives one run's work through its gates: generation, backlog, scoring. Owns what runs when and the live counters;
-knows neither what a rollout does (the executor) nor how the journal lies on disk.
+"""Schedule one run's work: generation, backlog, scoring. Starts items in order and updates the live counters; the
+executor carries out rollouts, the journal stores records.
 
     todos ──► generation workers ──► backlog ──► scoring workers
                  │ generated/failed                  │ scored
                  └────────────► journal ◄────────────┘
 
-A gate is a pool of workers, so nothing is created per item but its records. A generation slot is free again as soon as
-the rollout's last message is in, unless the backlog is full: then generation waits for scoring. A rollout is counted
-only when its line is on disk.
-
-A run that is to stop at its first error scores each rollout in the slot that generated it: what comes next must not
-have begun."""
+A gate is a pool of workers, so only records are created per item. A generation slot is free again once the rollout's
+last message arrives, unless the backlog is full: then generation waits for scoring. A rollout is counted only when its
+line is on disk. A run that stops at its first error scores each rollout in the slot that generated it, so that the next
+rollout has not begun.
+"""
 
 from __future__ import annotations
 
@@ -30,52 +29,52 @@ from harness.engine.worklist import Aside, RolloutGroup, Todo, Todos
 
 
 class Ledger(Protocol):
-    """The part of the journal that the schedule needs."""
+    """The part of the journal's interface that the schedule needs."""
 
     def submit(self, record: Record) -> Future[int]:
-        """Queue a record; the future gives its byte offset once it is on disk, or raises `StoreError`."""
+        """Queue a record; the future returns its byte offset once it is on disk, or raises `StoreError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many of a run's rollouts may be in each stage at once."""
+    """Concurrency limits of a run's stages, and its stopping conditions."""
 
     generation: int
-    """−1 is unlimited."""
+    """Maximum number of generating rollouts; −1 is unlimited."""
     scoring: int
-    """−1 is unlimited."""
+    """Maximum number of rollouts being scored; −1 is unlimited."""
     total: int
-    """Rollouts there are at most: no gate needs more workers."""
+    """Maximum number of rollouts: no gate needs more workers."""
     group_size: int = 1
-    """Rollouts that are scored together: they enter and leave the backlog as one."""
+    """Number of rollouts scored together, which enter and leave the backlog as one."""
     joint: AbstractAsyncContextManager[object] = field(default_factory=nullcontext[None])
-    """Held by each rollout that generates: a bound over several runs."""
+    """Semaphore held by each generating rollout: a limit for several runs together."""
     fail_fast: bool = False
-    """Start nothing new after the first rollout that came to no score."""
+    """Start nothing new after the first rollout without a score."""
     max_failures: int | None = None
     """Start nothing new after more than this many rollouts without a score; None is no limit."""
     may_start: Callable[[], bool] = lambda: True
-    """Asked before anything begins; once it says no, nothing does, and what is in flight goes on."""
+    """Called before each start; once it returns False, nothing new starts, and work in flight continues."""
 
     @property
     def generators(self) -> int:
-        """Workers of the generation gate."""
+        """Number of workers of the generation gate."""
         return _workers(self.generation, self.total)
 
     @property
     def scorers(self) -> int:
-        """Workers of the scoring gate. Each scores one whole group, so that the gate counts rollouts."""
+        """Number of workers of the scoring gate. Each scores one whole group, so that the gate counts rollouts."""
         return max(1, _workers(self.scoring, self.total) // self.group_size)
 
     @property
     def backlog(self) -> int:
-        """Entries that fit into the backlog: as many rollouts as may be generating, in whole groups."""
+        """Maximum number of backlog entries: as many rollouts as may be generating, in whole groups."""
         return max(1, self.generators // self.group_size)
 
 
 _Batch: TypeAlias = list[tuple[Finished, Future[int] | None]]
-"""Rollouts that are scored together, each with the acknowledgement of its line, unless that is on disk already."""
+"""Rollouts scored together, each with the acknowledgement of its line, or None if the line is already on disk."""
 
 
 def _workers(gate: int, total: int) -> int:
@@ -83,15 +82,15 @@ def _workers(gate: int, total: int) -> int:
 
 
 class Schedule:
-    """One run's dispatch.
+    """Scheduler of one run.
 
     Args:
-        todos: The work, made lazily; the items of an example stand together.
-        executor: Carries the work out.
-        ledger: Where every result goes before it counts.
+        todos: The work, made lazily; the items of an example are adjacent.
+        executor: Executes the rollouts.
+        ledger: Stores every result before it is counted.
         progress: The run's live counters, updated here.
-        bounds: The run's gates.
-        on_outcome: Called after each rollout that has come to an outcome.
+        bounds: The run's limits.
+        on_outcome: Called after each finished rollout.
         score: False leaves generated rollouts to a later pass over the journal.
     """
 
@@ -126,14 +125,14 @@ class Schedule:
         self._stopping = False
         self._judge_gone: SystemicError | None = None
         self.last_error: Failed | Scored | None = None
-        """The failure that stopped a schedule with a limit on failures."""
+        """The failure that exceeded the limit on failures."""
         self._last: Future[int] | None = None
 
     async def run(self) -> SystemicError | None:
         """Work until nothing is left or `stop` is called.
 
         Returns:
-            What made the endpoint unusable, the model's or a judge's, if that ended the run early.
+            The error that made an endpoint of the model or of a judge unusable, if that ended the run early.
 
         Raises:
             HarnessError: the journal can no longer be written.
@@ -151,15 +150,15 @@ class Schedule:
             raise _first(group) from None
         if self._last is not None:
             await self._last
-            await asyncio.sleep(0)  # outcomes are counted by callbacks, and those of this turn may not have run
+            await asyncio.sleep(0)  # let the callbacks that count outcomes run
         return systemic or self._judge_gone
 
     def stop(self) -> None:
-        """Start nothing new; what is in flight goes on."""
+        """Start nothing new; work in flight continues."""
         self._stopping = True
 
     def cancel(self) -> None:
-        """Give up what is in flight: on resume, what was generated is scored and the rest is asked for again."""
+        """Cancel work in flight: a resume scores the generated rollouts and repeats the others."""
         self._stopping = True
         for task in self._workers:
             task.cancel()
@@ -170,13 +169,13 @@ class Schedule:
             async with asyncio.TaskGroup() as generation:
                 self._workers += [generation.create_task(self._generation_worker()) for _ in range(self._generators)]
         except* SystemicError as group:
-            # The group has cancelled the other generations: they would meet the same wall.
+            # The group has cancelled the other generations: they would fail with the same error.
             systemic.append(_first_systemic(group))
         return systemic[0] if systemic else None
 
     async def _generation_worker(self) -> None:
         while True:
-            # The next item is taken when there is room for it: none waits at a joint bound after a stop.
+            # Take the next item only inside the joint limit, so that no item waits there after a stop.
             async with self._joint:
                 todo = await self._next()
                 if todo is None:
@@ -192,7 +191,7 @@ class Schedule:
             self._progress.usage += record.usage
             try:
                 acknowledged = self._submit(record)
-            except EnvironmentFault as error:  # the environment said something that is no JSON
+            except EnvironmentFault as error:  # the record holds a value that is no JSON
                 self._executor.forget(todo.item.key)
                 record = unwritable(record, error)
                 acknowledged = self._submit(record)
@@ -204,12 +203,12 @@ class Schedule:
                 await self._admit(todo, record, acknowledged)
 
     async def _next(self) -> Todo | None:
-        """What comes next; while much is passed over, others have their turns."""
+        """Return the next item; while finished items are skipped, let other tasks run."""
         while not self._stopping and self._may_start():
             step = self._step()
             if step is None or isinstance(step, Todo):
                 return step
-            if self._progress.target is not None:  # what was seen decides whether anything begins
+            if self._progress.target is not None:  # the rewards so far decide whether anything begins
                 step()
                 continue
             self._aside.put_nowait(step)
@@ -222,7 +221,7 @@ class Schedule:
 
     async def _count_aside(self) -> None:
         while (count := await self._aside.get()) is not None:
-            while self._seeking:  # noqa: ASYNC110 - whoever looks for work goes first, a turn of the loop at a time
+            while self._seeking:  # noqa: ASYNC110 - workers that seek work have priority, one loop turn at a time
                 await asyncio.sleep(0)
             count()
             await asyncio.sleep(0)
@@ -235,10 +234,8 @@ class Schedule:
             self._progress.generating -= 1
 
     async def _admit(self, todo: Todo, record: Generated, acknowledged: Future[int] | None) -> None:
-        """Pass a generated rollout on; waits while the backlog is full.
-
-        Where scoring is left to a later pass, a rollout whose state no journal can hold is scored at once all the same.
-        """
+        """Queue a generated rollout for scoring; waits while the backlog is full. If scoring is left to a later pass, a
+        rollout whose state cannot be stored in the journal is still scored at once."""
         finished = Finished(todo.item.example, record)
         if todo.group is not None:
             todo.group.finished.append(finished)
@@ -264,7 +261,7 @@ class Schedule:
                 incomplete = Scored(finished.record.key, "unscored", None, {}, {"*": "group incomplete"})
                 self._record_score(finished, incomplete)
         else:
-            # By index, as when they are scored anew: which member came first must be nothing to a reward. The journal
+            # Sort by index, as in a later scoring: rewards must not depend on the order of completion. The journal
             # acknowledges in order, so the last line's acknowledgement covers the whole group.
             members = sorted(group.finished, key=lambda finished: finished.record.rollout_index)
             await self._enqueue([(finished, self._last) for finished in members])
@@ -277,7 +274,7 @@ class Schedule:
         try:
             await self._room.acquire()
         finally:
-            # Also when the endpoint has died meanwhile: these are generated, and what is generated is scored.
+            # Also after the endpoint has become unusable meanwhile: generated rollouts are scored.
             self._progress.backlog += len(rollouts)
             self._backlog.put_nowait(rollouts)
 
@@ -301,14 +298,14 @@ class Schedule:
             for finished, scored in zip(rollouts, await self._executor.score(rollouts), strict=True):
                 self._record_score(finished, scored)
         except SystemicError as error:
-            # A judge is gone. What is being generated is paid for and kept; a resume scores it.
+            # A judge's endpoint is unusable. Rollouts in generation are paid for and kept; a resume scores them.
             self._judge_gone = self._judge_gone or error
             self._stopping = True
         finally:
             self._progress.scoring -= len(batch)
 
     def _note_error(self, record: Failed | Scored) -> None:
-        is_budget = isinstance(record, Failed) and record.reason == BUDGET_SPENT  # told as such, not as an error
+        is_budget = isinstance(record, Failed) and record.reason == BUDGET_SPENT  # a reached budget is not an error
         if self._failures_left is None or is_budget:
             return
         self._failures_left -= 1
@@ -339,7 +336,7 @@ class Schedule:
 
 
 def _on_disk(acknowledged: Future[int]) -> bool:
-    # Reading the exception here also tells asyncio that it was seen; the run itself meets it at its next submit.
+    # Whether the record was written. Reading the exception marks it as retrieved; the run's next submit raises it.
     return not acknowledged.cancelled() and acknowledged.exception() is None
 
 

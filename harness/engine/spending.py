@@ -1,5 +1,5 @@
-"""What a run has taken of replies, by the account of its journal, and what of them no line holds, because rollouts were
-given up half-way. Owns both sums; the bounds are `engine.budget`'s, prices `engine.prices`'."""
+"""Sum the spending of a run by its journal, and the spending on abandoned rollouts that no journal line holds.
+`engine.budget` enforces bounds, `engine.prices` computes prices."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ from harness.engine.prices import Pricing
 from harness.store.journal import JournalReader, scan
 
 Charge: TypeAlias = Callable[[Usage, Pricing, str], None]
-"""Told of a reply: its usage, how it is priced, and the model's name."""
+"""Called with a reply: its usage, its pricing, and the model's name."""
 
 
 def _allow() -> None:
-    """Nothing is limited."""
+    """Allow every call."""
 
 
 @dataclass(slots=True)
 class SpendTracker:
-    """Where one run pays: passes on every reply to the budget, and remembers what that came to."""
+    """Tracker of one run's spending: forwards every reply to the budget, and sums its usage."""
 
     pay: Charge
     check: Callable[[], None] = _allow
-    """Raises `BudgetSpent` if nothing may be asked any more."""
+    """Raises `BudgetSpent` if the budget allows no further call."""
     is_limited: bool = False
-    """Whether it can."""
+    """Whether `check` may raise."""
     usage: Usage = field(default_factory=Usage)
 
     @property
     def check_queued(self) -> Callable[[], None] | None:
-        """`check` for requests that have waited for their slot; None if nothing is limited."""
+        """`check` for requests that have waited for their slot; None without limits."""
         return self.check if self.is_limited else None
 
     def charge(self, usage: Usage, pricing: Pricing, model: str) -> None:
-        """Count a reply."""
+        """Count one reply."""
         if not pricing.is_free:
             self.usage += usage
         self.pay(usage, pricing, model)
 
 
 def given_up(paid: Usage, recorded: Iterator[tuple[Usage, bool]], earlier: JsonDict) -> JsonDict:
-    """What replies took that are in no line.
+    """Usage of replies that no journal line holds.
 
     Args:
-        paid: What an attempt paid for.
-        recorded: What of that its lines hold (`spent_in`).
-        earlier: What had been given up before it.
+        paid: Usage that an attempt paid for.
+        recorded: The part of it that the journal holds (`spent_in`).
+        earlier: Usage lost in earlier attempts.
 
     Returns:
-        A `Usage` as JSON; empty if nothing was given up.
+        A `Usage` as JSON; empty if nothing was lost.
     """
     held = sum((usage for usage, is_free in recorded if not is_free), Usage())
     if paid.requests <= held.requests:
@@ -66,7 +66,7 @@ def given_up(paid: Usage, recorded: Iterator[tuple[Usage, bool]], earlier: JsonD
 
 
 def given_up_earlier(value: JsonDict, pricing: Pricing | None = None) -> Iterator[tuple[Usage, bool]]:
-    """What `given_up` gave, as `spent_in` yields it; nothing if there is nothing."""
+    """Convert the result of `given_up` to the form that `spent_in` yields; empty if there was no loss."""
     return _priced([value], pricing)
 
 
@@ -78,17 +78,17 @@ def spent_in(
     derivation: Derivation | None = None,
     start: int = 0,
 ) -> Iterator[tuple[Usage, bool]]:
-    """What every recorded attempt took, replies of judges and attempts that were made again included.
+    """Usage of every recorded attempt, including judge replies and retried attempts.
 
     Args:
-        journal: Of the run.
-        model: Prices what was recorded without a cost.
-        judge: The same for judges.
-        derivation: How the run is made from another one: what that one paid for is left out.
-        start: Of the lines that begin at this offset or later.
+        journal: Journal of the run.
+        model: Prices records without a cost.
+        judge: Prices judge replies without a cost.
+        derivation: Derivation of the run; the parent's spending is excluded.
+        start: Include only lines that begin at this offset or later.
 
     Yields:
-        Usage, and whether it cost nothing.
+        Usage, and whether it was free.
 
     Raises:
         JournalDamaged: a line cannot be read.
@@ -97,7 +97,7 @@ def spent_in(
     asked = derivation is None or derivation.asks_model
     played = asked or (derivation is not None and derivation.how == "replay")
     judged: dict[str, int] = {}
-    """Replies of judges that a rollout had before it was scored: each of its scores repeats them."""
+    """Number of judge replies of a rollout before its scoring, by key: each of its scores repeats them."""
     with ExitStack() as stack:
         taken = None
         if derivation is not None and derivation.only == UNSCORED:
@@ -119,7 +119,7 @@ def spent_in(
 
 
 def _is_taken_over(line: JsonDict, derivation: Derivation | None, parent: JournalReader | None) -> bool:
-    """Whether a score is one that a rescore has left as it was in its parent."""
+    """Whether a score is an unchanged copy from the parent of a rescore."""
     if derivation is None or parent is None:
         return False
     offset = derivation.recorded.scored_at(str(line.get("key")))
@@ -130,14 +130,14 @@ def _priced(usages: Sequence[object], pricing: Pricing | None) -> Iterator[tuple
     for value in usages:
         try:
             usage = Usage(**cast("dict[str, Any]", value))
-        except TypeError:  # an environment may keep something of its own where judges keep theirs
+        except TypeError:  # an environment may store other values under the judges' name
             continue
         if usage.requests:
             yield (usage if pricing is None else pricing.priced(usage)), pricing is not None and pricing.is_free
 
 
 def _judgements(held: object) -> list[object]:
-    """The usage of each reply of a judge, by the state values of a line."""
+    """The usage of each judge reply in the state values of a line."""
     value = cast("dict[str, object]", held).get(JUDGEMENTS) if isinstance(held, dict) else None
     entries = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("dict[str, object]", each).get("usage") if isinstance(each, dict) else None for each in entries]

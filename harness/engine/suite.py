@@ -1,5 +1,5 @@
-"""All runs of one invocation, side by side on one event loop. Owns what they share (clients, embedded server, stopping)
-and the order in which a run ends: journal, summary, dataset, card, manifest. Prints nothing."""
+"""Run all runs of one invocation concurrently on one event loop. Manages the shared clients, embedded server and
+interruption, and finalizes each run. Prints nothing."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ from harness.usercode.threads import owner
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 10.0
-"""After the first interrupt: how long rollouts in flight may still finish. They are paid for, but whoever pressed
-Ctrl-C is waiting."""
+"""Seconds that rollouts in flight get to finish after the first interrupt. They are paid for, but the user is
+waiting."""
 
 _LOST = (
     "{missing} rollouts ended without an outcome: code of the environment cancels the task that runs it; give it a "
@@ -65,13 +65,13 @@ class Suite:
     """Runs that were prepared together.
 
     Args:
-        runs: Each with its own folder and lock.
+        runs: Prepared runs, each with its own folder and lock.
         drain: Seconds that rollouts in flight get after `interrupt`.
-        in_flight: Rollouts that may generate at once in all runs together; None leaves each run its own bound alone.
-        at_once: Runs that may be under way at once, the first ones first; None is all of them.
-        pool: Where runs get their clients; by default a pool of its own; either is closed at the end.
-        keys: API keys by the name of their variable, over those of the process's environment.
-        budget: What they may spend together; by default there is no bound.
+        in_flight: Maximum number of generating rollouts of all runs together; None applies only each run's own limit.
+        at_once: Maximum number of concurrent runs, started in order; None starts all.
+        pool: Source of the runs' clients, closed at the end; by default a new pool.
+        keys: API keys by the name of their variable; they override the process's environment variables.
+        budget: Shared budget; by default without bounds.
     """
 
     def __init__(
@@ -97,10 +97,8 @@ class Suite:
         self._lanes = count()
 
     async def run(self) -> None:
-        """Make every rollout and leave every run with its summary, dataset and manifest on disk.
-
-        A run that cannot go on is noted in its counters (`state`, `note`); the others are not touched by it.
-        """
+        """Execute every rollout; each run ends with summary, dataset and manifest on disk. A run that fails is marked
+        in its counters (`state`, `note`); the others continue."""
         judges = [seat for run in self._runs for seat in run.judges]
         given = {name: key for seat in judges for name, key in seat.literal_key.items()}
         pool = self._pool or ClientPool(environ=ChainMap(given, self._keys, os.environ))
@@ -126,7 +124,7 @@ class Suite:
                 await environment.teardown()
 
     def interrupt(self) -> None:
-        """Start nothing new, and give what is in flight `drain` seconds to finish. For a signal handler."""
+        """Start nothing new, and give work in flight `drain` seconds to finish. For a signal handler."""
         if self._interrupted:
             return
         self._interrupted = True
@@ -135,7 +133,8 @@ class Suite:
         asyncio.get_running_loop().call_later(self._drain, self._give_up)
 
     def _until_time_is_up(self) -> list[asyncio.TimerHandle]:
-        """When the budget's time is up, nothing new begins, and what is in flight gets as long as at an interrupt."""
+        """Schedule timers for the budget's time bound: first nothing new begins, then work in flight is cancelled after
+        the same delay as at an interrupt."""
         left = self._budget.seconds_left
         if left is None:
             return []
@@ -147,15 +146,15 @@ class Suite:
             schedule.cancel()
 
     async def _contain(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> None:
-        """The boundary between runs: whatever ends one is noted there and stays there."""
+        """Execute and finalize one run; its errors are recorded in its counters and do not affect other runs."""
         progress = run.progress
         state: RunState
-        owner.set(run.folder.id)  # of this task and all that it starts
+        owner.set(run.folder.id)  # set for this task and all its subtasks
         progress.state = "waiting"
         try:
             async with self._turns:
                 reason = await self._drive(run, pool, server)
-        except Exception as error:  # of one run: the others go on
+        except Exception as error:  # the boundary between runs: the others continue
             state = _note_failure(progress, error)
         else:
             _end_early(progress)
@@ -175,7 +174,7 @@ class Suite:
         progress.finished = time.monotonic()
         progress.started = progress.started or progress.finished  # a run that failed before its first rollout
         try:
-            # Also when the user quits meanwhile: what is written as it ended must not be told as something else.
+            # Complete also if the user quits meanwhile: the status on disk must be the run's actual status.
             await _to_its_end(partial(finalize, run, "stopped" if state == "failed" else state))
         except Exception as error:  # as above
             state = _note_failure(progress, error)
@@ -183,7 +182,7 @@ class Suite:
             progress.state = state
 
     async def _drive(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> str | None:
-        """Make the run's rollouts; returns what stopped it early."""
+        """Execute the run's rollouts; returns the reason for an early stop, or None."""
         name = f"{next(self._lanes)}:{run.progress.name}"
         till = SpendTracker(self._budget.charge, self._budget.check, self._budget.limits.may_refuse)
         executor, waiting_note = _executor(name, run, pool, server, till)
@@ -204,11 +203,12 @@ class Suite:
                     reason = await self._passes(run, executor, journal, checkpoints)
             await journal.flush()
             return reason
-        finally:  # also when the user quits now
+        finally:  # also if the user quits now
             await asyncio.to_thread(self._settle, run, journal, till, begin)
 
     def _settle(self, run: Prepared, journal: Journal, till: SpendTracker, begin: int) -> None:
-        """Close the journal, and note what was spent: a resume counts it, and of what was given up knows only this."""
+        """Close the journal, and record the spending in the manifest: a resume counts it, including that of abandoned
+        rollouts."""
         try:
             journal.close()
         finally:
@@ -218,14 +218,14 @@ class Suite:
                 model = None if not run.asks_model else pricing_of(run.resolved.endpoints)
                 judge = pricing_of(run.judges[0].endpoints) if len(run.judges) == 1 else None
                 recorded = spent_in(journal.path, model, judge, derivation=run.derive, start=begin)
-                with suppress(StoreError):  # what ended the run is told, and is more than this
+                with suppress(StoreError):  # the error that ended the run matters more
                     gone = given_up(till.usage, recorded, run.manifest.given_up)
                     run.manifest = replace(run.manifest, given_up=gone)
 
     async def _passes(
         self, run: Prepared, executor: Executor, journal: Journal, checkpoints: Checkpoints
     ) -> str | None:
-        """Generate and score together, or one after the other: then the second pass reads the journal back."""
+        """Generate and score together, or in two passes: then the second pass reads the journal back."""
         settings = run.resolved.settings.env
         run.progress.state = "running"
         if settings.interleave_scoring or run.environment.rubric.needs_live_state:
@@ -240,7 +240,8 @@ class Suite:
     async def _pass(
         self, stage: Stage, run: Prepared, executor: Executor, journal: Journal, checkpoints: Checkpoints
     ) -> str | None:
-        """Returns what stopped it before its end: an unusable endpoint, or the first error where that is to."""
+        """Run one pass; returns the reason for an early stop: an unusable endpoint, or an error that exceeds the
+        limit."""
         settings = run.resolved.settings.model
         group_size = run.plan.rollouts_per_example if run.plan.is_group else 1
         work = Worklist(
@@ -262,9 +263,9 @@ class Suite:
                 group_size,
                 self._joint,
                 run.fail_fast,
-                # Recorded failures are not new ones: a replay of them is whole.
+                # Recorded failures are not new ones: a replay includes them.
                 run.resolved.settings.env.max_failures if run.asks_model else None,
-                # What is generated is paid for: where no judge is asked for it, its score is still made.
+                # Generated rollouts are paid for: scoring without judges is free, so it continues.
                 self._budget.may_score if stage == "score" and not run.judges else self._budget.may_start,
             ),
             on_outcome=checkpoints.outcome,
@@ -275,7 +276,7 @@ class Suite:
             schedule.stop()
         systemic = await schedule.run()
         if stage != "score" and run.recorded is not None and self._budget.reached is not None:
-            deque(todos, maxlen=0)  # counts what was done before: a run that lacks nothing is done, whatever is spent
+            deque(todos, maxlen=0)  # counts skipped rollouts: a complete run is done, even if the budget is spent
         if systemic is not None:
             return str(systemic)
         error = schedule.last_error
@@ -285,10 +286,10 @@ class Suite:
 def _executor(
     name: str, run: Prepared, pool: Clients, server: ReferenceServer | None, till: SpendTracker
 ) -> tuple[Executor, Callable[[], str]]:
-    """What carries out a run's rollouts, and what says what holds them up."""
+    """Executor of a run's rollouts, and a function that returns the reason for delays."""
     if run.derive is not None and not run.asks_model:
         recording = ReplayLane(run.derive.recorded, run.resolved, run.environment)
-        # The recording says where a limit ended a rollout, whatever its tokens are counted as today.
+        # The recording determines where a limit ended a rollout, not today's token counts.
         inner = _of_environment(run, recording, RolloutLimits(is_refusable=True), max_retries=0)
         return Replaying(inner, recording), recording.waiting_note
     lane = RunClient(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None, till)
@@ -321,7 +322,7 @@ def _of_environment(run: Prepared, lane: ModelSource, limits: RolloutLimits, max
 
 
 def _sources(runs: Sequence[Prepared]) -> dict[Path, str]:
-    """The files of the environments, each with the name of a run that it belongs to."""
+    """Source files of the environments, each with the name of a run that uses it."""
     names: dict[Path, str] = {}
     for run in runs:
         found = run.resolved.found
@@ -331,7 +332,7 @@ def _sources(runs: Sequence[Prepared]) -> dict[Path, str]:
 
 
 async def _to_its_end(call: Callable[[], None]) -> None:
-    """Call something in a thread, and wait for it also where this is cancelled."""
+    """Call a function in a thread, and wait for its end even on cancellation."""
     ended = asyncio.get_running_loop().run_in_executor(None, call)
     try:
         await asyncio.shield(ended)
@@ -343,7 +344,7 @@ async def _to_its_end(call: Callable[[], None]) -> None:
 
 
 def _end_early(progress: RunProgress) -> None:
-    """A run that was to end once it knew enough, and does, is all that it was to be."""
+    """Apply early stopping: if the rule ended the run, lower its total to the rollouts needed, and set its note."""
     target = progress.target
     if target is None:
         return
@@ -367,7 +368,7 @@ def _failure_note(run: Prepared, record: Failed | Scored) -> str:
 
 
 def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:
-    """Say in a run's counters what ended it; of two failures the first counts, since it may have caused the second."""
+    """Record the error that ended a run in its counters; the first of two errors counts, since it may be the cause."""
     while isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     words = str(error)

@@ -1,10 +1,7 @@
-"""Watches the event loop from a thread and names the environment whose code holds it up. Owns the measurement and the
-message; stops nothing, since code that blocks cannot be interrupted from outside. Code that goes on although its task
-was cancelled is named, too.
-
-Every rollout of every run waits while one `async def` blocks: it is the most expensive mistake an environment can make,
-and nothing else shows it. A heartbeat on the loop says when it last ran; when it is late, the thread looks at what the
-loop's thread is executing."""
+"""Watchdog thread that reports which environment blocks the event loop. It stops nothing, since blocking code cannot be
+interrupted from outside. Also reports code that ignores the cancellation of its task. Every rollout of every run waits
+while one `async def` blocks: the most expensive mistake of an environment, and otherwise invisible. A heartbeat on the
+loop records its last turn; when it is late, the thread inspects the loop thread's stack."""
 
 from __future__ import annotations
 
@@ -25,36 +22,37 @@ from harness.usercode.exceptions import where
 logger = logging.getLogger(__name__)
 
 THRESHOLD = 0.5
-"""Seconds that one call may hold the loop unnoticed. A full loop iteration at 512 in flight takes a good part of it."""
+"""Seconds that one call may block the loop without a report. A full loop iteration at 512 in flight takes a good part
+of it."""
 
 STUBBORN = 5.0
-"""Seconds from which on a task that was cancelled and goes on is named: a time limit can do no more than cancel."""
+"""Seconds after which a task that ignores its cancellation is reported: a time limit can only cancel."""
 
 _PERIOD = 0.05
-"""Seconds between looks; the heartbeat's period, too."""
+"""Seconds between checks, and the heartbeat's period."""
 
 
 @dataclass(slots=True)
 class Blocked:
-    """One function that has held up the loop."""
+    """One function that has blocked the loop."""
 
     name: str
-    """The run whose environment it belongs to."""
+    """Name of the run whose environment contains the function."""
     where: str
     """`function (file:line)`."""
     times: int = 0
     seconds: float = 0.0
-    """In all of these times together."""
+    """Total seconds of all blocks."""
 
 
 class Watchdog:
-    """Names what blocks the running loop, while it is entered.
+    """Context manager that reports code that blocks the running loop.
 
     Args:
-        sources: Files of environments, each with the name of the run that it belongs to.
-        threshold: Seconds from which on a call counts as blocking.
-        on_stubborn: Told `function (file:line)` of code that goes on although its task was cancelled; nobody is where
-            the process cannot be ended for it.
+        sources: Files of environments, each with the name of its run.
+        threshold: Seconds after which a call counts as blocking.
+        on_stubborn: Called with `function (file:line)` of code that ignores the cancellation of its task; None if the
+            process cannot be ended for it.
     """
 
     def __init__(
@@ -73,12 +71,12 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
         self._on_stubborn = on_stubborn
         self._cancelled: dict[asyncio.Task[Any], float] = {}
-        """Tasks that go on although they were cancelled, and since when."""
+        """Tasks that run although they were cancelled, with the time of the first check that found them."""
         self._looked = 0.0
 
     @property
     def found(self) -> tuple[Blocked, ...]:
-        """What has blocked the loop so far."""
+        """Functions that have blocked the loop so far."""
         return tuple(self._found.values())
 
     def __enter__(self) -> Watchdog:
@@ -91,7 +89,7 @@ class Watchdog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop, and say how much there was of what happened more than once."""
+        """Stop, and report the totals of functions that blocked more than once."""
         self._stop.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -112,13 +110,13 @@ class Watchdog:
             self._look_at_tasks(self._beat)
 
     def _look_at_tasks(self, now: float) -> None:
-        """Name what goes on although it was cancelled: by a time limit, or as the run is over."""
+        """Report tasks that ignore their cancellation by a time limit or by the end of the run."""
         going = [task for task in asyncio.all_tasks() if task.cancelling()]
         self._cancelled = {task: self._cancelled.get(task, now) for task in going}
         for task, since in self._cancelled.items():
             if now - since < STUBBORN or (frame := self._awaiting(task)) is None:
                 continue
-            self._cancelled[task] = math.inf  # once is enough
+            self._cancelled[task] = math.inf  # report it once
             name, place = self._names[frame.f_code.co_filename], where(frame)
             logger.warning(
                 "%s: %s goes on although it was cancelled%s", name, place,
@@ -144,8 +142,8 @@ class Watchdog:
         looked = time.monotonic()
         while not self._stop.wait(_PERIOD):
             now, beat = time.monotonic(), self._beat
-            # Native code that keeps the interpreter lock keeps this thread from looking, too: it comes late itself,
-            # and then what it sees at last is what has held it up.
+            # Native code that holds the interpreter lock blocks this thread, too: if this thread is late, the frame
+            # that it sees first has blocked the loop.
             was_locked_out = now - looked > self._threshold
             looked = now
             if now - beat < self._threshold:
@@ -156,7 +154,7 @@ class Watchdog:
                 self._note(frame, beat)
                 frame = None
                 looked = time.monotonic()
-            # A first sight proves nothing: a loop with much to do is late as well. The same call, still there, does.
+            # One sighting proves nothing: a busy loop is late as well. The same call in two consecutive checks does.
             suspect = frame
 
     def _environment_frame(self, frame: FrameType | None) -> FrameType | None:
@@ -166,11 +164,11 @@ class Watchdog:
         return frame
 
     def _note(self, frame: FrameType, beat: float) -> None:
-        """Say at once what blocks, then wait for the heartbeat to learn for how long."""
+        """Report the blocking code at once, then wait for the heartbeat to measure the duration."""
         code = frame.f_code
         name = self._names[code.co_filename]
         place = where(frame)
-        del frame  # it holds the author's local values
+        del frame  # it references the author's local values
         each = self._found.setdefault((name, code.co_name), Blocked(name, place))
         each.times += 1
         if each.times == 1:

@@ -1,7 +1,6 @@
-"""The part of a plan that a journal does not hold yet. Owns what each item still needs, and the grouping of items that
-must be scored together; reads the journal, writes nothing.
-
-What needs nothing is passed over by its key alone: neither its row nor its lines are read before the first request."""
+"""Remaining work of a plan by its journal: the missing steps of each item, and the groups of items that must be scored
+together. Reads the journal, writes nothing. Finished items are skipped by their keys: neither their rows nor their
+lines are read before the first request."""
 
 from __future__ import annotations
 
@@ -22,14 +21,15 @@ from harness.store.resume import missing_examples
 Need: TypeAlias = Literal["generate", "score"] | None
 
 Stage: TypeAlias = Literal["both", "generate", "score"]
-"""`generate` leaves scoring to a later pass with `score`, over a journal that was read anew."""
+"""Pass over the plan; `generate` leaves scoring to a later `score` pass over the reloaded journal."""
 
 COUNTED_AT_ONCE = 64
-"""Rollouts that are passed over, and later counted, in one turn of the event loop: about a millisecond."""
+"""Number of skipped rollouts that are counted in one turn of the event loop: about a millisecond."""
 
 
 COUNTED_FIRST = 32
-"""Rollouts that are counted before anything begins, so that a small run never seems to have less than it has."""
+"""Number of skipped rollouts that are counted before any work begins, so that a small run shows its full counts at
+once."""
 
 
 @dataclass(slots=True)
@@ -39,11 +39,11 @@ class RolloutGroup:
     size: int
     finished: list[Finished] = field(default_factory=list[Finished])
     lost: int = 0
-    """Members that failed: a group reward over the rest would be about another group."""
+    """Number of failed members: a group reward over the others would concern another group."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether every member has come to its end."""
+        """Whether every member has been generated or has failed."""
         return len(self.finished) + self.lost == self.size
 
 
@@ -53,24 +53,23 @@ class Todo:
 
     item: Item
     introduce: bool = False
-    """Whether the journal does not know the item's example yet."""
+    """Whether the journal lacks the item's example."""
     recorded: Generated | None = None
-    """What the journal already holds: the item is only scored."""
+    """The recorded rollout if the item only needs scoring; None otherwise."""
     group: RolloutGroup | None = None
 
 
 Aside: TypeAlias = Callable[[], None]
-"""Counts some rollouts that need nothing any more; takes a millisecond or two."""
+"""Counts some finished rollouts; takes a millisecond or two."""
 
 
 class Todos(Iterator[Todo]):
-    """What is left to do of a run that goes on.
+    """Iterator over the remaining work of a resumed run, which also counts finished rollouts.
 
-    An iterator that counts, on the way, what needs nothing any more. A schedule takes single steps instead: of a large
-    run, counting takes seconds, in which the first request could long be under way.
+    A schedule takes single steps instead: counting a large run takes seconds, which would delay the first request.
 
     Args:
-        steps: The work in its order, and what is to be counted.
+        steps: The work in order, and the pending counts.
     """
 
     def __init__(self, steps: Iterator[Todo | Aside]) -> None:
@@ -84,18 +83,18 @@ class Todos(Iterator[Todo]):
         raise StopIteration
 
     def step(self) -> Todo | Aside | None:
-        """The next piece of work, or something to be counted; None at the end."""
+        """Return the next item of work or pending count; None at the end."""
         return next(self._steps, None)
 
 
 class Worklist:
-    """What is left to do of one run.
+    """Remaining work of one run.
 
     Args:
         plan: All items of the run.
-        recorded: What the journal holds; None for a new run.
-        retry_failed: Whether failed rollouts are made again and unscored ones scored again.
-        progress: Told of the items that need nothing any more; None if they were counted before.
+        recorded: The journal's index; None for a new run.
+        retry_failed: Whether failed rollouts are retried and unscored ones scored again.
+        progress: Counters for finished rollouts; None if they were counted before.
     """
 
     def __init__(
@@ -107,17 +106,17 @@ class Worklist:
         self._progress = progress
         self._early = COUNTED_FIRST
         self._passed: list[tuple[str, int]] = []
-        """Key, and example's place, of rollouts that need nothing and are not counted yet."""
+        """Key and example index of finished rollouts that are not counted yet."""
 
     def todos(self, stage: Stage) -> Iterator[Todo]:
-        """The work, lazily and in the plan's order; `Todos` if the journal holds anything."""
+        """The work, lazily and in the plan's order; `Todos` for a resumed run."""
         if self._recorded is None:
             return self._fresh(grouped=self._plan.is_group)
         return Todos(self._left(self._recorded, stage))
 
     @property
     def _is_enough(self) -> bool:
-        """Whether no further example is to begin; one that has begun is made whole."""
+        """Whether early stopping allows no further example; an example that has begun is completed."""
         return self._progress is not None and self._progress.target is not None and self._progress.target.is_enough
 
     def _left(self, recorded: Recorded, stage: Stage) -> Iterator[Todo | Aside]:
@@ -125,7 +124,7 @@ class Worklist:
             for outline in self._plan.outlines():
                 yield from self._remaining(recorded, reader, outline, stage)
                 if self._passed and self._progress is not None and self._progress.target is not None:
-                    self._counting(recorded)()  # what was scored before decides whether more is to begin
+                    self._counting(recorded)()  # earlier scores decide whether another example begins
                 elif len(self._passed) >= COUNTED_AT_ONCE:
                     yield self._counting(recorded)
         if self._passed:
@@ -153,10 +152,10 @@ class Worklist:
             return
         group = None
         if self._plan.is_group and (any(needs) or _is_stale(recorded, keys)):
-            # A group that lacks anything is scored anew as a whole: its rewards are about each other.
+            # An incomplete group is scored again as a whole: its rewards depend on all members.
             needs = [need or self._rescore(recorded, key) for key, need in zip(keys, needs, strict=True)]
-            # Where scoring is left to a later pass, only a group with members still to be made is put together: one of
-            # them may have a state that no journal can hold, and then the group is scored while that is there.
+            # If scoring is left to a later pass, form only groups with members to generate: a state that cannot be
+            # stored in the journal requires scoring the group while the state is in memory.
             if stage != "generate" or "generate" in needs:
                 group = RolloutGroup(len(keys), lost=needs.count(None))
         self._passed += [(key, outline.index) for key, need in zip(keys, needs, strict=True) if need is None]
@@ -183,7 +182,7 @@ class Worklist:
             again = self._retry_failed or recorded.is_open(key)
             return "generate" if again and self._plan.can_generate and stage != "score" else None
         if status == "unscored" and self._retry_failed and stage != "score":
-            # What scoring would read is gone for good: only a new rollout can be scored.
+            # The state that scoring needs is lost: only a new rollout can be scored.
             if not _has_lost_state(recorded, reader, key):
                 return "score"
             return "generate" if self._plan.can_generate else None
@@ -195,8 +194,8 @@ class Worklist:
         return None if recorded.generated_at(key) is None else "score"
 
     def _count_passed(self, recorded: Recorded) -> Iterator[Aside]:
-        """Have what was passed over counted before work begins: the end may be a while away, and until then the run
-        would seem to have less than it has. At once, if it is so little that nobody waits for it."""
+        """Count skipped rollouts before work begins, so that the counters are not too low for long: a few at once, more
+        as a pending count."""
         if 0 < len(self._passed) <= self._early:
             self._early -= len(self._passed)
             self._count(recorded, self._passed)
@@ -229,7 +228,7 @@ def _count_one(progress: RunProgress, recorded: Recorded, reader: JournalReader,
 
 
 def _is_stale(recorded: Recorded, keys: Sequence[str]) -> bool:
-    """Whether a group's scores are about another group: a member was made, or lost, after one of them was written."""
+    """Whether a group's scores are outdated: a member was generated or failed after one of them was written."""
     scores: list[int] = []
     members: list[int] = []
     for key in keys:
@@ -258,7 +257,7 @@ def _generated(recorded: Recorded, reader: JournalReader, item: Item) -> Generat
 
 
 def outcomes(recorded: Recorded | None, *, retry_failed: bool) -> int:
-    """How many rollouts have an outcome that a resume leaves as it is; known before any of them is read."""
+    """Number of finished rollouts that a resume keeps; known before any record is read."""
     if recorded is None:
         return 0
     counts = recorded.counts()
@@ -266,11 +265,11 @@ def outcomes(recorded: Recorded | None, *, retry_failed: bool) -> int:
 
 
 def check_growth(plan: Plan, recorded: Recorded, planned: dict[str, int]) -> None:
-    """Refuse a resume whose plan does not hold everything that the run recorded.
+    """Refuse a resume whose plan does not contain every recorded rollout.
 
     Args:
-        plan: The plan that is asked for.
-        recorded: What the run's journal holds.
+        plan: The requested plan.
+        recorded: The index of the run's journal.
         planned: `num_examples` and `rollouts_per_example` of the recorded run's manifest.
 
     Raises:

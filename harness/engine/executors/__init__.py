@@ -1,5 +1,5 @@
-"""Where rollouts are carried out. An executor turns items into records; it never writes the journal and never decides
-what runs next, so that worker processes or other machines can take its place behind the same two calls."""
+"""Executor interface: turns items into records. An executor never writes the journal and never decides what runs next,
+so that worker processes or other machines can implement the same two calls."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from harness.core.records import Example, Failed, Generated, Item, Scored
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A generated rollout together with its example: what scoring needs."""
+    """A generated rollout with its example: the input of scoring."""
 
     example: Example
     record: Generated
 
 
 class Executor(Protocol):
-    """Carries out the rollouts of one run."""
+    """Executes the rollouts of one run."""
 
     async def generate(self, item: Item) -> Generated | Failed:
-        """Make one rollout.
+        """Generate one rollout.
 
         Raises:
-            SystemicError: no further call to the endpoint would succeed.
+            SystemicError: all further calls to the endpoint would fail.
         """
         ...
 
     async def score(self, rollouts: Sequence[Finished]) -> list[Scored]:
-        """Score one rollout, or all rollouts of an example where the rubric has group rewards.
+        """Score one rollout, or all rollouts of an example if the rubric has group rewards.
 
         Raises:
-            SystemicError: no further call to a judge would succeed; nothing is said of these rollouts.
+            SystemicError: all further calls to a judge would fail; these rollouts stay without a result.
         """
         ...
 
     def forget(self, key: str) -> None:
-        """Drop what is kept in memory for a rollout that will be scored from the journal."""
+        """Drop the live state of a rollout that will be scored from the journal."""
         ...
 
 
 def unwritable(record: Generated | Failed, error: EnvironmentFault) -> Failed:
-    """What becomes of a rollout whose record holds something that is no JSON.
+    """Replace a record that cannot be written as JSON by a failure.
 
     Args:
-        record: It; its cost is kept.
-        error: What no journal can hold.
+        record: The record; its usage is kept.
+        error: Describes the value that is no JSON.
     """
     return Failed(
         record.key, record.example_key, record.rollout_index, "generation", "environment_error", str(error),

@@ -1,6 +1,5 @@
-"""The executor of an isolated environment: rollouts are carried out in processes of its own, and every model and judge
-is asked from here. Owns what becomes of a rollout whose process dies: what can be innocent is made again, what dies
-alone has failed."""
+"""Executor of an isolated environment: rollouts run in its worker processes, and the parent calls models and judges. If
+a process dies, a rollout that may be innocent is retried; a rollout that died while alone in its process has failed."""
 
 from __future__ import annotations
 
@@ -29,12 +28,12 @@ from harness.store.codec import document_of, record_of
 from harness.usercode.deadline import relayed
 
 MAX_SHARED = 3
-"""Processes that may die around a rollout which was waiting for its model each time, before it gets one for itself."""
+"""Worker deaths of a rollout that was waiting for its model each time, before it is retried alone in a process."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsolatedRunConfig:
-    """What a run's rollouts are carried out under; see `executors.local`."""
+    """Settings for executing a run's rollouts; see `executors.local`."""
 
     timeout: float | None = None
     max_retries: int = 0
@@ -44,40 +43,40 @@ class IsolatedRunConfig:
     is_refusable: bool = False
     """As in `RolloutLimits`."""
     function: str | None = None
-    """The one reward function that scores; None is the whole rubric."""
+    """The one reward function to run; None for the whole rubric."""
     plays: tuple[str, ...] = ()
-    """What of the environment the embedded server plays as the run's model: methods of it."""
+    """Environment methods whose replies the embedded server sends as the run's model."""
     judges: Mapping[int, SeatedJudge] = field(default_factory=dict[int, SeatedJudge])
-    """Who is asked as a judge, by its place among those of the rubric."""
+    """Judges to call, by their index among the judges of the rubric."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """Something that is to be carried out, whatever its processes do meanwhile."""
+    """A rollout or scoring to execute, with its state across worker deaths."""
 
     examples: dict[str, Example]
     patience: float | None
-    """Seconds that it may take, by the process's own clock."""
+    """Time limit in seconds, by the process's own clock."""
     model: MeteredChat | None = None
-    """Of a rollout; scoring has none."""
+    """Model of a rollout; None for scoring."""
     gate: CallGate | None = None
-    """Holds the rollout's limits here too: code of the environment's could lift those in its process."""
+    """Enforces the rollout's limits in the parent too: environment code could lift them in the worker."""
     is_beyond_limits: bool = False
-    """Whether its process was ended because it asked on and on: another one would do the same."""
+    """Whether the worker was ended for exceeding the limits; a retry would do the same."""
     waiting: set[int] = field(default_factory=set[int])
-    """Questions that are not answered yet."""
+    """Numbers of the pending model and judge requests."""
     deaths: int = 0
-    """Processes that have died with it."""
+    """Number of worker processes that died while executing this work."""
 
 
 class IsolatedExecutor:
-    """Runs one environment in its own processes.
+    """Executor that runs one environment in worker processes.
 
     Args:
-        environment: Stands for it.
-        lane: The run's way to its model, or to a recording.
-        terms: How rollouts are carried out.
-        recorded: Of a run that scores with one function: the score on record of a rollout.
+        environment: Proxy of the environment.
+        lane: Source of the run's model replies: a model or a recording.
+        terms: Settings for executing rollouts.
+        recorded: For a run that scores with one function: returns a rollout's recorded score.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class IsolatedExecutor:
         self._terms = terms
         self._recorded = recorded
         self._holders: dict[str, Worker] = {}
-        """The process that has a rollout's live state, by key."""
+        """The worker process that has a rollout's live state, by key."""
         self._run = self._pool.open_run(
             {
                 "model": lane.model, "sampling_args": lane.sampling_args, "timeout": terms.timeout,
@@ -106,7 +105,7 @@ class IsolatedExecutor:
         )  # fmt: skip
 
     async def generate(self, item: Item) -> Generated | Failed:
-        """Make one rollout. If its process dies it is made again: alone, unless it was waiting for its model."""
+        """Generate one rollout. If its process dies, retry: alone, unless the rollout was waiting for its model."""
         order: JsonDict = {
             "type": "generate", "run": self._run, "key": item.key, "rollout_index": item.rollout_index,
             "example": document_of(item.example),
@@ -117,7 +116,7 @@ class IsolatedExecutor:
 
         def begin(worker: Worker) -> JsonDict:
             work.gate = self._gate(work, worker)
-            if work.deaths:  # from the first word on, also for a recording
+            if work.deaths:  # restart from the first message, also in a recording
                 self._lane.close(item)
                 meter.inner, meter.dictation = self._lane.chat(item), ReplyRecorder()
             return order
@@ -133,12 +132,12 @@ class IsolatedExecutor:
         record = cast("Generated | Failed", record_of(report))
         if isinstance(record, Generated):
             self._holders[item.key] = worker
-        # With what was paid for in processes that have died.
+        # Include the usage of attempts whose process died.
         return replace(record, usage=meter.usage, attempts=record.attempts + work.deaths)
 
     def _gate(self, work: _Work, worker: Worker) -> CallGate | None:
         terms = self._terms
-        attempts = 1 + terms.max_retries  # each has the whole limit, and only the process knows which one this is
+        attempts = 1 + terms.max_retries  # every attempt has the whole limit; the parent does not count attempts
         calls, tokens = (None if each is None else each * attempts for each in (terms.message_limit, terms.token_limit))
         if calls is None and tokens is None:
             return None
@@ -151,7 +150,7 @@ class IsolatedExecutor:
         return CallGate(RolloutLimits(calls, tokens), self._lane.sampling_args, stop)
 
     async def score(self, rollouts: Sequence[Finished]) -> list[Scored]:
-        """Score where the live states are, or from what the journal holds."""
+        """Score in the process that holds the live states, or from the journal."""
         holders = [self._holders.get(finished.record.key) for finished in rollouts]
         holder = holders[0] if all(each is holders[0] for each in holders) else None
         if holder is None:
@@ -171,7 +170,7 @@ class IsolatedExecutor:
         return [cast(Scored, record_of(score)) for score in report["scores"]]
 
     def forget(self, key: str) -> None:
-        """Drop a live state."""
+        """Drop the live state of a rollout."""
         holder = self._holders.pop(key, None)
         if holder is not None:
             holder.send({"type": "forget", "run": self._run, "key": key})
@@ -196,13 +195,13 @@ class IsolatedExecutor:
         wanted: Worker | None = None,
         number: int | None = None,
     ) -> tuple[JsonDict, Worker]:
-        """Have something done, by another process if one dies with it.
+        """Execute an order in a worker process, and retry in another one if the process dies.
 
         Returns:
-            What came of it, and the process that has what is left of it.
+            The report, and the process that holds the remaining live state.
 
         Raises:
-            WorkerDied: it died once too often with this.
+            WorkerDied: the process died too often during this order.
             HarnessError: as in `Executor`.
         """
         alone = fresh = is_sure = False
@@ -210,7 +209,7 @@ class IsolatedExecutor:
             place = self._pool.alone(fresh=fresh) if alone else self._pool.place(wanted, number)
             try:
                 async with place as worker:
-                    # Of one that did other things before, these may be what it dies of.
+                    # Earlier work in a reused process may be the cause of its death.
                     is_sure = alone and worker.is_fresh
                     report = await self._reported(worker, order_for(worker), work)
             except WorkerDied:
@@ -218,7 +217,7 @@ class IsolatedExecutor:
                 if is_sure or work.is_beyond_limits:
                     self._pool.has_failed()
                     raise
-                # What waits for a model runs no code: it is not what killed the process.
+                # A rollout that waits for a model runs no code, so it did not kill the process.
                 alone, fresh = alone or not work.waiting or work.deaths >= MAX_SHARED, alone
                 work.waiting.clear()
                 continue
@@ -226,7 +225,7 @@ class IsolatedExecutor:
             return report, worker
 
     async def _reported(self, worker: Worker, order: JsonDict, work: _Work) -> JsonDict:
-        """Give an order, and answer questions until it is carried out."""
+        """Send an order, and answer its model and judge requests until the report arrives."""
         with worker.order(order, work.patience) as call:
             async with asyncio.TaskGroup() as answering:
                 asked: dict[int, asyncio.Task[None]] = {}
@@ -254,7 +253,7 @@ class IsolatedExecutor:
         return frame
 
     async def _answer(self, worker: Worker, frame: JsonDict, work: _Work) -> None:
-        """Ask the model or the judge, and say what it says."""
+        """Call the model or the judge, and send the response or error to the worker."""
         number = frame["ask"]
         try:
             with (
@@ -268,9 +267,9 @@ class IsolatedExecutor:
                     ticket = await work.gate.enter(sampling_args)
                     response = await ticket.relay(chat, frame["prompt"], frame["tools"])
             answer = {"type": "answer", "ask": number, "response": response_to_json(response)}
-        except Exception as error:  # whatever it is, the code that asks must hear of it
+        except Exception as error:  # every error must reach the requesting code
             answer = {"type": "refused", "ask": number, **error_to_json(error)}
-        # One whose process dies meanwhile has not been answered: it was waiting when that happened.
+        # A request whose process died meanwhile counts as still waiting.
         if worker.death is None:
             work.waiting.discard(number)
         worker.send(answer)
@@ -288,7 +287,7 @@ class IsolatedExecutor:
 
 
 def _named(example: Example, rollout_index: int) -> State:
-    """A state that says no more than which rollout it is of."""
+    """A state that holds only the example and the rollout index."""
     state = State(rollout_index=rollout_index)
     state.example = example
     return state

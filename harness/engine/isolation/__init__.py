@@ -1,6 +1,8 @@
-"""Environments in processes of their own: what such a process does (`child`, `service`, `asking`), how it is started
-and ended (`spawned`, `keeper`), how it is talked to (`wire`, `process`), how many there are and who is put where
-(`pool`), and what stands for the environment in this process (`stand_in`).
+"""Run environments in isolated worker processes.
+
+The child side is in `child`, `service` and `asking`; start and end of processes in `spawned` and `keeper`;
+communication in `wire` and `process`; the number of processes and the assignment of work in `pool`; the parent's proxy
+of the environment in `proxy`.
 
     parent: plan, gates, journal, models, keys        child: environment, rubric
     ─────────────────────────────────────────────────────────────────────────────
@@ -9,5 +11,6 @@ and ended (`spawned`, `keeper`), how it is talked to (`wire`, `process`), how ma
                        ── answer, refused, waits ───►
                        ◄── record ───────────────────
 
-A child has no API key (`spawned.Recipe`), a bound on its memory, and no way to the journal. It lives no longer than its
-parent: when that is gone, its keeper ends it and all that it has started."""
+A child has no API key (`spawned.Recipe`), a memory limit, and no access to the journal. When its parent exits, the
+keeper ends the child and all processes that it has started.
+"""

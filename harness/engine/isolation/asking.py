@@ -1,5 +1,5 @@
-"""The child's side of a question: what stands for the model and for the judges in an isolated environment's process.
-Owns the questions that are under way there; whoever answers them, and what that costs, is the parent's business."""
+"""Child side of model and judge requests: chats that forward each request to the parent, and the table of pending
+requests. The parent answers and counts the cost."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class _Question:
 
 @dataclass(slots=True)
 class PendingRequests:
-    """The questions that wait for the parent's answer."""
+    """Requests that wait for the parent's answer."""
 
     send: Callable[[JsonDict], None]
     _numbers: count[int] = field(default_factory=count)
     _open: dict[int, _Question] = field(default_factory=dict[int, _Question])
 
     async def ask(self, question: JsonDict) -> ModelResponse:
-        """Send a question and wait for what it comes to.
+        """Send a request and wait for its answer.
 
         Raises:
-            ModelError: the call failed for good.
+            ModelError: the call failed after all retries.
         """
         number = next(self._numbers)
         entry = _Question(asyncio.get_running_loop().create_future(), current())
@@ -55,7 +55,7 @@ class PendingRequests:
             del self._open[number]
 
     def hear(self, frame: JsonDict) -> None:
-        """The parent says something about a question; nothing happens if nobody waits for it any more."""
+        """Process the parent's message about a request; ignored if the request is no longer pending."""
         entry = self._open.get(frame["ask"])
         if entry is None or entry.answer.done():
             return
@@ -79,25 +79,26 @@ class PendingRequests:
 
 @dataclass(frozen=True, slots=True)
 class SeatedJudge:
-    """Who is asked in a judge's place."""
+    """The model that answers for a judge."""
 
     model: str
-    """Its name at its endpoint."""
+    """Name of the model at its endpoint."""
     plays: Sequence[str] = ()
-    """Where the embedded server plays it: the methods of the environment that it may ask."""
+    """Environment methods whose replies the embedded server sends if it plays this judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferencePlayers:
-    """Who is asked in one run, and what the embedded server plays of it: methods of the environment."""
+    """Environment methods whose replies the embedded server sends as the model and the judges of one run."""
 
     environment: Environment
     model: tuple[str, ...] = ()
     judges: Mapping[int, SeatedJudge] = field(default_factory=dict[int, SeatedJudge])
-    """By the judge's place among those of the rubric."""
+    """Judges by their index among the judges of the rubric."""
 
     def played(self, methods: Sequence[str], example: Example, prompt: Prompt) -> JsonDict | None:
-        """What the environment would say, for the server, which cannot ask it; None if nobody plays."""
+        """Replies of the environment's reference methods, for the embedded server, which cannot call them; None without
+        methods."""
         if not methods:
             return None
         messages: Messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
@@ -105,7 +106,7 @@ class ReferencePlayers:
         for method in methods:
             try:
                 said[method] = {"said": getattr(self.environment, method)(example, messages)}
-            except Exception as error:  # the author's code: told to whoever asks the server
+            except Exception as error:  # error of the author's code: forwarded to the server's client
                 said[method] = {"raised": error_to_json(error), "is_missing": isinstance(error, NotImplementedError)}
         return {"example_key": example.key, "messages": digest(messages), "replies": said}
 
@@ -127,7 +128,7 @@ class ChildChat:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Ask the model through the parent."""
+        """Call the model through the parent."""
         return await self.desk.ask(
             {
                 "to": self.order, "judge": None, "example_key": self.example.key, "prompt": prompt, "tools": tools,
@@ -138,16 +139,16 @@ class ChildChat:
 
 @dataclass(frozen=True, slots=True)
 class ChildPanel:
-    """The judges of one run's rubric, as the child knows them; implements `rubrics.judge_port.Panel`."""
+    """The judges of one run's rubric in the child; implements `rubrics.judge_port.Panel`."""
 
     desk: PendingRequests
     order: int
-    """What is being carried out: a rollout that asks while it is generated, or the scoring of some."""
+    """Number of the current order: a generation that calls judges, or a scoring."""
     specs: tuple[JudgeSpec, ...]
     part: ReferencePlayers
 
     def chat(self, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
-        """The judge of `spec`, to be asked about the rollout of `state`."""
+        """Return the chat of judge `spec` for the rollout of `state`."""
         place = next((number for number, each in enumerate(self.specs) if each is spec), None)
         if place is None or place not in self.part.judges:
             raise EnvironmentFault(

@@ -1,6 +1,6 @@
-"""The process that an isolated environment lives in, until its run begins (`service`). Owns the bound on its memory,
-the loading of the environment and what must be known of it before. Talks only to its parent (see `wire`); what it
-prints is the parent's to show."""
+"""Child process of an isolated environment, until its run begins (`service`): sets the memory limit, loads the
+environment and describes it to the parent. Communicates only with its parent (see `wire`), which also displays the
+child's output."""
 
 from __future__ import annotations
 
@@ -30,44 +30,44 @@ from harness.usercode import event_loop
 from harness.usercode.exceptions import describe
 
 ROWS = 64
-"""Rows that are sent at once."""
+"""Maximum number of rows in one message."""
 
 HEADROOM = 40
-"""Megabytes that rollouts need beside what is loaded: threads, of which each counts 8, and what they say."""
+"""Megabytes that rollouts need beyond the loaded environment: threads, of which each counts 8, and messages."""
 
 
 def main(orders: int, reports: int) -> None:
-    """Live until the parent says otherwise. What ends with the parent is `keeper`'s business.
+    """Run the child process until the parent ends it. `keeper` ends it if the parent exits.
 
     Args:
         orders: Pipe to read from.
         reports: Pipe to write to.
     """
-    signal.signal(signal.SIGINT, ignore)  # Ctrl-C is the parent's; a KeyboardInterrupt is the environment's own
+    signal.signal(signal.SIGINT, ignore)  # the parent handles Ctrl-C; a KeyboardInterrupt comes from the environment
     faulthandler.enable(all_threads=False)
-    cast(TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)  # it is a pipe to the parent
+    cast(TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)  # stdout is a pipe to the parent
     out = ParentChannel(reports)
-    ours = logging.getLogger("harness")  # others print what they have to say
+    ours = logging.getLogger("harness")  # other loggers print their records
     ours.addHandler(_ToParent(out))
     ours.propagate = False
-    gc.freeze()  # what is imported stays
+    gc.freeze()  # exclude imported modules from collection
     gc.enable()  # see `spawned`
     code = 0
     try:
         _live(orders, out)
     except BrokenPipeError:
-        code = 1  # the parent has ended this, or is gone
-    except BaseException as error:  # out of memory, say: nothing of this process can be relied on
+        code = 1  # the parent has closed the pipe or exited
+    except BaseException as error:  # for example out of memory: the process is unreliable
         while isinstance(error, BaseExceptionGroup):
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-        lacks = isinstance(error, MemoryError) or "Not enough memory" in str(error)  # as a parser of JSON says it
+        lacks = isinstance(error, MemoryError) or "Not enough memory" in str(error)  # message of a JSON parser
         code = OUT_OF_MEMORY if lacks else 1
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"ended by {describe(error)}\n")
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # the environment has closed it
             stream.flush()
-    os._exit(code)  # whatever threads the environment has left
+    os._exit(code)  # without waiting for threads of the environment
 
 
 def _live(orders: int, out: ParentChannel) -> None:
@@ -82,7 +82,7 @@ def _live(orders: int, out: ParentChannel) -> None:
 
 
 class ParentChannel:
-    """The way to the parent; any thread may use it.
+    """Message channel to the parent; thread-safe.
 
     Args:
         fd: The pipe.
@@ -93,11 +93,11 @@ class ParentChannel:
         self._lock = threading.Lock()
 
     def send(self, frame: JsonDict) -> None:
-        """Say something."""
+        """Send a message."""
         self.send_packed(pack(frame))
 
     def send_packed(self, line: bytes) -> None:
-        """Say something that is a frame already."""
+        """Send a message that is already encoded as a frame."""
         rest = memoryview(line)
         with self._lock:
             while rest:
@@ -105,7 +105,7 @@ class ParentChannel:
 
 
 class _ToParent(logging.Handler):
-    """What is logged here, the parent logs."""
+    """Logging handler that forwards records to the parent."""
 
     def __init__(self, out: ParentChannel) -> None:
         super().__init__()
@@ -117,16 +117,16 @@ class _ToParent(logging.Handler):
                 {"type": "log", "name": record.name, "level": record.levelno, "text": self.format(record)}
             )  # fmt: skip
         except OSError:
-            pass  # something has closed the pipe: whoever logs is not to blame, and the parent will notice
-        except Exception:  # logging must not fail who logs
+            pass  # the pipe is closed: do not fail the caller; the parent will notice
+        except Exception:  # logging must not raise in the caller
             self.handleError(record)
 
 
-# Before the event loop: constructors of environments may install signal handlers, or run loops of their own.
+# Runs before the event loop: constructors of environments may install signal handlers, or run loops of their own.
 
 
 def _before(pipe: BinaryIO, out: ParentChannel) -> Environment | None:
-    """Load the environment and answer what must be known before a run begins; None if there is nothing to begin."""
+    """Load the environment and answer the parent's questions before the run; None if no run begins."""
     environment: Environment | None = None
     while True:
         order = parse(_line(pipe))
@@ -150,12 +150,12 @@ def _before(pipe: BinaryIO, out: ParentChannel) -> Environment | None:
 
 
 def _line(pipe: BinaryIO) -> bytes:
-    """The next order. Nothing behind it is read: the rest is the event loop's."""
+    """Read one order. Reads no byte beyond it: the rest belongs to the event loop."""
     line = bytearray()
     while not line.endswith(b"\n"):
         read = pipe.read(1)
         if not read:
-            os._exit(0)  # the parent is gone
+            os._exit(0)  # the parent has exited
         line += read
     return bytes(line)
 
@@ -167,7 +167,7 @@ def _load(order: JsonDict) -> Environment:
     try:
         environment = load_environment(order["env_id"], **order["env_args"])
         environment.set_kwargs(**order["extra_env_kwargs"])
-    except BaseException as error:  # as below, where the bound may be why
+    except BaseException as error:  # as below: the memory limit may be the cause
         if words := _too_little(megabytes):
             raise EnvironmentLoadError(f"{error}; {words}") from error
         raise
@@ -177,7 +177,7 @@ def _load(order: JsonDict) -> Environment:
 
 
 def _bound_memory(megabytes: int) -> None:
-    """Let the system refuse more than this to this process, and to each that it starts."""
+    """Set the operating system's memory limit for this process and each process that it starts."""
     if megabytes < 0 or sys.platform != "linux":
         return
     import resource
@@ -186,8 +186,8 @@ def _bound_memory(megabytes: int) -> None:
 
 
 def _too_little(megabytes: int) -> str:
-    """Says so if hardly anything is left of the bound for rollouts, and what to set; "" if there is enough, or no
-    bound."""
+    """Message with the required setting if the memory limit leaves too little for rollouts; "" if enough is left or
+    there is no limit."""
     if megabytes < 0 or sys.platform != "linux":
         return ""
     with open("/proc/self/status", encoding="ascii", errors="replace") as status:
@@ -214,7 +214,7 @@ def _description(environment: Environment) -> JsonDict:
         "extra_env_kwargs": environment.extra_env_kwargs,
         "has_reference": environment.has_reference,
         "has_reference_verdict": environment.has_reference_verdict,
-        # How long its end may take: every marked method has its own bound.
+        # Timeout of the teardown: every cleanup and teardown method has its own limit.
         "patience": environment.cleanup_timeout * sum(len(hooks_of(environment, k)) for k in ("cleanup", "teardown")),
         "rubric": {
             "metric_names": rubric.metric_names,
@@ -233,7 +233,8 @@ def _spec_to_json(spec: JudgeSpec) -> JsonDict:
 
 
 def _rows(environment: Environment, first: int) -> list[JsonDict]:
-    """Some rows from this one on. A wrong one ends them, so that it is told when it is asked for, and not before."""
+    """Rows from index `first` on. Stops before an invalid row, so that its error is raised only when that row is
+    requested."""
     rows: list[JsonDict] = []
     for index in range(first, min(first + ROWS, environment.row_count)):
         try:

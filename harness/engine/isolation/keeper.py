@@ -1,13 +1,12 @@
-"""What stands between an isolated environment's process and everything that it starts: a process that runs no code of
-the environment's, and ends all of it when the environment's process ends, or when the parent is gone. Owns that end
-alone; knows nothing of environments.
+"""Keeper process between the parent and an isolated environment's process. It runs no environment code, and ends all
+descendants when the environment's process ends or the parent exits.
 
-    parent ──► keeper ──► the environment's process ──► whatever it starts
+    parent ──► keeper ──► the environment's process ──► its child processes
                  ▲                                          │
-                 └──────────── orphans come here ───────────┘
+                 └──────────── adopts orphans ──────────────┘
 
-On Linux a keeper adopts whatever the environment leaves behind, also a program that has made itself a daemon. Elsewhere
-it ends the environment's session."""
+On Linux a keeper adopts all orphaned descendants, including daemons. Elsewhere it ends the environment's session.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +21,20 @@ from collections.abc import Sequence
 from types import FrameType
 
 PATIENCE = 5.0
-"""Seconds that killed processes get to be gone."""
+"""Seconds to wait for killed processes to exit."""
 
 LOOK = 1.0
-"""Seconds between looks at whether the parent is still there: a process that somebody else has forked off it may hold
-its pipe open."""
+"""Seconds between checks that the parent still runs: another process forked from the parent may hold its pipe open."""
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 
 
 def keep(life: int, pipes: Sequence[int]) -> None:
-    """Fork. Returns in the new process, which lives no longer than this one; this one never returns, and ends as the
-    new one ends.
+    """Fork, and return in the new process only. This process becomes the keeper and exits as the new process exits.
 
     Args:
-        life: A pipe that ends when the parent does, or when it wants all of this to end.
-        pipes: The new process's; they are not kept open here, nor by what it starts.
+        life: A pipe that closes when the parent exits or requests termination.
+        pipes: Pipes of the new process; closed in the keeper, and not inherited by processes that it starts.
     """
     parent, keeper = os.getppid(), os.getpid()
     _prctl(_SET_CHILD_SUBREAPER, 1)
@@ -60,7 +57,7 @@ def keep(life: int, pipes: Sequence[int]) -> None:
             os._exit(1)
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # it is the parent that decides
+        signal.signal(number, signal.SIG_IGN)  # the parent decides about termination
     for fd in pipes:
         os.close(fd)
     status = _wait(pid, parent, life, woken)
@@ -69,11 +66,11 @@ def keep(life: int, pipes: Sequence[int]) -> None:
 
 
 def ignore(_number: int, _frame: FrameType | None) -> None:
-    """A handler of signals that does nothing; programs that are started do not inherit it."""
+    """Ignore a signal; programs that are started do not inherit this handler."""
 
 
 def _wait(pid: int, parent: int, life: int, woken: int) -> int | None:
-    """Until that process ends, and how it did; None where the parent wants it to end, or is gone."""
+    """Wait until process `pid` ends, and return its status; None if the parent requests termination or has exited."""
     poll = select.poll()
     poll.register(life, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -88,7 +85,7 @@ def _wait(pid: int, parent: int, life: int, woken: int) -> int | None:
 
 
 def _reaped() -> list[tuple[int, int]]:
-    """The children that have ended since the last look, with their states."""
+    """Process ids and statuses of the children that ended since the last call."""
     found: list[tuple[int, int]] = []
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -97,7 +94,7 @@ def _reaped() -> list[tuple[int, int]]:
 
 
 def _kill_all(pid: int, woken: int) -> None:
-    """End the environment's process and all that comes of it: what a process leaves behind is a child of this one."""
+    """Kill the environment's process and all its descendants; orphaned descendants are children of this process."""
     poll = select.poll()
     poll.register(woken, select.POLLIN)
     end = time.monotonic() + PATIENCE
@@ -111,7 +108,7 @@ def _kill_all(pid: int, woken: int) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    """The processes whose parent is this one; that one alone where the system does not tell."""
+    """Process ids of this process's children; `pid` alone if the system does not list them."""
     own = os.getpid()
     try:
         with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as file:
@@ -137,7 +134,7 @@ def _drain(woken: int) -> None:
 
 
 def _end_like(status: int | None) -> None:
-    """End as the environment's process did, so that whoever waits for this one learns it."""
+    """Exit with the status of the environment's process, so that the parent process receives it."""
     if status is not None and os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         with contextlib.suppress(OSError, ValueError):

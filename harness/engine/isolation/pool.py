@@ -1,5 +1,5 @@
-"""The processes of one isolated environment, shared by the runs that play it. Owns how many there are, which of them
-takes what, and when there is no point in starting another one."""
+"""Pool of the worker processes of one isolated environment, shared by its runs. Decides the number of processes, which
+process takes which order, and when to stop restarting processes."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from harness.engine.isolation.spawned import Recipe
 logger = logging.getLogger(__name__)
 
 MAX_FAILURES = 10
-"""Rollouts that may end their processes one after the other, or attempts at loading, with nothing finished between."""
+"""Maximum number of consecutive worker deaths or load failures without a finished rollout."""
 
 _GRACE = 5.0
-"""Seconds for the end of a process beside what its environment's own cleaning up may take."""
+"""Seconds for the end of a process in addition to the environment's own cleanup time."""
 
 
 @dataclass(eq=False, slots=True)
 class _Seat:
-    """The place of one process, and how much it has to do."""
+    """Slot for one worker process, with the number of its orders."""
 
     worker: Worker | None = None
     is_loaded: bool = False
-    """Whether it has only been loaded so far, before there was an event loop."""
+    """Whether the worker has only loaded its environment so far, without an event loop."""
     busy: int = 0
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Of a place for one order at a time."""
+    """Lock of a slot that takes one order at a time."""
 
 
 class Pool:
-    """Processes of one environment.
+    """Worker processes of one environment.
 
     Args:
-        recipe: What each is made of.
-        size: How many work at once.
-        first: The one that was started to say what the environment is.
-        patience: Seconds that the environment's own cleaning up may take.
+        recipe: How to start each process.
+        size: Number of concurrent processes.
+        first: The process already started to describe the environment.
+        patience: Seconds for the environment's own cleanup.
     """
 
     def __init__(self, recipe: Recipe, size: int, first: Worker, patience: float) -> None:
@@ -52,18 +52,18 @@ class Pool:
         self._patience = patience
         self._seats = [_Seat() for _ in range(size)]
         self._seats[0].worker, self._seats[0].is_loaded = first, True
-        # Beside them: what was under way when a process died, and may be why, is made again where it harms nobody.
+        # Additional slots for retries of work whose process died: the work may be the cause, so it runs alone.
         self._apart = [_Seat() for _ in range(max(2, size))]
         self._runs: dict[int, JsonDict] = {}
         self._failures = 0
         self._deaths: Counter[str] = Counter()
-        """Processes that ended although nobody had asked them to, by how."""
+        """Number of unexpected process ends, by reason."""
 
     def open_run(self, order: JsonDict) -> int:
-        """Tell the processes, also those to come, of a run that plays the environment.
+        """Announce a run to all current and future processes.
 
         Args:
-            order: What they must know of it.
+            order: Description of the run for the processes.
 
         Returns:
             The run's number, for orders.
@@ -77,15 +77,15 @@ class Pool:
 
     @asynccontextmanager
     async def place(self, wanted: Worker | None = None, number: int | None = None) -> AsyncGenerator[Worker]:
-        """A process for one order: the one with least to do, unless it matters which.
+        """Context manager that assigns a process to one order, by default the least busy one.
 
         Args:
-            wanted: This one, while it lives.
-            number: Else the one whose number this is, modulo how many there are: what belongs together.
+            wanted: Preferred process, used if it is alive.
+            number: Otherwise select process `number` modulo the pool size, to keep related work together.
 
         Raises:
             EnvironmentFault: processes end as soon as they are started.
-            HarnessError: the environment does not load any more.
+            HarnessError: the environment fails to load.
         """
         if wanted is not None and wanted.death is None:
             seat = next((seat for seat in self._apart if seat.worker is wanted), None)
@@ -105,25 +105,25 @@ class Pool:
 
     @asynccontextmanager
     async def alone(self, *, fresh: bool) -> AsyncGenerator[Worker]:
-        """A process for one order and no other at the same time; raises what `place` does.
+        """Context manager that assigns a process to one order exclusively; raises as `place` does.
 
         Args:
-            fresh: One that has never carried out anything else.
+            fresh: Require a process that has never executed another order.
         """
         seat = min(self._apart, key=lambda seat: (seat.busy, seat.worker is None))
         async with self._turn(seat, fresh=fresh) as worker:
             yield worker
 
     def has_finished(self) -> None:
-        """A rollout, or its score, has come to its end."""
+        """Record that a rollout or its scoring has finished."""
         self._failures = 0
 
     def has_failed(self) -> None:
-        """A rollout, or its score, has ended its process again."""
+        """Record that a rollout or its scoring has killed its process again."""
         self._failures += 1
 
     def note(self) -> str:
-        """What became of processes, for who reads the result; "" if all went well."""
+        """Message about replaced processes for the run's result; "" if none was replaced."""
         if not self._deaths:
             return ""
         number, prefix = self._deaths.total(), f"the process of {self._recipe.name} "
@@ -144,7 +144,7 @@ class Pool:
                     seat.is_loaded = False
 
     def kill(self) -> None:
-        """End what was loaded and will never be played; blocking."""
+        """Kill processes of an environment that was loaded and will not be played; blocking."""
         for seat in self._all():
             if seat.worker is not None:
                 seat.worker.kill_and_wait()
@@ -153,9 +153,7 @@ class Pool:
         return [*self._seats, *self._apart]
 
     async def _end(self, worker: Worker, *, is_loaded: bool) -> None:
-        if (
-            is_loaded and not worker.is_started and worker.death is None
-        ):  # it was never asked for anything: its teardown runs all the same
+        if is_loaded and not worker.is_started and worker.death is None:  # never used: its teardown runs nevertheless
             try:
                 await worker.start(is_loaded=True)
             except WorkerDied as death:
@@ -188,7 +186,7 @@ class Pool:
                     seat.worker = worker
                 try:
                     await self._begin(worker, is_loaded=seat.is_loaded)
-                except WorkerDied:  # nobody's fault but loading's, which may work the next time
+                except WorkerDied:  # loading failed, and may succeed the next time
                     self._failures += 1
                 except BaseException:
                     worker.kill()

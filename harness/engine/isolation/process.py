@@ -1,5 +1,5 @@
-"""One process of an isolated environment, from the parent's side: talked to, watched and ended. Owns what is under way
-in it and the knowledge that it is dead; what is done about that is `pool`'s and the executor's business."""
+"""Parent side of one isolated worker process: communication, health checks and termination. `pool` and the executor
+handle its death."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from harness.engine.isolation.wire import FrameReader, error_from_json, pack
 logger = logging.getLogger(__name__)
 
 _TICK = 1.0
-"""Seconds between looks at a process. Silence is counted in looks, so that a parent that was held up itself, or a
-machine that slept, is not mistaken for a silent child."""
+"""Seconds between health checks. Silence is counted in checks, so that a delay of the parent, or a suspended machine,
+is not mistaken for a silent child."""
 
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """An order that a process is carrying out."""
+    """An order that a process is executing."""
 
     number: int
     patience: float | None
-    """Seconds that it may take at most, by the process's own clock."""
+    """Time limit in seconds, by the process's own clock; None for no limit."""
     inbox: asyncio.Queue[JsonDict | WorkerDied] = field(default_factory=asyncio.Queue["JsonDict | WorkerDied"])
 
 
 class Worker:
-    """A process; starts at once, and loads its environment.
+    """One worker process; starts at construction and loads its environment.
 
     Args:
-        recipe: What it is made of.
+        recipe: How to start the process.
     """
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.death: WorkerDied | None = None
         self.on_death: Callable[[WorkerDied], None] | None = None
-        """Told when it ends although nobody has asked it to."""
+        """Called when the process ends unexpectedly."""
         self.is_started = False
-        """Whether it carries out orders."""
+        """Whether the process accepts orders."""
         self.is_fresh = True
-        """Whether it has never been given one."""
+        """Whether the process has never received an order."""
         self.blocked_by = ""
-        """What it last said that blocks its event loop."""
+        """Last reported code that blocked the process's event loop."""
         self._calls: dict[int, Call] = {}
         self._numbers = count()
         self._transport: asyncio.WriteTransport | None = None
@@ -76,10 +76,10 @@ class Worker:
     # Before the event loop
 
     def loaded(self) -> JsonDict:
-        """Wait for the environment; blocking. Returns what the child says of it.
+        """Wait until the environment is loaded; blocking. Returns the child's description of it.
 
         Raises:
-            HarnessError: it did not load; its process is gone.
+            HarnessError: loading failed; the process has ended.
         """
         try:
             return self._hear()
@@ -88,15 +88,15 @@ class Worker:
             raise
 
     def kill_and_wait(self) -> None:
-        """End it now, and wait until it is gone; blocking."""
+        """Kill the process, and wait until it has exited; blocking."""
         self.kill()
         self._spawned.join(PATIENCE)
 
     def ask(self, order: JsonDict) -> JsonDict:
-        """What an order of the time before the run comes to; blocking.
+        """Send an order before the run and return its report; blocking.
 
         Raises:
-            HarnessError: what the environment's code raised, or that its process ended.
+            HarnessError: the environment's code raised it, or its process ended.
         """
         assert self._transport is None, "its pipes are the event loop's by now"
         self._send_blocking(order)
@@ -110,7 +110,7 @@ class Worker:
 
     def _send_blocking(self, order: JsonDict) -> None:
         line = pack(order)
-        with contextlib.suppress(BrokenPipeError):  # why it ended is told when its answer is missing
+        with contextlib.suppress(BrokenPipeError):  # the cause is reported when the answer is missing
             while line:
                 line = line[os.write(self._spawned.orders, line) :]
 
@@ -146,13 +146,13 @@ class Worker:
     # In the event loop
 
     async def start(self, *, is_loaded: bool) -> None:
-        """Let it carry out orders.
+        """Begin to accept orders.
 
         Args:
-            is_loaded: Whether `loaded` has been waited for.
+            is_loaded: Whether `loaded` has returned.
 
         Raises:
-            HarnessError: its environment did not load, or it died.
+            HarnessError: the environment failed to load, or the process died.
         """
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
@@ -179,13 +179,13 @@ class Worker:
         self.send({"type": "start"})
 
     def send(self, frame: JsonDict) -> None:
-        """Give an order, or answer a question; nothing happens if the process is gone."""
+        """Send an order or an answer; ignored if the process has ended."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(pack(frame))
 
     @contextlib.contextmanager
     def order(self, frame: JsonDict, patience: float | None) -> Generator[Call]:
-        """Have an order carried out inside; what comes back is in the inbox. Leaving early cancels it."""
+        """Context manager that sends an order; its reports arrive in the inbox. Leaving early cancels the order."""
         if self.death is not None:
             raise self.death.anew()
         self.is_fresh = False
@@ -199,14 +199,14 @@ class Worker:
                 self.send({"type": "cancel", "order": call.number})
 
     def done(self, call: Call) -> None:
-        """The order was carried out: there is nothing to cancel."""
+        """Mark an order as complete, so that it is not cancelled."""
         self._calls.pop(call.number, None)
 
     async def end(self, patience: float) -> None:
-        """Let it tear its environment down, and end it.
+        """Tear the environment down and end the process.
 
         Args:
-            patience: Seconds that this may take.
+            patience: Seconds until the process is killed.
         """
         try:
             if self.death is None and self._transport is not None and self._ended is not None:
@@ -227,7 +227,7 @@ class Worker:
             await asyncio.to_thread(self._spawned.join, PATIENCE)
 
     def kill(self, death: WorkerDied | None = None) -> None:
-        """End it now, and what it has started; does not wait for that."""
+        """Kill the process and its descendants; does not wait for their end."""
         if self.death is None and not self._is_ending:
             self.death = death or WorkerDied(f"the process of {self.recipe.name} was ended")
         if self._transport is not None:
@@ -267,7 +267,7 @@ class Worker:
                 self._ready.set_result(None)
 
     def _on_end_of_pipe(self) -> None:
-        # Why is known when the process has ended, in a moment; one that lives on cannot be talked to any more.
+        # Schedule the exit check: the cause is known a moment later, and a process without its pipe is unusable.
         if not self._spawned.is_killed and self._ended is not None:
             self._ended.get_loop().call_later(_TICK, self._on_exit)
 
@@ -281,7 +281,7 @@ class Worker:
             future.set_result(None)
 
     def die(self, death: WorkerDied) -> None:
-        """End it now, and say so to everything that it was carrying out."""
+        """Kill the process, and report its death to all of its orders."""
         if self._spawned.is_killed:
             return
         self.kill(death)
@@ -296,7 +296,7 @@ class Worker:
         if self._spawned.is_killed:
             return
         if self._spawned.is_over:
-            self._on_exit()  # something that it has started, and that nobody can end, keeps its output open
+            self._on_exit()  # a descendant that cannot be killed keeps the output open
             return
         if self.is_started and not self._is_ending:
             self._silent += 1
@@ -332,7 +332,7 @@ class _PipeReader(asyncio.Protocol):
 
 
 def _later(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+    with contextlib.suppress(RuntimeError):  # the loop is closed: no notification is needed
         loop.call_soon_threadsafe(callback)
 
 

@@ -1,5 +1,5 @@
-"""What stands for an isolated environment in the parent: its rows, what the engine asks about it, and what the embedded
-server asks of it. Owns no code of the environment; whatever needs that is done by its processes, through `pool`."""
+"""Parent-side proxy of an isolated environment: its rows, its properties for the engine, and its replies for the
+embedded server. Contains no environment code; its worker processes execute that through `pool`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from harness.store.codec import parse
 
 
 class SpooledRows:
-    """Rows that were sent once, in a file that is nobody's: memory must not grow with the dataset.
+    """Dataset rows cached in an anonymous temporary file, so that memory does not grow with the dataset.
 
     Args:
-        worker: Whom to ask.
-        count: Rows that there are.
+        worker: The process to request rows from.
+        count: Number of rows.
     """
 
     def __init__(self, worker: Worker, count: int) -> None:
@@ -63,10 +63,10 @@ class SpooledRows:
 
 
 class StandInRubric(Rubric):
-    """What the engine must know of a rubric that scores elsewhere.
+    """Proxy of a rubric that scores in another process.
 
     Args:
-        told: What the child says of it.
+        told: The child's description of the rubric.
         worker: The child, to be asked about single functions.
     """
 
@@ -98,7 +98,7 @@ class StandInRubric(Rubric):
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judge models that functions ask: always the same objects, in the child's order."""
+        """The judge models that functions call: always the same objects, in the child's order."""
         return self._judges
 
     @property
@@ -109,11 +109,11 @@ class StandInRubric(Rubric):
 
     @property
     def has_own_way(self) -> bool:
-        """Whether a subclass makes the reward by other means than adding up."""
+        """Whether a subclass computes the reward by other means than the weighted sum."""
         return bool(self._told["has_own_way"])
 
     def only(self, name: str) -> Rubric:
-        """What is known of the part that runs one function.
+        """Proxy of the part of the rubric that runs one function.
 
         Raises:
             UsageError: see `Rubric.only`.
@@ -124,27 +124,27 @@ class StandInRubric(Rubric):
         return part
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Never called: the environment's processes score."""
+        """Raise AssertionError: the environment's processes score."""
         raise AssertionError("an isolated rubric is scored by its executor")
 
 
 class IsolatedEnvironment(Environment):
-    """An environment that lives in processes of its own. The first of them says what it is.
+    """Proxy of an environment in isolated processes; the first process describes it.
 
     Args:
-        recipe: What each process is made of.
-        workers: How many.
-        first: The first one, if it was started already.
+        recipe: How to start each process.
+        workers: Number of processes.
+        first: The first process, if it was started already.
 
     Raises:
         HarnessError: the environment does not load.
     """
 
     def __init__(self, recipe: Recipe, workers: int, first: Worker | None = None) -> None:
-        super().__init__(dataset=_no_rows)  # never opened: the rows come from its process
+        super().__init__(dataset=_no_rows)  # never called: the rows come from the process
         worker = first or Worker(recipe)
         told = worker.loaded()
-        # Who judges is known only now. No process that carries out anything has the key.
+        # The judges are known only now. A process that executes rollouts must not have their keys.
         if keys := recipe.showing(judge["api_key_var"] for judge in told["rubric"]["judges"]):
             worker.kill_and_wait()
             recipe = replace(recipe, hidden=recipe.hidden | keys)
@@ -160,47 +160,47 @@ class IsolatedEnvironment(Environment):
         self.judges: tuple[JudgeSpec, ...] = self.rubric.judges
         """The judges of the whole rubric, in the order in which its processes number them."""
         self.pool = Pool(recipe, workers, worker, told["patience"])
-        """Its processes."""
+        """Worker processes of the environment."""
         self._told = told
         self._rows = SpooledRows(worker, told["row_count"])
         self._played: dict[tuple[str, str], JsonDict] = {}
         self._asking: Counter[tuple[str, str]] = Counter()
-        # A class attribute of the environment, which is not this class.
+        # Set on the instance: `neutral_args` is a class attribute of the real environment.
         vars(self)["neutral_args"] = frozenset(told["neutral_args"])
 
     @property
     def fingerprint(self) -> JsonDict:
-        """As the environment itself says."""
+        """The fingerprint of the real environment."""
         return dict(self._told["fingerprint"])
 
     @property
     def row_count(self) -> int:
-        """Rows of the evaluation dataset."""
+        """Number of rows of the evaluation dataset."""
         return len(self._rows)
 
     def row(self, index: int) -> Row:
-        """One row, its prompt formatted.
+        """One row with its formatted prompt.
 
         Raises:
             IndexError: there is no such row.
-            HarnessError: the row is wrong, or the environment's process is gone.
+            HarnessError: the row is invalid, or the environment's process has ended.
         """
         return self._rows[index]
 
     async def play(self, state: State) -> None:
-        """Never called: the environment's processes play."""
+        """Raise AssertionError: the environment's processes play."""
         raise AssertionError("an isolated environment is played by its executor")
 
     async def teardown(self) -> None:
-        """End its processes, each after the environment's own teardown."""
+        """End all processes, each after the environment's own teardown."""
         await self.pool.end()
 
-    # What the embedded server asks. A process that asks a model which this server plays sends along what the
-    # environment would say, since the server cannot wait for it.
+    # Replies for the embedded server. A process that calls a model played by this server sends the environment's
+    # replies along, since the server cannot wait for the process.
 
     @contextlib.contextmanager
     def playing(self, played: Mapping[str, Any] | None) -> Generator[None]:
-        """What a process has sent along is known inside."""
+        """Context manager that makes the replies sent by a process available to the embedded server."""
         if played is None:
             yield
             return
@@ -216,24 +216,24 @@ class IsolatedEnvironment(Environment):
 
     @property
     def has_reference(self) -> bool:
-        """Whether the environment says how an ideal player answers."""
+        """Whether the environment defines an ideal player's replies."""
         return bool(self._told["has_reference"])
 
     @property
     def has_reference_verdict(self) -> bool:
-        """Whether it says how an ideal judge does."""
+        """Whether the environment defines an ideal judge's verdicts."""
         return bool(self._told["has_reference_verdict"])
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """How an ideal player answers."""
+        """The reply of an ideal player."""
         return self._said("reference_reply", example, messages)
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """How a player answers who knows nothing."""
+        """The reply of a player without knowledge."""
         return self._said("null_reply", example, messages)
 
     def reference_verdict(self, example: Example, messages: Messages) -> str:
-        """How an ideal judge answers."""
+        """The verdict of an ideal judge."""
         return cast(str, self._said("reference_verdict", example, messages))
 
     def _said(self, method: str, example: Example, messages: Messages) -> Message | str:

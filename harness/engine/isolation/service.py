@@ -1,5 +1,5 @@
-"""What an isolated environment's process does once its run has begun: it carries out orders, each as a task of its
-event loop. Owns the runs that play the environment here, and their live states; the process itself is `child`'s."""
+"""Service loop of an isolated environment's process during its runs: executes each order as a task of its event loop,
+and keeps the runs and their live states. `child` starts the process."""
 
 from __future__ import annotations
 
@@ -33,54 +33,54 @@ from harness.usercode.threads import owner
 _CANCELS = "code of the environment cancels the task that runs it; give it a task or a timeout of its own"
 
 BEAT = 1.0
-"""Seconds between signs of life of the event loop."""
+"""Seconds between two heartbeats of the event loop."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """One run of the parent's that plays this environment."""
+    """One run of the parent that plays this environment."""
 
     executor: LocalExecutor
     part: ReferencePlayers
     lane: _ChildLane
     known: dict[tuple[str, int], Scored | None] = field(default_factory=dict[tuple[str, int], Scored | None])
-    """Of a run that scores with one function: the scores on record, by example and rollout index."""
+    """For a run that scores with one function: the recorded scores, by example and rollout index."""
     live: dict[str, Finished] = field(default_factory=dict[str, Finished])
-    """Generated here and not scored yet, by key."""
+    """Rollouts generated here and not scored yet, by key."""
 
 
 @dataclass(slots=True)
 class _ChildLane:
-    """The way of a run's rollouts to its model; implements `engine.lanes.Way`."""
+    """Model source of a run's rollouts in the child; implements `engine.lanes.ModelSource`."""
 
     desk: PendingRequests
     model: str
     sampling_args: JsonDict
     part: ReferencePlayers
     orders: dict[str, int] = field(default_factory=dict[str, int])
-    """The order that each rollout is generated for, by key."""
+    """The number of the order that generates each rollout, by key."""
 
     def waiting_note(self) -> str:
-        """The parent knows what is waited for."""
+        """Return "": the parent reports waiting times."""
         return ""
 
     def chat(self, item: Item) -> Chat:
-        """Who answers one rollout."""
+        """The chat of one rollout."""
         return ChildChat(self.desk, self.orders[item.key], self.model, item.example, self.part)
 
     def close(self, item: Item) -> None:
-        """The rollout asks no more."""
+        """Forget the order of a rollout that makes no more calls."""
         del self.orders[item.key]
 
 
 class Service:
-    """Carries out orders.
+    """Executes the parent's orders.
 
     Args:
-        environment: Loaded.
-        orders: The pipe that they come through.
-        send: Tells the parent something.
-        send_packed: Tells it something that is a frame already.
+        environment: The loaded environment.
+        orders: The pipe to read orders from.
+        send: Sends a message to the parent.
+        send_packed: Sends an encoded frame to the parent.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Service:
         self._runs: dict[int, _Run] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._cancelled: set[int] = set()
-        """Orders that the parent has cancelled."""
+        """Numbers of the orders that the parent has cancelled."""
 
     async def run(self) -> None:
-        """Until the parent says that it is enough; then the environment's teardown."""
+        """Execute orders until the parent sends `end`; then tear the environment down."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(event_loop.tell_lost_error)
         reader = asyncio.StreamReader()
@@ -128,7 +128,7 @@ class Service:
         loop.call_later(BEAT, self._beat, loop)
 
     def _take(self, frame: JsonDict, tasks: asyncio.TaskGroup) -> bool:
-        """Begin what an order asks for; False if it was the last."""
+        """Start the work of an order; False if it was the last order."""
         kind = frame["type"]
         if kind in ("answer", "refused", "waits"):
             self._desk.hear(frame)
@@ -185,7 +185,7 @@ class Service:
             raise
         except MemoryError as error:
             self._send_packed(_given_up(frame, describe(error)))
-        except BaseException as error:  # the boundary of the process: the parent decides what it means
+        except BaseException as error:  # the boundary of the process: the parent handles the error
             self._send({"type": "raised", "to": order, **error_to_json(error)})
         finally:
             self._cancelled.discard(order)
@@ -197,7 +197,7 @@ class Service:
         record = await run.executor.generate(item)
         try:
             line = pack({**document_of(record), "to": frame["order"]})
-        except EnvironmentFault as error:  # the environment said something that is no JSON
+        except EnvironmentFault as error:  # the record holds a value that is no JSON
             run.executor.forget(item.key)
             return pack({**document_of(unwritable(record, error)), "to": frame["order"]})
         if isinstance(record, Generated):
@@ -224,7 +224,7 @@ class Service:
 
 
 def _given_up(frame: JsonDict, words: str) -> bytes:
-    """What comes of an order that nobody can answer any more."""
+    """Encode failures for an order whose task was cancelled or ran out of memory."""
     words = redactor.text(words)
     if frame["type"] == "generate":
         example_key, index = frame["example"]["example_key"], frame["rollout_index"]

@@ -1,5 +1,5 @@
-"""A process of an isolated environment as the operating system has it: its variables, its pipes, what it prints, and
-its end with all that it has started. Owns no word that goes through the pipes (`process`)."""
+"""Operating-system process of an isolated environment: environment variables, pipes, output, and termination with all
+descendants. `process` handles the messages in the pipes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from harness.core.types import JsonDict
 from harness.engine.isolation.wire import OUT_OF_MEMORY
 
 SILENCE = 120.0
-"""Seconds without a sign of life of its event loop after which a process is ended. Blocking functions run in threads
-and do not hold the loop up; what does so for two minutes holds up every other rollout of the process, too."""
+"""Seconds without a heartbeat after which a process is ended. Blocking functions run in threads and do not block the
+event loop; code that blocks it for two minutes blocks every other rollout of the process, too."""
 
 OVERDUE = 5.0
-"""Seconds. Its own clock ends what takes too long; only a blocked loop cannot."""
+"""Extra seconds of silence allowed after an order's time limit. The process enforces the limit itself unless its event
+loop is blocked."""
 
 LOAD_SECONDS = 600.0
-"""Loading may download a dataset; nothing may take for ever, since the other runs of a suite wait for it."""
+"""Timeout for loading, which may download a dataset; the other runs of a suite wait for it."""
 
 PATIENCE = 10.0
-"""Seconds that a process that was ended gets to be gone, with all that it has started."""
+"""Seconds to wait until an ended process and its descendants have exited."""
 
 _MAIN = """
 import gc, sys
@@ -45,41 +46,41 @@ main({orders}, {reports})
 """
 
 _LONGEST_LINE = 1 << 16
-"""Bytes that are shown at once of what a process prints."""
+"""Maximum number of bytes of a process's output that are shown at once."""
 
 _LONGEST_SEQUENCE = 64
-"""Characters that a control sequence has: one that a cut would halve is shown with what comes after it."""
+"""Maximum length of a control sequence in characters: an incomplete one is shown with the following output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a process of an environment is made of."""
+    """How to start a process of an environment."""
 
     env_id: str
     env_args: JsonDict
     extra_env_kwargs: JsonDict
     name: str
-    """What messages call it."""
+    """Name of the environment in messages."""
     memory_mb: int = -1
-    """Of each process; −1 is no bound."""
+    """Memory limit of each process in megabytes; −1 is no limit."""
     allowed: frozenset[str] = frozenset()
-    """Variables that it may see although they look like keys."""
+    """Variables that the process may see although their names look like keys."""
     hidden: frozenset[str] = frozenset()
-    """Variables that it must not see although they do not: those that hold this run's keys."""
+    """Variables hidden from the process although their names do not look like keys: they hold the runs' keys."""
     load_seconds: float = LOAD_SECONDS
-    """For loading the environment, and for each look at its rows."""
+    """Timeout in seconds for loading the environment, and for each request for rows."""
     silence: float = SILENCE
-    """After which it is taken to hang."""
+    """Seconds without a heartbeat after which the process counts as hung."""
     overdue: float = OVERDUE
-    """Of silence beyond the time limit of something that it carries out, after which it is, too."""
+    """Seconds of silence beyond the time limit of an order after which the process counts as hung."""
 
     def showing(self, names: Iterable[str | None]) -> frozenset[str]:
-        """Which of these variables, whose values are keys, a process gets all the same."""
+        """Those of the key variables `names` that the process would receive without being in `allowed`."""
         given = self.environ(os.environ)
         return frozenset(name for name in names if name and name in given and name not in self.allowed)
 
     def environ(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """The variables that the process gets: none that is, or holds, a known key."""
+        """Filter environment variables for the process: exclude those that are, or contain, a known key."""
         return {
             name: value
             for name, value in variables.items()
@@ -91,10 +92,10 @@ class Recipe:
 
 
 class Spawned:
-    """A process that was started; it ends when this is forgotten.
+    """A started process; ended when this object is garbage-collected.
 
     Args:
-        recipe: What it is made of.
+        recipe: How to start the process.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -124,7 +125,7 @@ class Spawned:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the process has ended."""
         return self._process.poll() is not None
 
     @property
@@ -133,25 +134,25 @@ class Spawned:
         return not self._finalizer.alive
 
     def files(self) -> tuple[BinaryIO, BinaryIO]:
-        """What it reports and what it is ordered through; from here on whoever asks for them closes them."""
+        """The report pipe and the order pipe as files; the caller must close them."""
         del self._fds[1:]
         return os.fdopen(self.reports, "rb", buffering=0), os.fdopen(self.orders, "wb", buffering=0)
 
     def tell(self, tell: Callable[[], None]) -> None:
-        """Have this called when it has ended, in any thread; at once if it has."""
+        """Register a callback for the end of the process, called in any thread; called at once if it has ended."""
         self._watch.tell(tell)
 
     def join(self, seconds: float) -> None:
-        """Wait for its end, and until all is shown that it printed, but not longer than this."""
+        """Wait at most `seconds` for the end of the process and of its output."""
         self._watch.join(seconds)
 
     def kill(self) -> None:
-        """End it now, and what it has started; does not wait for that."""
+        """Kill the process and its descendants; does not wait for their end."""
         if self._finalizer.detach() is not None:
             _close(self._fds)
 
     def how_it_ended(self, patience: float = 0.0) -> str:
-        """In words; waits for its end, but not longer than this."""
+        """Describe how the process ended; waits at most `patience` seconds for its end."""
         self._watch.join(patience)
         code = self._process.poll()
         if code is None:
@@ -166,8 +167,8 @@ class Spawned:
 
 
 class _Watch:
-    """Shows what a process prints, where what environments print in this process would go, and waits for its end; in a
-    thread. Knows nothing of who has started it, and may forget it."""
+    """Thread that forwards a process's output to stderr and waits for its end. It holds no reference to its `Spawned`,
+    so that this can be garbage-collected."""
 
     def __init__(self, process: subprocess.Popen[bytes], name: str) -> None:
         self._process = process
@@ -179,14 +180,14 @@ class _Watch:
         self._thread.start()
 
     def tell(self, tell: Callable[[], None]) -> None:
-        """See `Spawned`."""
+        """Implement `Spawned.tell`."""
         with self._lock:
             self._tell, has_ended = tell, self._has_ended
         if has_ended:
             tell()
 
     def join(self, seconds: float) -> None:
-        """See `Spawned`."""
+        """Implement `Spawned.join`."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -208,22 +209,22 @@ class _Watch:
             tell()
 
     def _show(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it; the process must go on all the same
+        with contextlib.suppress(OSError, ValueError):  # stderr is closed; the process must continue
             sys.stderr.write(f"{self._name}: {text}\n")
             sys.stderr.flush()
 
 
 def _shown(text: str, *, is_whole: bool) -> tuple[str, str]:
-    """What is shown of a line, and what is held back of one that goes on: a key, or a control sequence, may stand on
-    both sides of the cut."""
+    """Split a line of output into the part to show and the part to hold back: a key or a control sequence may continue
+    after the cut."""
     after = ""
     if not is_whole and (at := text.rfind("\x1b", max(0, len(text) - _LONGEST_SEQUENCE))) >= 0:
         text, after = text[:at], text[at:]
-    # As a terminal leaves it: the last of what was written over itself.
+    # Keep only the text after the last carriage return, as a terminal does.
     text = text.rstrip(None if is_whole else "\r").rpartition("\r")[2]
-    if not (text.isascii() and text.isprintable()):  # most of what is printed is, and much may be
+    if not (text.isascii() and text.isprintable()):  # fast path for plain ASCII
         text = clean_block(text)
-    text = redactor.text(text, patterns=False)  # behind the cleaning: a key may stand around a sequence
+    text = redactor.text(text, patterns=False)  # after cleaning: a key may contain a sequence
     if is_whole:
         return text, ""
     cut = max(0, len(text) - redactor.longest)
@@ -231,13 +232,13 @@ def _shown(text: str, *, is_whole: bool) -> tuple[str, str]:
 
 
 def _end(watch: _Watch, fds: list[int]) -> None:
-    """End a process that was forgotten, or that is there when the interpreter ends."""
+    """End a process whose object was garbage-collected, or which still runs at interpreter exit."""
     _close(fds)
     watch.join(PATIENCE)
 
 
 def _close(fds: list[int]) -> None:
-    """Close our ends of pipes; the first one of a process is the one that its keeper waits for."""
+    """Close the parent's ends of pipes; the keeper of a process waits for the first one to close."""
     for fd in fds:
         with contextlib.suppress(OSError):
             os.close(fd)

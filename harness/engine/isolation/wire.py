@@ -1,5 +1,5 @@
-"""What parent and child say to each other: one JSON object a line, in both directions, and the form in which replies of
-models and errors travel. Owns no pipe and no meaning of an order; records travel as lines of a journal do."""
+"""Wire format between parent and child: one JSON object per line in both directions, and the encoding of model replies
+and errors. Records have the format of journal lines."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from harness.store.codec import parse, to_line
 from harness.usercode.exceptions import describe
 
 MAX_FRAME = 1 << 30
-"""Bytes. No record is as long; what is longer is not from us."""
+"""Maximum length of a frame in bytes; a longer line was not written by this protocol."""
 
 
 OUT_OF_MEMORY = 86
-"""The exit code of a child that could not go on without more memory."""
+"""Exit code of a child that ran out of memory."""
 
 
 class FrameReader:
-    """Cuts what a pipe gives into frames."""
+    """Splits the bytes of a pipe into frames."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
         self._size = 0
 
     def feed(self, data: bytes) -> list[JsonDict]:
-        """The frames that `data` completes.
+        """Return the frames that `data` completes.
 
         Raises:
-            ValueError: it is none of ours.
+            ValueError: a line is too long or no valid frame.
         """
         if b"\n" not in data:
             self._rest.append(data)
@@ -44,21 +44,21 @@ class FrameReader:
 
 
 def pack(frame: JsonDict) -> bytes:
-    """A frame, which has a `type`, as it goes into a pipe.
+    """Encode a frame, which has a `type`, as a line.
 
     Raises:
-        EnvironmentFault: it holds a value that is not JSON.
+        EnvironmentFault: the frame contains a value that is not JSON.
     """
     return to_line(frame)
 
 
 def response_to_json(response: ModelResponse) -> JsonDict:
-    """A model's reply on its way to the child."""
+    """Convert a model's reply to JSON for the child."""
     return {name: getattr(response, name) for name in ModelResponse.__slots__}
 
 
 def response_from_json(document: JsonDict) -> ModelResponse:
-    """What `response_to_json` gave."""
+    """Convert the result of `response_to_json` back to a reply."""
     wasted = document["wasted"]
     values: JsonDict = {**document, "usage": Usage(**document["usage"])}
     values["wasted"] = None if wasted is None else Usage(**wasted)
@@ -66,7 +66,7 @@ def response_from_json(document: JsonDict) -> ModelResponse:
 
 
 def error_to_json(error: BaseException) -> JsonDict:
-    """An error on its way across; of one that is not of our tree, `describe` says what it was."""
+    """Convert an error to JSON; `describe` gives the message of an error outside our hierarchy."""
     if not isinstance(error, HarnessError):
         return {"kind": EnvironmentFault.__name__, "words": describe(error), "exit_code": 1}
     document: JsonDict = {"kind": type(error).__name__, "words": str(error), "exit_code": error.exit_code}
@@ -77,7 +77,8 @@ def error_to_json(error: BaseException) -> JsonDict:
 
 
 def error_from_json(document: JsonDict) -> HarnessError:
-    """What `error_to_json` gave: an error of the same type, or of the nearest one that words alone make."""
+    """Convert the result of `error_to_json` back to an error of the same type, or of the nearest type that needs only a
+    message."""
     kind: object = getattr(errors, document["kind"], EnvironmentFault)
     words = str(document["words"])
     if isinstance(kind, type) and issubclass(kind, ModelError):
