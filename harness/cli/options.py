@@ -1,5 +1,4 @@
-"""The options of `bench run`, made from the one table of settings. Owns how a setting becomes an option and what a run
-is told besides its settings; owns no setting and no value."""
+"""Options of `bench run`, generated from the table of settings, and the options of a run that are no settings."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _TYPES: Mapping[Kind, Any] = {
     "headers": list[str],
     "duration": str,
 }
-"""What the command line hands on: text, which `config.flags` reads, so that every door refuses in the same words."""
+"""Types for typer: text, which `config.flags` parses, so that errors are worded alike on all entry points."""
 
 _METAVARS: Mapping[Kind, str] = {
     "string": "TEXT",
@@ -39,7 +38,7 @@ _METAVARS: Mapping[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a run is told besides its settings."""
+    """Options of a run that are no settings."""
 
     resume: bool = False
     """Go on with the newest run of the same settings."""
@@ -76,12 +75,12 @@ _INVOCATION_METAVARS = {"set": "PATH=VALUE", "resume_from": "PATH"}
 
 
 def setting_keys() -> tuple[str, ...]:
-    """Parameter names that are settings or shortcuts: what `resolve` takes as flags."""
+    """Names of the parameters that are settings or shortcuts, as `resolve` takes them."""
     return tuple(setting.key for setting in SETTINGS if setting.door.flags) + tuple(each.key for each in SHORTCUTS)
 
 
 def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command(ctx, target, **options)` the signature that the table of settings asks for."""
+    """Give `command(ctx, target, **options)` the signature that the table of settings defines."""
     target = typer.Argument(help="Environments separated by commas, or a suite file (.toml).", metavar="TARGET")
     first = [
         _parameter("ctx", typer.Context),
@@ -102,7 +101,7 @@ def _parameter(name: str, annotation: Any, default: object = inspect.Parameter.e
 def _setting_parameter(setting: Setting) -> inspect.Parameter:
     door = setting.door
     names = list(door.flags)
-    if door.off:  # typer pairs the long names with a slash; a short name for "off" stands behind a slash of its own
+    if door.off:  # typer pairs the long names with a slash; a short name for "off" follows a slash of its own
         names[0] = f"{door.flags[0]}/{door.off[0]}"
         names += [f" /{name}" for name in door.off[1:]]
     option = typer.Option(
@@ -115,7 +114,7 @@ def _setting_parameter(setting: Setting) -> inspect.Parameter:
 
 
 def _built_in(setting: Setting) -> str:
-    """The built-in as the help shows it; the value itself is never a default of the option, or it would beat a file."""
+    """Default value as the help shows it. It is never the option's own default, which would override settings files."""
     if setting.door.derived:
         return f"built-in: from {setting.door.derived}"
     value = setting.default

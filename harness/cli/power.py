@@ -1,5 +1,5 @@
-"""`bench power`: how many examples and rollouts it takes to find a difference. Owns the command's words;
-`report.compare.planning` answers."""
+"""Implement `bench power`: compute the examples and rollouts needed to detect a difference, with
+`report.compare.planning`."""
 
 from __future__ import annotations
 

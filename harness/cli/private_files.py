@@ -1,5 +1,5 @@
-"""Files that a command writes beside the folders of its runs, and who may read them where a run is private. Owns where
-debug traces go then; what is in a run folder is the store's to see to."""
+"""Access rights of files that a command writes outside of run folders: debug traces of private runs. The store protects
+files in run folders."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _DEBUG_DIR = "--debug-dir"
 
 
 def any_private(runs: Sequence[Prepared]) -> bool:
-    """Whether what is written of these runs together is for their owner only."""
+    """Whether any of these runs is private, so that files written for them together must be private too."""
     return any(run.resolved.settings.save.private for run in runs)
 
 
 def check_traces(runs: Sequence[ResolvedRun]) -> None:
-    """Refuse a folder of debug traces that others may enter, where a run is private.
+    """Reject a folder of debug traces that other users can enter, if a run is private.
 
     Raises:
-        UsageError: names it, and what to do.
+        UsageError: other users can enter the folder.
     """
     for folder in _traces(runs):
         check_own_folder(folder, _DEBUG_DIR)
 
 
 def begin_traces(runs: Sequence[Prepared]) -> None:
-    """Make the folder of debug traces of private runs, so that it is theirs alone; the files in it will be, too.
+    """Create the folder of debug traces of private runs, readable only by the owner.
 
     Raises:
-        StoreError: it cannot be made.
+        StoreError: the folder cannot be created.
     """
     for folder in _traces([run.resolved for run in runs]):
         own_folder(folder, _DEBUG_DIR)

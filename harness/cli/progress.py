@@ -1,4 +1,4 @@
-"""Lines of `bench eval` and `bench test` before the report: `header` for what is run, and the progress of its runs."""
+"""Progress lines of `bench eval` and `bench test` before the report, with a header that describes the evaluation."""
 
 from __future__ import annotations
 
@@ -16,56 +16,56 @@ from harness.settings.runs import ResolvedRun
 
 
 class Progress:
-    """One command's.
+    """Printer of one command's progress lines.
 
     Args:
-        console: For lines, and for the report at the end.
-        first: The first lines: what is run.
+        console: Console for the lines and the final report.
+        first: Header lines.
         is_live: Whether the display has a live table.
-        quiet: Whether nothing is said but the report.
+        quiet: Print only the report.
     """
 
     def __init__(self, console: PlainConsole, first: Sequence[str], *, is_live: bool, quiet: bool) -> None:
         self.console = console
         self.has_lines = not (is_live or quiet)
-        """Whether there is a line for each run that ends."""
+        """Whether to print a line for each run that ends."""
         self._quiet = quiet
         self._first = first
-        if is_live:  # before the table is there; else only when it is sure that anything will be run
+        if is_live:  # before the live table starts; without one, only when runs will be made
             self.begin()
 
     def begin(self) -> None:
-        """Print the first lines, if they have not been."""
+        """Print the header lines once."""
         first, self._first = self._first, ()
         for line in first:
             self._print(line)
 
     def say(self, words: str, display: Display) -> None:
-        """What happens now."""
+        """Print a line about the current step."""
         if self.has_lines:
             self._print(words)
         elif not self._quiet:
             display.say(words)
 
     def line(self, words: str) -> None:
-        """What has happened to one run."""
+        """Print a line about a finished run."""
         if self.has_lines:
             self._print(words)
 
     def _print(self, line: str) -> None:
-        """Never raises: the runs are worth more than a line about them. The report at the end will raise."""
+        """Print a line and ignore write errors, since the runs matter more; the report at the end will raise."""
         try:
             self.console.print(line, soft_wrap=True)
-        except OSError:  # the disk behind it is full, say
+        except OSError:  # such as a full disk behind stdout
             self.has_lines = False
 
 
 _DISCOVERY = RolloutRequest(rollout_id="discovery", server_url="http://localhost", messages=[], completion_params={})
-"""What an agent is told that is only asked for its tools."""
+"""Placeholder request for an agent that is only asked for its tools."""
 
 
 def header(options: AgentFlags, job: AgentInvocation) -> Iterator[str]:
-    """The lines, in the order in which things were looked at."""
+    """Header lines: agent, dataset, models and tools, in the order of loading."""
     command = "eval" if isinstance(options, EvalOptions) else "test"
     yield f"bench {command} {bench_version()}"
     for side, run in zip(job.sides, job.resolution.runs, strict=True):
@@ -105,7 +105,7 @@ def _model(side: RequestedModel, run: ResolvedRun) -> str:
 
 
 def _rows(options: AgentFlags, job: AgentInvocation) -> str:
-    """Rows of the file, and how many of them are evaluated if it is not all."""
+    """Number of rows in the file, and of rows to evaluate if fewer."""
     left = job.environments[0].row_count
     total, wanted = options.offset + left, job.resolution.runs[0].settings.env.num_examples
     chosen = left if wanted == -1 else min(wanted, left)

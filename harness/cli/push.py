@@ -1,5 +1,5 @@
-"""`bench push RUN…`: publish runs that are on disk. Owns the command's words and what it prints; `store.hub` pushes,
-and `store.hub_results` opens pull requests."""
+"""Implement `bench push RUN…`: publish saved runs. `store.hub` uploads datasets, `store.hub_results` opens pull
+requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RUNS_HELP = (
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """The options that all runs of a command have in common."""
+    """Options that apply to all runs of a push."""
 
     repo: str | None
     public: bool
@@ -111,7 +111,7 @@ def push(  # noqa: PLR0913 - a command's options are its parameters
 
 
 def _claim(given: Claim, *, is_asked: bool, print_only: bool) -> Claim | None:
-    """What is claimed; None if no result is to be proposed."""
+    """Validate the claimed benchmark result; None without --eval-results."""
     from harness.store.eval_results import check_claim
 
     if not is_asked:
@@ -128,7 +128,7 @@ def _claim(given: Claim, *, is_asked: bool, print_only: bool) -> Claim | None:
 
 
 def _check(folders: Sequence[Path], gone: Sequence[str], claim: Claim | None, *, allow_private: bool) -> None:
-    """Refuse what must not be sent, before anything is."""
+    """Reject missing or private runs before anything is sent."""
     from harness.report.text import clean
     from harness.store.rundir import RunDir
 
@@ -145,7 +145,7 @@ def _check(folders: Sequence[Path], gone: Sequence[str], claim: Claim | None, *,
 
 
 def _push_all(folders: Sequence[Path], where: _Where, *, as_json: bool) -> None:
-    """Push every run; one that fails keeps no other from it."""
+    """Push every run; continue with the others if one fails."""
     if len(folders) == 1:
         result = _push(folders[0], where)
         if as_json:
@@ -177,7 +177,7 @@ def _push(folder: Path, where: _Where) -> PushResult:
 
 
 def _print(folder: Path, where: _Where, claim: Claim, *, as_json: bool) -> None:
-    """The document on stdout, as it would be proposed."""
+    """Print the proposed document on stdout without sending it."""
     from harness.store.hub_names import default_name
     from harness.store.hub_results import check_readable
 
@@ -194,7 +194,7 @@ def _print(folder: Path, where: _Where, claim: Claim, *, as_json: bool) -> None:
 
 
 def _propose(folder: Path, where: _Where, claim: Claim, *, as_json: bool) -> None:
-    """Push the run, then open the pull request that points at it."""
+    """Push the run, then open a pull request that refers to it."""
     from harness.store.hub_results import check_readable, open_request
 
     words = _words(claim)
@@ -203,7 +203,7 @@ def _propose(folder: Path, where: _Where, claim: Claim, *, as_json: bool) -> Non
     try:
         result = _push(folder, where)
     except PublishError as error:
-        raise PublishError(f"{error} {words}") from error  # it ends in the command that tries again
+        raise PublishError(f"{error} {words}") from error  # the error ends in the command that retries
     if not as_json:
         _tell(result, where)
     check_readable(proposal, private=result.private)
@@ -230,12 +230,12 @@ def _look(folder: Path, claim: Claim) -> Proposal:
 
 
 def _words(claim: Claim) -> str:
-    """The options that say it again."""
+    """Format a claim as command-line options."""
     return shlex.join(["--eval-results", claim.model, *_about(claim)])
 
 
 def _about(claim: Claim) -> list[str]:
-    """Those beside the model's name."""
+    """Options of a claim, except the model's name."""
     told = [("--benchmark", claim.benchmark), ("--task", claim.task), ("--revision", claim.revision)]
     told.append(("--notes", claim.notes))
     words = [word for flag, value in told if value for word in (flag, value)]
@@ -277,10 +277,10 @@ def _print_json(value: object) -> None:
 
 @contextmanager
 def _still(folder: Path) -> Generator[None]:
-    """Keep the run from being written, and refuse one that is.
+    """Lock a run for the length of the block, so that no process writes it.
 
     Raises:
-        RunLocked: another process writes it.
+        RunLocked: another process is writing the run.
     """
     from harness.store.rundir import RunDir
 
@@ -290,5 +290,5 @@ def _still(folder: Path) -> Generator[None]:
         except RunLocked:
             raise
         except StoreError:
-            pass  # an archive that nobody can write needs no lock
+            pass  # a read-only archive needs no lock
         yield

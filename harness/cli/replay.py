@@ -1,5 +1,5 @@
-"""`bench replay RUN`: a recorded run once more, with its recorded replies or with those of another model. Owns the
-command's words; what a replay is made of is `engine.derived`'s."""
+"""Implement `bench replay RUN`: repeat a recorded run with its recorded replies or with another model. `engine.derived`
+defines the new run."""
 
 from __future__ import annotations
 

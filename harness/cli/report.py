@@ -1,5 +1,4 @@
-"""`bench report`: runs as a page to publish. Owns the command's words and where the page is written; `report.page`
-makes it."""
+"""Implement `bench report`: write runs as a page to publish. `report.page` makes the page."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ RUNS_HELP = (
 )
 
 TRANSCRIPTS = 60
-"""As in `report.page.sample`, which is too slow to import for a page of help."""
+"""Default number of transcripts, equal to the one in `report.page.sample`, which is slow to import."""
 
 
 def report(  # noqa: PLR0913 - a command's options are its parameters
@@ -88,7 +87,7 @@ def _form(named: str | None, target: Path | None) -> Form:
 
 
 def _check_target(path: Path, *, force: bool) -> None:
-    """Look before the work, not after it."""
+    """Check that the target file can be written, before the page is made."""
     if os.path.isdir(path):
         raise UsageError(f"-o {path} is a folder: name a file in it")
     if not os.path.isdir(path.parent):
@@ -113,7 +112,7 @@ def _rendered(page: Page, form: Form, transcripts: int, *, plots: bool) -> str:
     from harness.report.page.document import document
     from harness.report.page.plots import Plots
 
-    drawn = Plots() if plots else None  # before the slow part: what it lacks is said at once
+    drawn = Plots() if plots else None  # before the slow part: a missing package is reported at once
     return document(page, content_of(page, transcripts), plots=drawn)
 
 

@@ -1,5 +1,5 @@
-"""`bench rescore RUN`: today's rubric over recorded rollouts. Owns the command's words; which scores are made anew is
-`engine.derived`'s."""
+"""Implement `bench rescore RUN`: score recorded rollouts with the current rubric. `engine.derived` selects the scores
+to recompute."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`bench resume RUN`: go on with a run that did not come to its end, whatever made it. Owns the choice of the way back
-in; what is left to do is the engine's to know."""
+"""Implement `bench resume RUN`: resume an incomplete run of any kind. Selects the matching entry point; the engine
+finds the missing rollouts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def resume(  # noqa: PLR0913 - a command's options are its parameters
     _check_derived(folder, manifest, sets or (), key_var)
     unscored = _unscored(folder)
     if manifest.status == "done" and is_complete(folder) and not sets and not (retry_failed and unscored):
-        with contextlib.suppress(StoreError):  # where nobody may write any more, it stays as it is
+        with contextlib.suppress(StoreError):  # a read-only folder stays as it is
             tidy(folder)
         _say_done(folder, manifest, unscored, as_json=as_json)
         return
@@ -97,10 +97,10 @@ def resume(  # noqa: PLR0913 - a command's options are its parameters
 
 
 def _check_derived(folder: RunDir, manifest: Manifest, sets: Sequence[str], key_var: str | None) -> None:
-    """Refuse what would have no effect on a replay or rescore.
+    """Reject settings without effect on a replay or rescore.
 
     Raises:
-        UsageError: names it.
+        UsageError: a setting has no effect.
     """
     if not manifest.derived:
         return
@@ -111,13 +111,13 @@ def _check_derived(folder: RunDir, manifest: Manifest, sets: Sequence[str], key_
 
 
 def _unscored(folder: RunDir) -> int:
-    """Rollouts that ended without a score, as the summary counts them."""
+    """Number of rollouts that ended without a score, as in the summary."""
     summary = folder.known_summary() or {}
     return sum(cast("dict[str, int]", summary.get("unscored") or {}).values())
 
 
 def _say_done(folder: RunDir, manifest: Manifest, unscored: int, *, as_json: bool) -> None:
-    """That nothing is left, and what might be wanted all the same."""
+    """Report that the run is complete, and suggest further commands."""
     import shlex
 
     from harness.report.text import clean
@@ -145,10 +145,10 @@ def _say_done(folder: RunDir, manifest: Manifest, unscored: int, *, as_json: boo
 
 
 def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivation:
-    """How a derived run was made, so that it goes on in the same way.
+    """Read how a derived run was made, to resume it in the same way.
 
     Raises:
-        UsageError: its parent is gone.
+        UsageError: the parent run no longer exists.
     """
     from harness.engine.derived import Derivation
     from harness.store.finding import find_sibling

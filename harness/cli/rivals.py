@@ -1,5 +1,4 @@
-"""The command that says whether what has just been run differs from something else. Owns its words; `report.compare`
-knows what belongs together."""
+"""Suggest commands that compare finished runs with others. `report.compare` finds matching runs."""
 
 from __future__ import annotations
 
@@ -10,16 +9,16 @@ from harness.engine.prepare import Prepared
 
 
 def compare_suggestion(runs: Sequence[Prepared]) -> str | None:
-    """`bench compare` of the models of this invocation, or of its only run with an earlier one by another model; None
-    if there is nothing to compare.
+    """Suggest `bench compare` for the models of this invocation, or for its only run and an earlier one by another
+    model; None if no comparison is possible.
 
     Args:
-        runs: Those of the invocation, all of which have ended.
+        runs: Finished runs of the invocation.
     """
     from harness.report.compare.earlier import have_rivals, previous_run
 
     scored = [run for run in runs if run.is_saved and run.summary is not None and run.summary.scored]
-    ended = [run for run in scored if run.manifest.kind == "run"]  # others have tables of their own for that
+    ended = [run for run in scored if run.manifest.kind == "run"]  # other commands print comparisons of their own
     if have_rivals([run.manifest for run in ended]):
         output_dir = ended[0].resolved.settings.save.output_dir
         return shlex.join(["bench", "compare", *([] if output_dir == "outputs" else ["-o", str(output_dir)])])
@@ -31,11 +30,11 @@ def compare_suggestion(runs: Sequence[Prepared]) -> str | None:
 
 
 def suite_steps(runs: Sequence[Prepared]) -> list[str]:
-    """The suite's id, and how to compare it and gate it: with an earlier suite of the same runs, or with a later one;
-    nothing for a single run.
+    """Lines with the suite's id and the commands that compare or gate it against an earlier or later suite; empty for a
+    single run.
 
     Args:
-        runs: Those of the invocation.
+        runs: Runs of the invocation.
     """
     from harness.report.compare.earlier import earlier_suite
 

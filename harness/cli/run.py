@@ -1,5 +1,5 @@
-"""`bench run`: from a command line to resolved runs, and on to whoever carries them out. Owns the order of these steps;
-settings are decided in `config`, runs are driven by `cli.execute`."""
+"""Implement `bench run`: resolve a command line into runs and execute them. Settings are resolved in `config`, runs are
+executed by `cli.execute`."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def _execute(resolution: Resolution, options: RunOptions) -> int:
 
 
 def command_text(argv: Sequence[str]) -> str:
-    """The command line as one may record it: values of headers and settings that may be credentials are masked.
+    """Format the command line for the record, with masked values of headers and settings that may be credentials.
 
     Args:
-        argv: The arguments behind `bench`.
+        argv: Arguments after `bench`.
     """
     words = ["bench"]
     for index, word in enumerate(argv):

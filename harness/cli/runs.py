@@ -1,5 +1,4 @@
-"""`bench runs`: the group of the commands about runs that were made. Owns the table, and that the group alone lists
-them; each command is a module of its own."""
+"""Command group `bench runs`: the table of its commands, with `list` as default. Each command is in its own module."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ COMMANDS = {
 
 
 class RunsGroup(lazy_group(COMMANDS)):
-    """The group; without a command it lists."""
+    """Group whose default command is `list`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put in the command that is left out.
+        """Insert the default command if none is given.
 
         Raises:
-            UsageError: the first word is no command.
+            UsageError: the first word is not a command.
         """
         first = args[0] if args else ""
         if not first or (first.startswith("-") and first not in ctx.help_option_names):

@@ -1,5 +1,5 @@
-"""`bench runs list`: which runs there are. Owns the command's words; `store.catalogue` finds the runs, `report.runs`
-lays them out."""
+"""Implement `bench runs list`: print the runs of an output folder. `store.catalogue` finds them, `report.runs` formats
+the table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.settings.wording import listed, nearest
 from harness.store.catalogue import Catalogue, Filter, ListedRun, moment
 
 SHOWN = 20
-"""Runs that the list shows unless told otherwise: a screen of them. JSON has them all."""
+"""Default number of listed runs, about one screen. JSON lists all."""
 
 OUTPUT_DIR_HELP = "Where the runs are."
 OUTPUTS = Path("outputs")
@@ -75,22 +75,22 @@ def list_runs(  # noqa: PLR0913 - a command's options are its parameters
 
 
 def _chosen(catalogue: Catalogue, wanted: Filter, most: int) -> tuple[list[ListedRun], int]:
-    """The newest `most` runs that are wanted, and how many there are."""
+    """The newest `most` matching runs, and the number of all matching runs."""
     if wanted == Filter():
-        return list(catalogue.newest(most)), len(catalogue)  # no others need be read
+        return list(catalogue.newest(most)), len(catalogue)  # the other runs need not be read
     found = [entry for entry in catalogue if wanted.keeps(entry)]
     return found if most < 0 else found[:most], len(found)
 
 
 def naming(output_dir: Path) -> Callable[[ListedRun], str]:
-    """What commands may call a run: its id, or its path where they would not look for it."""
+    """Function that names a run for commands: its id, or its path if the id would not be found."""
     usual = (OUTPUTS / "evals").resolve()
     by_id = output_dir == OUTPUTS
     return lambda entry: entry.id if by_id and entry.run.parent.parent.resolve() == usual else str(entry.run.path)
 
 
 def _notes(catalogue: Catalogue, wanted: Filter, found: int, shown: int) -> Sequence[str]:
-    """What the list does not show."""
+    """Notes about runs that the list leaves out."""
     if not len(catalogue):
         root = clean(catalogue.output_dir / "evals")
         return [
@@ -104,7 +104,7 @@ def _notes(catalogue: Catalogue, wanted: Filter, found: int, shown: int) -> Sequ
 
 
 def _meant(catalogue: Catalogue, wanted: Filter) -> str:
-    """What a filter that kept nothing was perhaps meant to say."""
+    """Suggest a correction of a filter that matched no run."""
     entries = list(catalogue)
     for flag, patterns, names in (
         ("--env", wanted.envs, [entry.env_id for entry in entries]),

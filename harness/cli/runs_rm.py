@@ -1,5 +1,4 @@
-"""`bench runs rm RUN…`: remove runs from the disk. Owns what is said before, and the question; `store.removal` does the
-rest."""
+"""Implement `bench runs rm RUN…`: list runs, ask for confirmation, and remove them with `store.removal`."""
 
 from __future__ import annotations
 
@@ -52,16 +51,16 @@ def remove(
 
 
 def _is_sure(entries: Sequence[ListedRun], name_of: Callable[[ListedRun], str]) -> bool:
-    """Ask.
+    """Ask for confirmation of the removal.
 
     Raises:
-        UsageError: there is nobody to ask.
+        UsageError: no terminal to ask on.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         again = shlex.join(["bench", "runs", "rm", "--yes", *map(name_of, entries)])
         raise UsageError(f"nobody can be asked here, so nothing was removed; without a question: {again}")
     what = "this run" if len(entries) == 1 else f"these {len(entries)} runs"
-    # Not typer's question: it would put a space on stdout.
+    # typer's prompt would print a space on stdout
     try:
         typer.echo(f"Remove {what} for good? [y/N]: ", nl=False, err=True)
         return sys.stdin.readline().strip().casefold() in ("y", "yes")

@@ -1,5 +1,5 @@
-"""`bench runs show RUN`: one run on a page, its settings, or one of its transcripts. Owns the command's words;
-`report.run_facts` gathers, `report.run_page` and `report.transcript` lay out."""
+"""Implement `bench runs show RUN`: print a run, its settings, or one transcript. `report.run_facts` collects the data,
+`report.run_page` and `report.transcript` format it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`bench serve`: the reference server on its own, as a load target or as an endpoint for any client. Owns the command's
-options and its life until a signal; its faults' words are `serve_faults`, what is served is `harness.reference`."""
+"""Implement `bench serve`: run the reference server until a signal, as a load target or as an endpoint for any client.
+Texts about faults are in `serve_faults`, the server is in `harness.reference`."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def serve(  # noqa: PLR0913 - a command's options are its parameters
 def _server(
     script: FaultScript, env: str | None, env_args: str | None, policy: str | None, host: str, port: int
 ) -> tuple[ReferenceServer, str]:
-    """The server, and a command that uses it."""
+    """Build the server, and a command that uses it."""
     chosen = parse_model(policy if policy.startswith(PREFIX) else PREFIX + policy) if policy else None
     players = _load_players(env, env_args)
     if chosen is not None and chosen.needs_player and not players:
@@ -119,7 +119,7 @@ def _load_players(env: str | None, env_args: str | None) -> dict[str, Player]:
     from harness.engine.loader import load_environment
 
     players: dict[str, Player] = {}
-    # What an environment prints must not stand before the URL, which is the first line for whoever reads stdout.
+    # Output of an environment must not precede the URL, which is the first line on stdout.
     with contextlib.redirect_stdout(sys.stderr):
         for name in names:
             environment = load_environment(name, **args)

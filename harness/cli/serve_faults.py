@@ -1,5 +1,5 @@
-"""The words of `bench serve` about faults: its options, the list of what there is, the report of what was served. Owns
-no reading of faults (`harness.reference.script`) and no server."""
+"""Texts of `bench serve` about faults: options, the list of faults, and the report of served faults.
+`harness.reference.script` parses fault scripts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Seed: TypeAlias = Annotated[int | None, typer.Option(help="Of latency and faults
 
 
 def report(server: ReferenceServer) -> str:
-    """What was served, rule by rule."""
+    """Report of served requests, one line per fault rule."""
     found = server.fault_report()
     count = server.stats.requests
     requests = f"served {count} request{'' if count == 1 else 's'}"
@@ -52,7 +52,7 @@ def report(server: ReferenceServer) -> str:
 
 
 def catalogue() -> str:
-    """The faults that there are, a line each."""
+    """List of the available faults, one line each."""
     errors = {"429, 500|503, …": f"an HTTP error, or one of several; takes {', '.join(STATUS_PARAMETERS)}"}
     entries = {**errors, **{name: kind.says for name, kind in KINDS.items()}}
     width = max(map(len, entries))
@@ -60,10 +60,10 @@ def catalogue() -> str:
 
 
 def statuses(text: str) -> tuple[int, ...]:
-    """HTTP statuses in a line.
+    """Parse HTTP statuses from a line.
 
     Raises:
-        ConfigError: one is no number.
+        ConfigError: a status is not a number.
     """
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())

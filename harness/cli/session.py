@@ -1,5 +1,5 @@
-"""`bench test -i` from its first row to its last: each row is a run of one rollout, made by the engine, with a stepper
-in front of every model call. Owns which row comes next and what is said between rows; keeps nothing."""
+"""Session of `bench test -i`: each row is a run of one rollout by the engine, which stops before every model call.
+Nothing is saved."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from harness.usercode import event_loop
 
 
 class TestSession:
-    """One invocation of `bench test -i`.
+    """One session of `bench test -i`.
 
     Args:
-        job: What is to be done.
-        prompter: Asks the user.
-        screen: Shows what happens.
-        first: The row to begin with; None for the first one.
+        job: Model, agent and rows of the session.
+        prompter: Reads the user's commands.
+        screen: Output of the session.
+        first: Number of the row to start with; None for the first one.
 
     Raises:
-        UsageError: there is no such row.
+        UsageError: the row does not exist.
     """
 
     def __init__(self, job: AgentInvocation, prompter: Prompter, screen: Screen, first: int | None) -> None:
@@ -50,7 +50,7 @@ class TestSession:
         self._failed = False
 
     def run(self) -> bool:
-        """Go through rows until the user leaves; returns whether every row that came to its end completed."""
+        """Play rows until the user quits; return whether every finished row succeeded."""
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             event_loop.run(runner, self._run())
         return not self._failed
@@ -68,7 +68,7 @@ class TestSession:
             self._screen.say("")
 
     async def _play(self, row: int) -> Command:
-        """Play one row, and ask what comes next."""
+        """Play one row, and ask for the next command."""
         model = self._job.sides[0].model
         stepper = Stepper(self._prompter, self._screen, model)
         environment = _one_row(self._job.environments[0], row - self._rows[0], row, stepper)
@@ -88,7 +88,7 @@ class TestSession:
 
 
 def rows_of(job: AgentInvocation) -> range:
-    """The numbers of the rows that there are, as the dataset counts them."""
+    """Numbers of the selected rows, as counted in the dataset."""
     environment, wanted = job.environments[0], job.resolution.runs[0].settings.env.num_examples
     first, count = environment.options.first_row, environment.row_count
     return range(first, first + (count if wanted == -1 else min(wanted, count)))
@@ -97,7 +97,7 @@ def rows_of(job: AgentInvocation) -> range:
 @dataclass(slots=True)
 class _Outcome:
     result: LocalTestRunResult | None = None
-    """None if the endpoint proved unusable, or the user left."""
+    """None if the endpoint was unusable, or if the user left the row."""
     note: str = ""
 
 
@@ -110,7 +110,7 @@ def _one_row(whole: AgentEnv, index: int, number: int, stepper: Stepper) -> Agen
 
 
 async def _made(job: AgentInvocation, environment: AgentEnv) -> _Outcome:
-    """One rollout of the only row."""
+    """Make one rollout of the environment's only row."""
     loader, outcome = Loader(), _Outcome()
     for resolved in job.resolution.runs:
         loader.give(resolved, environment)

@@ -1,6 +1,6 @@
-"""Keeps stdout for what a command itself says, while environments print what they like, and known secrets off both
-streams; prints notices on stderr. Owns the file descriptor; what is written past Python's streams it leads to stderr as
-it is."""
+"""Redirection of stdout: environments and libraries print to stderr, only the command itself prints to stdout. Known
+secrets are redacted on both Python streams (not in output written directly to a file descriptor); notices go to
+stderr."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ _STDOUT, _STDERR = 1, 2
 
 
 def open_streams() -> None:
-    """Give a process that was started without stdin, stdout or stderr the null device in its place: the next file that
-    is opened would take the free number, and what is printed would land in it."""
+    """Open the null device in place of a missing stdin, stdout or stderr; otherwise the next opened file would get the
+    free descriptor, and prints would land in it."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the life of the process
 
 
 class _Screen(io.TextIOWrapper):
-    """A stream that says no known secret."""
+    """Text stream that redacts known secrets."""
 
     def write(self, s: str, /) -> int:
-        # What is no text is refused as ever.
+        # A non-text argument raises TypeError as usual.
         super().write(redactor.text(s, patterns=False) if isinstance(s, str) else s)  # pyright: ignore[reportUnnecessaryIsInstance]
         return len(s)
 
 
 class _Standard(_Screen):
-    """A standard stream, which whoever is led to it may not close: everybody else is, too."""
+    """Redacting standard stream that `close` only flushes, since other code shares the stream."""
 
     def close(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # whoever reads went away, or it was taken apart
+        with contextlib.suppress(OSError, ValueError):  # the reader has closed the pipe, or the stream is detached
             self.flush()
 
 
 def unsay_secrets() -> Callable[[], None]:
-    """Take known secrets out of whatever Python prints on stdout and stderr, be it a tool, a warning or a traceback.
+    """Redact known secrets in all that Python prints on stdout and stderr, such as warnings and tracebacks.
 
     Returns:
-        What undoes it.
+        A function that restores the streams.
     """
     before = sys.stdout, sys.stderr
     screens = sys.stdout, sys.stderr = _screen(sys.stdout), _screen(sys.stderr)
@@ -56,7 +56,7 @@ def unsay_secrets() -> Callable[[], None]:
         sys.stdout, sys.stderr = before
         for screen, stream in zip(screens, before, strict=True):
             if isinstance(screen, _Screen) and screen is not stream:
-                with contextlib.suppress(OSError, ValueError):  # whoever reads went away, or closed it
+                with contextlib.suppress(OSError, ValueError):  # a closed pipe or stream
                     screen.detach()
 
     return undo
@@ -64,7 +64,7 @@ def unsay_secrets() -> Callable[[], None]:
 
 def _screen(stream: TextIO) -> TextIO:
     if not isinstance(stream, io.TextIOWrapper) or isinstance(stream, _Screen):
-        return stream  # a buffer of somebody who called us, or one of ours
+        return stream  # a caller's in-memory buffer, or a stream of ours
     stream.flush()
     return _Standard(
         _buffer(cast(TextIO, stream), 0 if stream.write_through else -1), stream.encoding, stream.errors,
@@ -73,16 +73,16 @@ def _screen(stream: TextIO) -> TextIO:
 
 
 def _buffer(stream: TextIO, size: int) -> BinaryIO:
-    """A buffer of its own: that of a stream whose descriptor was led elsewhere may be wrong about where it is."""
+    """Open a separate buffer, since the existing one may hold a wrong position after a redirection."""
     try:
         return open(stream.fileno(), "wb", buffering=size, closefd=False)
-    except (OSError, ValueError):  # there is no descriptor behind it
+    except (OSError, ValueError):  # the stream has no descriptor
         return stream.buffer
 
 
 @contextlib.contextmanager
 def kept_stdout() -> Generator[IO[str]]:
-    """The stdout that there is now, for the length of the block, wherever stdout is led meanwhile."""
+    """Duplicate of the present stdout for the length of the block, unaffected by redirections."""
     sys.stdout.flush()
     if not _is_stdout(sys.stdout):
         yield sys.stdout
@@ -92,18 +92,18 @@ def kept_stdout() -> Generator[IO[str]]:
     try:
         yield stream
     finally:
-        # What could not be written was missed when it was printed; that the reader went away is no fault.
+        # Unwritten output was reported when it was printed; a closed pipe is no error.
         with contextlib.suppress(OSError):
             stream.close()
 
 
 @contextlib.contextmanager
 def own_stdout() -> Generator[IO[str]]:
-    """Lead to stderr what environments print, by Python, by a C library or by a child process; and tell the user's
-    Ctrl-C from a KeyboardInterrupt that they raise.
+    """Redirect output of environments (by Python, C libraries or child processes) from stdout to stderr, and record the
+    user's Ctrl-C, to tell it from a KeyboardInterrupt that an environment raises.
 
     Yields:
-        The stdout that there was, for what the command itself says meanwhile.
+        The original stdout, for the output of the command itself.
     """
     from harness.usercode.exceptions import interrupts_recorded
 
@@ -117,7 +117,7 @@ def own_stdout() -> Generator[IO[str]]:
             if _is_stdout(ours):
                 ours = stack.enter_context(_line_by_line(kept, ours.encoding, closes=False))
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-            stack.enter_context(contextlib.redirect_stderr(sys.stderr))  # or what an environment puts there would stay
+            stack.enter_context(contextlib.redirect_stderr(sys.stderr))  # undoes an environment's replacement
             yield ours
     finally:
         os.dup2(kept, _STDOUT)
@@ -129,7 +129,7 @@ def _line_by_line(fd: int, encoding: str, *, closes: bool = True) -> TextIO:
 
 
 def _is_stdout(stream: TextIO) -> bool:
-    """Whether a stream writes to the process's stdout, and not to somebody's buffer."""
+    """Whether a stream writes to the process's stdout, and not to a caller's buffer."""
     try:
         return stream.fileno() == _STDOUT
     except (OSError, ValueError):
@@ -137,12 +137,12 @@ def _is_stdout(stream: TextIO) -> bool:
 
 
 NOTICE_CHARACTERS = 5000
-"""Characters of one notice."""
+"""Maximum number of characters of one notice."""
 
 
 def print_notices(notices: Iterable[str]) -> None:
-    """Print each as a line. It may repeat what a file of somebody else says."""
+    """Print notices to stderr, one line each, without control characters (notices may quote untrusted files)."""
     for notice in notices:
-        from harness.report.text import clean  # slow to import, and mostly there is nothing to say
+        from harness.report.text import clean  # slow to import, and mostly there are no notices
 
         typer.echo(f"note: {clean(notice, NOTICE_CHARACTERS)}", err=True)

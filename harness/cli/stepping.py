@@ -1,5 +1,5 @@
-"""`bench test -i`: an agent's run, one model call at a time, at the user's word. Owns the commands, what they show and
-where they are read from; the run itself is the engine's, which waits here before each call."""
+"""Interactive mode of `bench test -i`: pause an agent's run before each model call, read commands, and show messages.
+The engine makes the run."""
 
 from __future__ import annotations
 
@@ -32,30 +32,31 @@ q, quit      leave
 PROMPT = "> "
 
 MOST_TEXT = 4000
-"""Characters of one message that are shown."""
+"""Maximum number of characters shown of one message."""
 
 _WORDS = {"n": "next", "c": "continue", "m": "messages", "t": "tools", "q": "quit", "r": "row", "?": "help", "": "next"}
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the user said."""
+    """One command of the user."""
 
     word: str
     row: int | None = None
-    """With `row`: which one."""
+    """Number of the row, for the command `row`."""
 
 
 class UserLines(Protocol):
-    """Where the user's lines come from."""
+    """Source of the user's input lines."""
 
     async def line(self) -> str | None:
-        """The next one, without its end; None when there are no more."""
+        """The next line without its line break; None at the end of input."""
         ...
 
 
 class Leave(SystemicError):
-    """The user goes elsewhere in the middle of a row, whose run ends as by a dead endpoint: nothing of it counts.
+    """Raised when the user leaves a row before its end. The run stops as after an unusable endpoint, and its result is
+    dropped.
 
     Args:
         command: `quit` or `row`.
@@ -67,14 +68,14 @@ class Leave(SystemicError):
 
 
 class StdinLines:
-    """Lines of stdin, read without holding up the event loop or a thread: Ctrl-C must reach the prompt."""
+    """Lines of stdin, read without blocking the event loop or a thread, so that Ctrl-C reaches the prompt."""
 
     def __init__(self) -> None:
         self._buffer = b""
         self._ended = False
 
     async def line(self) -> str | None:
-        """The next one; None at the end of input."""
+        """The next line; None at the end of input."""
         fd = _waitable(sys.stdin)
         if fd is None:
             text = sys.stdin.readline()
@@ -89,13 +90,13 @@ class StdinLines:
 
 
 def _waitable(stream: object) -> int | None:
-    """The descriptor of a stream that one has to wait for; None for a file, or what stands in for one."""
+    """Descriptor of a stream that can be waited on; None for a regular file or a replaced stdin."""
     try:
         fd = cast("int", stream.fileno())  # type: ignore[attr-defined] asked for below
         mode = os.fstat(fd).st_mode
     except (AttributeError, OSError, ValueError):
         return None
-    # Other character devices, such as the null device, cannot be waited for.
+    # Other character devices, such as the null device, cannot be waited on.
     return fd if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd) else None
 
 
@@ -115,11 +116,11 @@ async def _readable(fd: int) -> None:
 
 
 class Screen:
-    """Where a session is shown.
+    """Output of a session.
 
     Args:
         console: From `report.text.make_console`.
-        is_typed: Whether the user types at this terminal; what comes out of a pipe is repeated after the prompt.
+        is_typed: Whether the user types at this terminal; input from a pipe is repeated after the prompt.
     """
 
     def __init__(self, console: PlainConsole, *, is_typed: bool) -> None:
@@ -136,18 +137,18 @@ class Screen:
             self._console.print(PROMPT, end="", soft_wrap=True)
 
     def heard(self, text: str) -> None:
-        """Show what was answered, where the terminal has not."""
+        """Print the input after the prompt, unless the terminal shows it already."""
         if not self._is_typed:
             self.say(f"{PROMPT}{clean(text, 80)}")
 
 
 class Prompter:
-    """Asks until it hears a command.
+    """Reader of valid commands.
 
     Args:
-        lines: The user's.
-        screen: Shows what is asked for.
-        rows: Rows that there are to go to.
+        lines: Source of input lines.
+        screen: Output of the session.
+        rows: Numbers of the existing rows.
     """
 
     def __init__(self, lines: UserLines, screen: Screen, rows: range) -> None:
@@ -157,10 +158,10 @@ class Prompter:
         self._rows = rows
 
     async def ask(self, shown: Mapping[str, Callable[[], Iterator[str]]]) -> Command:
-        """The user's next command that leads on.
+        """Read commands until one leaves the prompt, and return it.
 
         Args:
-            shown: What the words that only show something show here.
+            shown: Output lines of the commands that only print, by command word.
         """
         while True:
             self._screen.ask()
@@ -182,7 +183,7 @@ class Prompter:
                 return command
 
     def _read(self, text: str) -> Command | None:
-        """The command that a line means; says what is wrong with one that means none."""
+        """Parse a command; on an error, print it and return None."""
         first, *rest = text.split() or [""]
         first = first.lower()
         word = _WORDS.get(first, first)
@@ -198,12 +199,12 @@ class Prompter:
 
 
 class Stepper:
-    """One row's run under the user's control; what `AgentOptions.step` calls.
+    """Control of one row's run by the user; set as `AgentOptions.step`.
 
     Args:
-        prompter: Asks.
-        screen: Shows what is asked and answered.
-        model: What the model is called.
+        prompter: Reads the user's commands.
+        screen: Output of the session.
+        model: Name of the model.
     """
 
     def __init__(self, prompter: Prompter, screen: Screen, model: str) -> None:
@@ -212,13 +213,13 @@ class Stepper:
         self._model = model
         self._runs_free = False
         self.left: Command | None = None
-        """Set when the user has left the row."""
+        """Command with which the user left the row; None before."""
 
     async def __call__(self, event: StepEvent) -> None:
-        """Wait for the user before a call; show the reply after it.
+        """Wait for a command before a model call; print the reply after it.
 
         Raises:
-            Leave: the user goes elsewhere.
+            Leave: the user leaves the row.
         """
         if event.response is not None:
             for line in shown_messages([event.response]):
@@ -239,7 +240,7 @@ class Stepper:
 
 
 def shown_messages(messages: Sequence[Message]) -> Iterator[str]:
-    """Messages as people read them, harmless for a terminal."""
+    """Format messages for a terminal, without control characters."""
     for message in messages:
         role = clean(message.get("role", "?"), 20)
         name = f" {clean(message['tool_call_id'], 60)}" if message.get("tool_call_id") else ""
@@ -253,7 +254,7 @@ def shown_messages(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def shown_tools(tools: Sequence[JsonDict]) -> Iterator[str]:
-    """Tools with their parameters."""
+    """Format tools with their parameters."""
     if not tools:
         yield "  no tools"
     for tool in tools:
@@ -264,7 +265,7 @@ def shown_tools(tools: Sequence[JsonDict]) -> Iterator[str]:
 
 
 def _block(head: str, text: str) -> str:
-    """A head with its text, further lines indented below it."""
+    """Format a heading with its text; further lines are indented."""
     whole = clean_block(text)
     cut = whole if len(whole) <= MOST_TEXT else f"{whole[: MOST_TEXT - 1]}…"
     return textwrap.indent(f"{head} {cut}".rstrip(), "    ").replace("    ", "  ", 1)

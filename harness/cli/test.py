@@ -1,5 +1,5 @@
-"""`bench test`: an agent on rows without eval functions, all in a row or one model call at a time. Owns the order of
-these steps; what they are is `cli.agent_runs`, `cli.rehearsal` and `cli.session`."""
+"""Implement `bench test`: run an agent on rows without scoring, all in sequence or one model call at a time. The steps
+are in `cli.agent_runs`, `cli.test_run` and `cli.session`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _step(options: RehearsalOptions, job: AgentInvocation) -> int:
     from harness.cli.stepping import Prompter, Screen, StdinLines
     from harness.report.text import make_console
 
-    with own_stdout() as stdout:  # what the agent prints is not ours
+    with own_stdout() as stdout:  # keep output of the agent off our stdout
         screen = Screen(make_console(file=stdout), is_typed=sys.stdin.isatty())
         session = TestSession(job, Prompter(StdinLines(), screen, rows_of(job)), screen, options.row)
         if not options.quiet:

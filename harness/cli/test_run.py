@@ -1,5 +1,4 @@
-"""Prints the evaluation of `bench test`: a line for each row, the totals and the results file. There is no
-run folder."""
+"""Output of `bench test`: a line for each row, the totals and the results file. No run folder is kept."""
 
 from __future__ import annotations
 
@@ -24,16 +23,16 @@ from harness.report.table import RunReport
 from harness.report.text import clean
 
 LONGEST_ERROR = 160
-"""Characters of an error in a line; the results file has all of it."""
+"""Maximum characters of an error in a line; the results file has the whole error."""
 
 
 class RehearsalView(View):
-    """One invocation of `bench test` that goes through all rows.
+    """Printer of one invocation of `bench test` without -i.
 
     Args:
-        options: As typed, checked.
-        job: What is to be done.
-        progress: Where things are said.
+        options: Validated options as typed.
+        job: Model, agent and rows of the invocation.
+        progress: Printer of progress lines.
     """
 
     plain_lines = False
@@ -44,11 +43,11 @@ class RehearsalView(View):
         self._progress = progress
         self._examples: dict[str, Example] = {}
         self._results: dict[int, LocalTestRunResult] = {}
-        """By place in the plan."""
+        """Results by position in the plan."""
         self._said = 0
 
     def admit(self, runs: Sequence[Located | FailedRun]) -> None:
-        """The first request."""
+        """Check the connection."""
         for run in runs:
             if isinstance(run, FailedRun):
                 raise run.error
@@ -57,7 +56,7 @@ class RehearsalView(View):
         check_connections(wanted, self._keys, lambda words: self._progress.say(words, self.display))
 
     def begin(self, runs: Sequence[Prepared]) -> None:
-        """Say what begins, and listen."""
+        """Print the start of the test, and attach callbacks to the runs."""
         [run] = runs
         self._examples = {example.key: example for example in run.plan.examples()}
         run.progress.listener = self._tell
@@ -66,13 +65,13 @@ class RehearsalView(View):
     def _tell(self, record: Generated | FailedRecord, _scored: Scored | None) -> None:
         example = self._examples[record.example_key]
         self._results[example.index] = to_test(example, record)
-        # A row that failed is known a little sooner than the end of the one before: there is nothing to score in it.
+        # A failed row may be reported slightly before the end of the previous one, since it is not scored.
         while (result := self._results.get(self._said)) is not None:
             self._said += 1
             self._progress.line(f"[{self._said}/{len(self._examples)}] {result_line(result)}")
 
     def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
-        """The totals, and the results file."""
+        """Print the totals, and write the results file."""
         [progress], console = [run.progress for run in runs], self._progress.console
         reason = progress.note if progress.state in ("stopped", "failed") else None
         results = [self._results[place] for place in sorted(self._results)]
@@ -108,7 +107,7 @@ class RehearsalView(View):
 
 
 def result_line(result: LocalTestRunResult) -> str:
-    """`Row 0: OK (115ms, 30 tokens)`, as the documents have it."""
+    """Format a result as documented: `Row 0: OK (115ms, 30 tokens)`."""
     head = f"Row {result.row_index}: {'OK' if result.success else 'FAILED'}"
     head += f" ({format_duration(result.duration_ms)}, {result.token_usage['total_tokens']:,} tokens)"
     if not result.success:
@@ -119,12 +118,12 @@ def result_line(result: LocalTestRunResult) -> str:
 def rehearsal_document(
     results: Sequence[LocalTestRunResult], stop_reason: str | None, *, interrupted: bool
 ) -> JsonDict:
-    """The JSON of `-o`: the documented keys, and how the test ended.
+    """Build the JSON of `-o`: the documented keys, and how the test ended.
 
     Args:
-        results: In the order of the rows.
-        stop_reason: Why it ended before the last row, if an unusable endpoint ended it.
-        interrupted: Whether the user ended it.
+        results: Results in the order of the rows.
+        stop_reason: Error of the unusable endpoint that stopped the test early; None otherwise.
+        interrupted: Whether the user interrupted the test.
     """
     passed = sum(result.success for result in results)
     return {

@@ -1,5 +1,5 @@
-"""The gate before a recorded run is repeated: settings that this machine did not make may run code that lies in the run
-folder, or send a key to a host that only they name."""
+"""Trust check before a recorded run is repeated: settings made on another machine may run code from the run folder, or
+send an API key to a host that only they name."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ TRUST = "--trust"
 Trust: TypeAlias = Annotated[bool, typer.Option(TRUST, help=TRUST_HELP)]
 
 _CODE_ARGS = ("agent", "mcp", "eval_fns", "score_output")
-"""Arguments of the built-in environments that name code."""
+"""Arguments of the built-in environments that refer to code."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reasons:
-    """What settings of a run would do that needs trust."""
+    """Actions of a run's settings that need trust."""
 
     now: Sequence[str]
-    """What the command would do."""
+    """Actions of this command."""
     later: Sequence[str]
-    """What it does not do, and a run with these settings would."""
+    """Actions that only a later run with these settings would take."""
 
 
 def recorded_in(target: str) -> RunDir | None:
-    """The run folder whose settings a target of `bench run` is; None for any other file, and for names.
+    """The run folder of a target of `bench run` that is a recorded settings file; None for other files, and for names.
 
     Raises:
         StoreError: the file is a link, or no regular file.
@@ -54,27 +54,27 @@ def recorded_in(target: str) -> RunDir | None:
     if not is_recorded:
         return None
     with translated("read", path):
-        read_file(path)  # refuses what is no regular file, before it is read as settings
+        read_file(path)  # raises for irregular files, before the settings are parsed
     return RunDir(path.parent)
 
 
 def check_trust(
     folder: RunDir, resolution: Resolution, *, trusted: bool, asks_model: bool, file: Path | None = None
 ) -> bool:
-    """Ask before a run that this machine did not make runs code of its own or sends a key to a host that it names.
+    """Ask before a run from another machine executes its own code, or sends an API key to a host that it names.
 
     Args:
-        folder: The recorded run.
-        resolution: Its settings, with what the user said over them.
-        trusted: Whether the user has said so already.
-        asks_model: Whether a model is asked, and not only judges.
-        file: The run's settings; its `config.toml` by default.
+        folder: Folder of the recorded run.
+        resolution: Settings of the run, overridden by the user's.
+        trusted: Whether the user has confirmed already.
+        asks_model: Whether a model is called, and not only judges.
+        file: Settings file of the run; default `config.toml`.
 
     Returns:
         Whether runs with these settings count as made on this machine from now on.
 
     Raises:
-        UsageError: the user says no, or there is no terminal to ask on.
+        UsageError: the user declines, or no terminal to ask on.
     """
     if trusted:
         return True
@@ -89,14 +89,14 @@ def check_trust(
 
 
 def require_trust(what: str, reasons: Sequence[str]) -> None:
-    """Ask.
+    """Ask for confirmation on the terminal.
 
     Args:
-        what: The beginning of the sentence.
-        reasons: What would be done.
+        what: Beginning of the sentence.
+        reasons: Actions that need trust.
 
     Raises:
-        UsageError: the user says no, or there is no terminal to ask on.
+        UsageError: the user declines, or no terminal to ask on.
     """
     words = f"{clean(what, 2000)}, and this would {' and '.join(clean(each, 500) for each in reasons)}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -120,7 +120,8 @@ def _reasons(folder: RunDir, resolution: Resolution, config: Path, *, asks_model
 
 
 def _code(run: ResolvedRun, folder: RunDir, *, known: bool) -> Iterator[Path]:
-    """Files and folders of code that is not the user's own: in the run folder, beside it, or somewhere else."""
+    """Files and folders of untrusted code: in the run folder, beside it, or, for an unknown run, outside of the working
+    directory."""
     cwd, found = Path.cwd(), run.found
     named = [found.path] if found is not None and found.path is not None else []
     if built_in(found) is not None:
@@ -135,7 +136,7 @@ def _code(run: ResolvedRun, folder: RunDir, *, known: bool) -> Iterator[Path]:
 
 
 def _places(text: str, cwd: Path) -> list[Path]:
-    """Where `module:attribute`, or the path of a folder, may lead."""
+    """Existing paths to which `module:attribute` or a folder's path may refer."""
     module = text.partition(":")[0]
     near = [Path(text).expanduser(), module.replace(".", "/"), f"{module.replace('.', '/')}.py"]
     near += [f"{module.partition('.')[0]}.py"]
@@ -143,7 +144,7 @@ def _places(text: str, cwd: Path) -> list[Path]:
 
 
 def _is_foreign(path: Path, run: Path, cwd: Path) -> bool:
-    """Whether a path lies outside of the working directory, or in the folder of it in which the run lies."""
+    """Whether a path lies outside of the working directory, or in the subfolder of it that holds the run."""
     real, here, there = path.resolve(), cwd.resolve(), run.resolve()
     if not real.is_relative_to(here):
         return True
@@ -175,12 +176,12 @@ def _of_model(run: ResolvedRun, file: str) -> Iterator[str]:
 
 
 def _registry_is_foreign(run: ResolvedRun, file: str) -> bool:
-    """Whether the registry that the settings themselves name was read."""
+    """Whether the registry beside the settings file was read."""
     return run.alias is not None and os.path.dirname(run.registry.file) == os.path.dirname(file) != ""
 
 
 def _of_arguments(run: ResolvedRun, file: str) -> Iterator[str]:
-    """What judges, and other clients of an environment, may be told by its arguments."""
+    """Hosts and API keys that environment arguments give to judges and other clients."""
     for entries in run.registry.entries.values():
         for each in entries:
             if each.place.file == file:
@@ -220,7 +221,7 @@ def _leak(url: str, key_var: str | None) -> Iterator[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Every text in a value, however deep."""
+    """All texts in a nested value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
