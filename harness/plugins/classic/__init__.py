@@ -1,3 +1,3 @@
-"""Our own version of the classic `verifiers` API. Owns what classic packages find behind `import verifiers`: `surface`
-says which name lies where, `modules` makes the modules, the rest is what the names stand for. Most of it is a thin
-layer over `harness.envs`, `harness.rubrics` and `harness.rubrics`; none of it is imported before a package asks."""
+"""Compatibility implementation of the classic `verifiers` API, which classic packages get on `import verifiers`.
+`surface` lists the names of each module, `modules` makes the modules, and the rest implements the names, mostly as a
+thin layer over `harness.envs` and `harness.rubrics`. Nothing is imported before a package needs it."""

@@ -1,5 +1,6 @@
-"""The client classes of generation C. One that an author derives works as documented: it turns prompt and tools into
-those of its endpoint, asks, and turns the answer into a `vf.Response`. Ours only stand for the client they wrap."""
+"""Client classes of generation C. An author's subclass works as documented: it converts prompt and tools to its
+endpoint's form, sends the request, and converts the reply to a `vf.Response`. The base classes return the client that
+they wrap."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from harness.plugins.classic.responses import Response, as_response
 
 
 class Client:
-    """`vf.Client`: the base of an author's own clients.
+    """`vf.Client`: base class of an author's own clients.
 
     Args:
-        client_or_config: The client that is wrapped, or a `vf.ClientConfig` for `setup_client`.
+        client_or_config: The client to wrap, or a `vf.ClientConfig` for `setup_client`.
 
-    Without a derived class, making one gives the wrapped client: `state["client"]` is an `AsyncOpenAI`.
+    Unless subclassed, the constructor returns the wrapped client: `state["client"]` is an `AsyncOpenAI`.
     """
 
     def __new__(cls, client_or_config: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """A derived client, or the client that one of ours was to wrap."""
+        """Create an instance of a subclass; for the base classes, return the wrapped client."""
         if not cls.__module__.startswith("harness."):
             return super().__new__(cls)
         if client_or_config is None:
@@ -42,29 +43,29 @@ class Client:
 
     @property
     def client(self) -> Any:
-        """The client that is wrapped."""
+        """The wrapped client."""
         return self._client
 
     def setup_client(self, config: ClientConfig) -> Any:
-        """Make the wrapped client of a configuration."""
+        """Create the wrapped client from a configuration."""
         raise NotImplementedError(f"{type(self).__name__}.setup_client: pass a client, or make one there")
 
     async def to_native_tool(self, tool: Any) -> Any:
-        """A tool as the endpoint wants it; the OpenAI wire's by default."""
+        """Convert a tool to the endpoint's form; by default that of the OpenAI API."""
         return tools_to_wire([tool])[0]
 
     async def to_native_tools(self, tools: Sequence[Any] | None) -> list[Any] | None:
-        """All tools as the endpoint wants them."""
+        """Convert all tools to the endpoint's form."""
         return None if tools is None else [await self.to_native_tool(tool) for tool in tools]
 
     async def to_native_prompt(self, messages: Prompt) -> tuple[Any, JsonDict]:
-        """The prompt as the endpoint wants it, and further arguments of the call."""
+        """Convert the prompt to the endpoint's form; also returns further arguments of the call."""
         return plain(messages), {}
 
     async def get_native_response(
         self, prompt: Any, model: str, sampling_args: JsonDict, tools: list[Any] | None = None, **kwargs: Any
     ) -> Any:
-        """Ask; by default as the openai package does."""
+        """Send the request; by default with the openai package."""
         args = {name: value for name, value in sampling_args.items() if value is not None}
         if isinstance(prompt, str):
             reply = self.client.completions.create(model=model, prompt=prompt, **args)
@@ -74,16 +75,16 @@ class Client:
         return await reply if inspect.isawaitable(reply) else reply
 
     async def raise_from_native_response(self, response: Any) -> None:
-        """Raise a `vf.ModelError` for an answer that is none."""
+        """Raise a `vf.ModelError` if the reply is invalid."""
 
     async def from_native_response(self, response: Any) -> Response:
-        """The `vf.Response` of an answer."""
+        """Convert the endpoint's reply to a `vf.Response`."""
         return as_response(response)
 
     async def get_response(
         self, prompt: Prompt, model: str, sampling_args: JsonDict, tools: Sequence[Any] | None = None, **kwargs: Any
     ) -> Response:
-        """Ask, step by step.
+        """Run all steps of a model call.
 
         Raises:
             ModelError: a step failed.
@@ -96,11 +97,11 @@ class Client:
             return await self.from_native_response(answer)
         except (Error, HarnessError):
             raise
-        except Exception as error:  # as documented: whatever a step raises is a failed call
+        except Exception as error:  # documented: any exception of a step is a failed call
             raise ModelError(f"{type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
-        """Nothing: the wrapped client is its maker's to close."""
+        """Do nothing: the creator of the wrapped client closes it."""
 
 
 class OpenAIChatCompletionsClient(Client):

@@ -1,5 +1,5 @@
-"""Model calls of classic environments. Owns the choice between the rollout's own model, which is asked directly, and a
-client that the author brought along, which is asked as the openai package asks."""
+"""Model calls of classic environments: through the rollout's own model, or through a client of the author's with the
+openai package's methods."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ async def ask(
     client: Any = None,
     model: str | None = None,
 ) -> ModelResponse | Response:
-    """Ask the rollout's model, or through `client`.
+    """Call the rollout's model, or `client` if given.
 
     Raises:
         ModelError: the call failed.
-        EnvironmentFault: another model than the run's is wanted, and no client for it given.
+        EnvironmentFault: `model` is not the run's model, and no client for it is given.
     """
     chat = state.chat
-    own: Any = dict(state).get("client")  # one that was made; the state makes one for whoever asks
+    own: Any = dict(state).get("client")  # only if already created; reading it from the state would create one
     if chat is None or (client is not None and client is not own):
         chosen: Any = own if client is None else client
         return await _through(chosen, state, prompt, tools, sampling_args, model or state["model"])
@@ -67,7 +67,7 @@ async def _through(
         return as_response(await reply if inspect.isawaitable(reply) else reply)
     except HarnessError:
         raise
-    except Exception as error:  # whatever the author's client raises is a failed call of a model
+    except Exception as error:  # any exception of the author's client is a failed model call
         from harness.plugins.classic.openai_client import original
 
         inner = original(error)

@@ -1,5 +1,5 @@
-"""Which generation of the classic API the running code was written for. Owns one context variable: set while a package
-is loaded, and while its rollouts and their scoring go on."""
+"""Context variable with the generation of the classic API that the running code was written for. It is set while a
+package is loaded, and during its rollouts and scoring."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ current: contextvars.ContextVar[Generation | None] = contextvars.ContextVar("cla
 
 
 def generation() -> Generation:
-    """The generation of whoever is running, the default outside classic packages."""
+    """The generation of the running code; the default outside classic packages."""
     return current.get() or DEFAULT

@@ -1,9 +1,7 @@
-"""The datasets of classic environments: the author's rows as our own environments read them, and as the classic API
-shows them (`env.dataset`, `env.get_dataset()`). Owns the formatting of prompts by its rules; our `Table` checks the
-result.
-
-A row is formatted when it is read. Values that our records cannot hold (an answer that is a number, a column of the
-author's own) stay in the author's row, which `Rows.columns` finds again by its id."""
+"""Datasets of classic environments: the author's rows as `harness.envs` reads them and as the classic API returns them
+(`env.dataset`, `env.get_dataset()`). Prompts are formatted by the classic rules; our `Table` validates the result. Rows
+are formatted when they are read. Values that our records cannot hold (an answer that is a number, the author's own
+columns) stay in the author's row, which `Rows.columns` finds by its id."""
 
 from __future__ import annotations
 
@@ -23,20 +21,20 @@ from harness.plugins.classic.state import as_text
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a row becomes a prompt."""
+    """Rules that turn a row into a prompt."""
 
     generation: Generation
     message_type: MessageType
     system_prompt: str | None
     few_shot: Messages
     task: str
-    """What rows without a task are called."""
+    """Default task name of rows without a task."""
 
     def prompt(self, cells: Mapping[str, Any], where: str) -> Prompt:
         """The prompt of a row.
 
         Raises:
-            EnvironmentFault: it has neither a prompt nor a question.
+            EnvironmentFault: the row has neither a prompt nor a question.
         """
         prompt, question = cells.get("prompt"), cells.get("question")
         if prompt is None and question is None:
@@ -57,11 +55,11 @@ class Format:
 
 
 class Rows(Sequence[JsonDict]):
-    """An author's dataset, row by row as our environments want it.
+    """An author's dataset as a sequence of rows in our format.
 
     Args:
         source: A `datasets.Dataset` or any sequence of mappings.
-        form: How its rows are formatted.
+        form: Rules for formatting rows.
         name: `dataset` or `eval_dataset`, for messages.
     """
 
@@ -98,11 +96,11 @@ class Rows(Sequence[JsonDict]):
         return row
 
     def columns(self, example_id: object, prompt: Prompt) -> JsonDict | None:
-        """The author's own row for an example; None if the dataset is another now.
+        """The author's own row for an example; None if the dataset has changed.
 
         Args:
-            example_id: The example's.
-            prompt: As it was asked; tells whether the row is the same.
+            example_id: Id of the example.
+            prompt: Prompt of the rollout, to check that the row is unchanged.
         """
         if self._ids:
             self._index = self._index or {value: number for number, value in enumerate(self._ids)}
@@ -126,7 +124,7 @@ class Rows(Sequence[JsonDict]):
         return dict(cast("Mapping[str, Any]", cells))
 
     def _own_ids(self) -> list[int]:
-        """The dataset's own ids, if they are integers that tell its rows apart."""
+        """The dataset's own ids, if they are unique integers."""
         if len(self.source) == 0:
             return []
         names: Any = getattr(self.source, "column_names", None)
@@ -143,7 +141,7 @@ class Rows(Sequence[JsonDict]):
 
 
 def to_dataset(rows: Rows) -> Any:
-    """The formatted rows as a `datasets.Dataset`, the author's further columns included."""
+    """The formatted rows as a `datasets.Dataset`, including the author's further columns."""
     formatted: list[JsonDict] = []
     for index in range(len(rows)):
         own = rows[index]
@@ -169,13 +167,13 @@ def _info(value: object) -> Any:
 
 
 def _jsonable(value: Any) -> JsonDict:
-    """What our records hold of an author's `info`: what JSON cannot show is named by its type."""
+    """An author's `info` as JSON; values without a JSON form are replaced by the name of their type."""
     shown = json.loads(json.dumps(plain(value), default=lambda item: f"<{type(item).__name__}>"))
     return cast(JsonDict, shown) if isinstance(shown, dict) else {"info": shown}
 
 
 def _without_gaps(message: object) -> Message:
-    """A plain message without the fields that are None: a table with a column per field fills them in everywhere."""
+    """The message without fields that are None: `datasets` adds every column to every row."""
     fields = plain(message)
     if not isinstance(fields, dict):
         raise EnvironmentFault(f"a message of a prompt must be a dict, not {type(message).__name__}")

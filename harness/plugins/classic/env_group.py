@@ -1,5 +1,5 @@
-"""Groups of classic environments, on our own. Owns what a member of a group sees of it: its row under the number
-that it has there, and the group's name for it in `task` (B) or `info["env_id"]` (C)."""
+"""Groups of classic environments, on top of our `EnvGroup`. Each member environment sees its rows under their own
+numbers, and its name in `task` (generation B) or `info["env_id"]` (C)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.plugins.classic.generation import Generation
 from harness.plugins.classic.state import ClassicState, adopt
 
 ENV_GROUP_INFO_KEY = "env_id"
-"""Where a row's `info` says which environment it belongs to (generation C)."""
+"""Key in a row's `info` with the name of its environment (generation C)."""
 
 
 class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatibleMethodOverride]  # theirs
@@ -29,11 +29,11 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
 
     Args:
         envs: The environments.
-        env_names: What they are called; `env_0`, `env_1`, … by default.
-        **kwargs: Kept as attributes.
+        env_names: Their names; `env_0`, `env_1`, … by default.
+        **kwargs: Stored as attributes.
 
     Raises:
-        ValueError: no environments, or as many names as environments are wanted.
+        ValueError: no environments, or the number of names differs from theirs.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         self.__post_init__()
 
     def settle(self) -> None:
-        """Check the environments of the group."""
+        """Validate the environments of the group."""
         for env in self.envs:
             if isinstance(env, Environment):
                 env.settle()
 
     def get_env_for_task(self, task: str) -> NativeEnvironment:
-        """The environment of a task; the first for a task of none."""
+        """The environment of a task; the first one if the task is unknown."""
         return self.env_map.get(task.partition(SEPARATOR)[0], self.envs[0])
 
     def prepared(self, state: State) -> ClassicState:
-        """The state as its member of the group knows it."""
+        """Prepare the state with the row's member environment."""
         if isinstance(state, ClassicState) and state.generation == self.generation:
             return state
         name = str(state["task"]).partition(SEPARATOR)[0]
@@ -75,14 +75,14 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         ends = list(accumulate(each.row_count for each in self.envs))
         before = ends[self.env_names.index(name)] - env.row_count
         number = state["example_id"]
-        state["example_id"] = number - before  # its own number, by which it finds its row
+        state["example_id"] = number - before  # the member's own number, by which it finds its row
         try:
             return env.prepared(state)
         finally:
             state["example_id"] = number
 
     async def play(self, state: State) -> None:
-        """Let the row's environment play the whole rollout."""
+        """Let the row's environment run the whole rollout."""
         assert state.chat is not None
         task = str(state["task"])
         env = self.enter(state)
@@ -92,7 +92,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
             state["task"] = task
 
     def enter(self, state: State) -> NativeEnvironment:
-        """The row's environment; the state is as it is to see it from now on."""
+        """Adapt the state to the row's environment, and return that environment."""
         name, _, own = str(state["task"]).partition(SEPARATOR)
         env = self.env_map[name]
         if isinstance(env, EnvGroup):
@@ -106,7 +106,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         return env
 
     async def render_completion(self, state: State) -> None:
-        """Nothing: the row's environment has done it."""
+        """Do nothing: the row's environment has rendered it."""
 
     def _all_rows(self) -> list[JsonDict]:
         rows = [self.row(index) for index in range(self.row_count)]
@@ -117,7 +117,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
 
 
 class EnvGroupRubric(GroupedRubric):
-    """The rubric of a classic group."""
+    """Rubric of a classic group."""
 
     def __init__(self, group: EnvGroup | Mapping[str, NativeEnvironment]) -> None:
         self._group = group if isinstance(group, EnvGroup) else None
@@ -125,7 +125,7 @@ class EnvGroupRubric(GroupedRubric):
 
     @property
     def judges(self) -> tuple[Any, ...]:
-        """Those of the group's environments."""
+        """The judges of all environments in the group."""
         return tuple(spec for rubric in self.rubrics for spec in getattr(rubric, "judges", ()))
 
     async def score(self, states: Sequence[State]) -> list[Score]:

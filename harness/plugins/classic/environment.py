@@ -1,5 +1,5 @@
-"""The base environment of the classic API, on our own. Owns its constructor, its attributes, the model calls in its
-shape and the way into an author's own `rollout`; the frame around a rollout is that of our environments."""
+"""Base environment of the classic API, on top of our `Environment`: constructor, attributes, model calls in the classic
+form, and support for an author's own `rollout`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from harness.plugins.classic.state import ClassicState, adopt, count_model_call,
 from harness.rubrics.rubric import Rubric as NativeRubric
 
 _TOOLS: dict[Generation, str] = {"B": "oai_tools", "C": "tool_defs"}
-"""Where each generation keeps tool definitions, in an environment and in a state."""
+"""Name of the tool definitions in an environment and in a state, by generation."""
 
 
 class Environment(NativeEnvironment):
@@ -42,13 +42,13 @@ class Environment(NativeEnvironment):
 
     Args:
         dataset: Rows, a `datasets.Dataset`, or a function that makes one.
-        eval_dataset: As `dataset`; what is evaluated where there are both.
-        system_prompt: Put in front of prompts without one.
+        eval_dataset: As `dataset`; used for evaluation if both are given.
+        system_prompt: Prepended to prompts without one.
         few_shot: Messages between the system prompt and the question.
-        parser: Reads answers.
+        parser: Parses answers.
         rubric: Scores rollouts.
-        **options: `sampling_args` (under those of the run), `message_type`, `oai_tools` (B) or `tool_defs` (C),
-            `env_id`, `env_args`. All others become attributes, also those that there is nothing to do with here
+        **options: `sampling_args` (overridden by those of the run), `message_type`, `oai_tools` (B) or `tool_defs` (C),
+            `env_id`, `env_args`. All others become attributes, including those without a function here
             (`map_kwargs`, `max_seq_len`, `max_workers`, `interleaved_rollouts`, `score_rollouts`, `pass_threshold`).
     """
 
@@ -64,7 +64,7 @@ class Environment(NativeEnvironment):
         if not cls.__module__.startswith("harness."):
             wrap_own(cls, "rollout", lambda own: dispatching(own, Environment.rollout))
             wrap_own(cls, "get_model_response", reading)
-        # Our base class would refuse a `rollout` of the author's, which is how these environments are written.
+        # Our base class refuses an author's `rollout`; classic environments are written with one.
         super(NativeEnvironment, cls).__init_subclass__(**kwargs)
 
     def __init__(
@@ -107,19 +107,19 @@ class Environment(NativeEnvironment):
         self.__post_init__()
 
     def _native_options(self) -> dict[str, Any]:
-        """Further options for the environment of ours that this one is built on."""
+        """Further constructor options of our base environment."""
         return {}
 
     def __post_init__(self) -> None:
-        """Find the marked methods."""
+        """Find the methods marked by decorators."""
         self._cleanups = marks.hooks_of(self, "cleanup", self.generation)
         self._teardowns = marks.hooks_of(self, "teardown", self.generation)
 
     def settle(self) -> None:
-        """Check what could not be checked while the package was building: functions may be added to a rubric later.
+        """Validate the reward functions after construction, since functions may be added to a rubric until then.
 
         Raises:
-            EnvironmentFault: a reward function asks for what nothing answers to.
+            EnvironmentFault: a reward function has a parameter that cannot be supplied.
         """
         settle_all(self.rubric, self.prepared, self._sources.columns())
 
@@ -142,11 +142,11 @@ class Environment(NativeEnvironment):
         return Format(self.generation, self.message_type, self.system_prompt, self.few_shot, task)
 
     def _style(self) -> Style:
-        return Style(self.message_type, None, [])  # rows are formatted when they come here
+        return Style(self.message_type, None, [])  # rows are already formatted
 
     @property
     def dataset(self) -> Any:
-        """The formatted training rows as a `datasets.Dataset`; None if there are none."""
+        """The formatted training rows as a `datasets.Dataset`; None if the environment has none."""
         return self._sources.shown("dataset")
 
     @dataset.setter
@@ -155,7 +155,7 @@ class Environment(NativeEnvironment):
 
     @property
     def eval_dataset(self) -> Any:
-        """The formatted evaluation rows as a `datasets.Dataset`; None if there are none."""
+        """The formatted evaluation rows as a `datasets.Dataset`; None if the environment has none."""
         return self._sources.shown("eval_dataset")
 
     @eval_dataset.setter
@@ -163,13 +163,13 @@ class Environment(NativeEnvironment):
         self._put("eval_dataset", source)
 
     def get_dataset(self, n: int = -1, seed: int | None = None) -> Any:
-        """The formatted training rows, shuffled if a seed is given; the first `n` if that is above 0."""
+        """The formatted training rows, shuffled if a seed is given; the first `n` if `n` is above 0."""
         if not self._sources.has("dataset"):
             raise ValueError("dataset is not set")
         return selected(self.dataset, n, seed)
 
     def get_eval_dataset(self, n: int = -1, seed: int | None = None) -> Any:
-        """As `get_dataset`, of the rows that are evaluated."""
+        """As `get_dataset`, for the rows that are evaluated."""
         return selected(self.eval_dataset, n, seed) if self._sources.has("eval_dataset") else self.get_dataset(n, seed)
 
     def build_dataset(self) -> Any:
@@ -183,7 +183,7 @@ class Environment(NativeEnvironment):
     # Tools
 
     def _tools(self, state: State) -> list[JsonDict]:
-        """The row's own tools, else the environment's; in the state as its generation knows them, too."""
+        """The row's own tools, else the environment's; also stored in the state in its generation's form."""
         given: Any = state.get("info")
         info: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
         own: Any = info.get("tool_defs") or info.get("oai_tools")
@@ -199,7 +199,7 @@ class Environment(NativeEnvironment):
         return timing_of(super()._timing(), self.generation)
 
     def prepared(self, state: State) -> ClassicState:
-        """A state of our engine, fresh or restored from a journal, as the author's code knows it; the same object."""
+        """Convert a state of our engine, fresh or restored from a journal, to a classic state; the same object."""
         if isinstance(state, ClassicState) and state.generation == self.generation:
             return state
         prompt = state["prompt"] if state.example is None else state.example.prompt
@@ -209,7 +209,8 @@ class Environment(NativeEnvironment):
         return adopted
 
     async def rollout(self, *args: Any, **kwargs: Any) -> Any:
-        """Play one rollout: of our engine's `(state, chat)`, or the classic `(input, client, model, sampling_args)`."""
+        """Run one rollout, called as our engine's `(state, chat)` or as the classic `(input, client, model,
+        sampling_args)`."""
         if not is_engine(args, kwargs):
             return await self._rollout_of_input(*args, **kwargs)
         token = current.set(self.generation)
@@ -229,7 +230,7 @@ class Environment(NativeEnvironment):
         return state
 
     async def play(self, state: State) -> None:
-        """Play by the author's own `rollout(input, client, model, sampling_args)`, if there is one."""
+        """Run the rollout by the author's own `rollout(input, client, model, sampling_args)`, if defined."""
         own: Callable[..., Awaitable[Any]] | None = getattr(type(self).rollout, "own", None)
         if own is None:
             return await self._loop(state)
@@ -245,7 +246,7 @@ class Environment(NativeEnvironment):
     async def init_state(
         self, input: Mapping[str, Any], client: Any, model: str, sampling_args: JsonDict | None = None
     ) -> ClassicState:
-        """The state of a rollout of `input`: the engine's own, if that is what it plays."""
+        """The state of a rollout of `input`: the engine's own state if the engine started the rollout."""
         if isinstance(input, Input):
             return self.prepared(input.state)
         fields = copy.deepcopy(dict(input))
@@ -262,7 +263,7 @@ class Environment(NativeEnvironment):
         return made
 
     async def render_completion(self, state: State) -> None:
-        """Put into `state["completion"]` what was said after the prompt, by the last step of the trajectory."""
+        """Set `state["completion"]` to the messages after the prompt, from the last step of the trajectory."""
         if not state["trajectory"]:
             state["completion"] = state.get("completion") or ("" if isinstance(state["prompt"], str) else [])
             whole, start = state["completion"], 0
@@ -284,11 +285,11 @@ class Environment(NativeEnvironment):
         message_type: MessageType | None = None,
         **options: Any,
     ) -> Any:
-        """Ask the rollout's model, or `client` if that is one of the author's own. What is asked says which kind of
-        model it is; `tool_defs` is another name of `oai_tools`.
+        """Call the rollout's model, or `client` if it is one of the author's own. The form of the prompt selects chat
+        or text completion; `tool_defs` is an alias of `oai_tools`.
 
         Raises:
-            EnvironmentFault: `message_type` is not the kind of the prompt.
+            EnvironmentFault: `message_type` does not match the prompt.
             ModelError: `vf.ModelError`, `vf.OverlongPromptError` and so on; or ours, if the endpoint is unusable.
         """
         asked: Prompt = messages_of(prompt, self.generation)
@@ -308,13 +309,13 @@ class Environment(NativeEnvironment):
         return response
 
     def get_state_usage(self, state: State) -> JsonDict | None:
-        """Tokens of the rollout so far, as far as the endpoint tells."""
+        """Token usage of the rollout so far, as reported by the endpoint."""
         return state.get("usage")
 
-    # How it is changed
+    # Changes
 
     def add_rubric(self, rubric: NativeRubric) -> None:
-        """Score with `rubric` as well."""
+        """Add `rubric` to the scoring."""
         mine = cast(NativeRubric, self.rubric)
         if isinstance(mine, RubricGroup):
             mine.rubrics.append(rubric)
@@ -322,10 +323,10 @@ class Environment(NativeEnvironment):
             self.rubric = RubricGroup([mine, rubric])
 
     def set_kwargs(self, **values: Any) -> None:
-        """Change attributes: by the author's own code any, from outside those that there are.
+        """Set attributes: any from the author's own code, only existing ones from a run's settings.
 
         Raises:
-            ConfigError: a run's settings name an attribute that there is not.
+            ConfigError: a run's settings name an unknown attribute.
         """
         if current.get() is None:
             return super().set_kwargs(**values)
@@ -337,10 +338,10 @@ class Environment(NativeEnvironment):
                 setattr(self, name, value)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused.
+        """Refuse to evaluate.
 
         Raises:
-            UsageError: always; says what to do instead.
+            UsageError: always; the message names the alternative.
         """
         name = self.env_id or type(self).__name__
         raise UsageError(
@@ -357,5 +358,5 @@ class Environment(NativeEnvironment):
         if isinstance(mine, Rubric):
             try:
                 await mine.teardown()
-            except (Exception, SystemExit) as error:  # the results are in by now
+            except (Exception, SystemExit) as error:  # the results are already complete
                 self._fault("rubric teardown", error)

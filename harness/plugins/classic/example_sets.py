@@ -1,5 +1,5 @@
-"""`vf.load_example_dataset` and its relatives: fifteen known datasets of the Hub as questions and answers. Owns which
-repository, split and columns a name stands for."""
+"""`vf.load_example_dataset` and related functions: fifteen known datasets of the Hub as questions and answers, with the
+repository, split and columns of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LETTERS = "ABCDEFGHIJ"
 
 
 def strip_non_numeric(text: str) -> str:
-    """The digits and points of a text."""
+    """The digits and decimal points of a text."""
     return "".join(letter for letter in text if letter.isdigit() or letter == ".")
 
 
@@ -54,7 +54,7 @@ def _openbook(cells: Cells) -> JsonDict:
 
 @dataclass(frozen=True, slots=True)
 class ExampleSet:
-    """What a name stands for."""
+    """One known dataset."""
 
     repository: str
     split: str
@@ -116,16 +116,16 @@ SETS: dict[str, ExampleSet] = {
 
 
 def load_example_dataset(name: str = "gsm8k", split: str | None = None, n: int | None = None, seed: int = 0) -> Any:
-    """One of the known datasets with the columns `question` and `answer`.
+    """Load one of the known datasets with the columns `question` and `answer`.
 
     Args:
-        name: Which.
-        split: Its own by default.
-        n: Rows, drawn with `seed`; all by default.
-        seed: Of the draw.
+        name: Name of the dataset.
+        split: Its split; the dataset's usual one by default.
+        n: Number of rows, sampled with `seed`; all by default.
+        seed: Seed of the sample.
 
     Raises:
-        EnvironmentFault: there is none of that name.
+        EnvironmentFault: the name is unknown.
     """
     chosen = _set(name)
     hub: Any = importlib.import_module("datasets")
@@ -141,7 +141,7 @@ def load_example_dataset(name: str = "gsm8k", split: str | None = None, n: int |
 
 
 def get_preprocess_fn(name: str) -> Callable[[Cells], JsonDict]:
-    """How rows of a known dataset become questions and answers."""
+    """The function that converts rows of a known dataset to questions and answers."""
     return _set(name).read
 
 
@@ -153,7 +153,7 @@ def format_dataset(
     answer_key: str = "answer",
     map_kwargs: JsonDict | None = None,
 ) -> Any:
-    """A dataset with the columns `example_id` and `prompt`."""
+    """Convert a dataset to the columns `example_id` and `prompt`."""
     if "example_id" not in dataset.column_names:
         dataset = dataset.add_column("example_id", range(len(dataset)))
     if "prompt" in dataset.column_names:

@@ -1,5 +1,5 @@
-"""The errors of the classic API. Owns the tree and the way from our own errors into it: `vf.ModelError` is one of ours
-too, so that what an endpoint did is still known when an author let it pass."""
+"""Exceptions of the classic API, and the conversion of our own errors to them. `vf.ModelError` is also a subclass of
+ours, so that the cause is kept if an author's code lets it pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.core.errors import ModelError as HarnessModelError
 
 
 class Error(Exception):
-    """Base of what a classic package raises to fail a rollout."""
+    """Base of exceptions by which a classic package fails a rollout."""
 
 
 class ModelError(Error, HarnessModelError):
@@ -19,15 +19,15 @@ class ModelError(Error, HarnessModelError):
 
 
 class EmptyModelResponseError(ModelError):
-    """The endpoint answered with nothing that can be read."""
+    """The endpoint's reply is empty."""
 
 
 class InvalidModelResponseError(ModelError):
-    """The endpoint answered with something that is no reply."""
+    """The endpoint's reply is invalid."""
 
 
 class OverlongPromptError(Error, ContextLengthError):
-    """The prompt no longer fits the model's context: the rollout ends, truncated."""
+    """The prompt exceeds the model's context; the rollout ends, truncated."""
 
     def __init__(self, *args: object) -> None:
         words = " ".join(str(part) for part in args) or "the prompt is longer than the model's context"
@@ -35,19 +35,19 @@ class OverlongPromptError(Error, ContextLengthError):
 
 
 class ToolError(Error):
-    """Something about a tool."""
+    """Base of tool errors."""
 
 
 class ToolParseError(ToolError):
-    """A tool call cannot be read."""
+    """A tool call cannot be parsed."""
 
 
 class ToolCallError(ToolError):
-    """A tool raised."""
+    """A tool raised an exception."""
 
 
 class InfraError(Error):
-    """What the environment runs on failed."""
+    """Infrastructure of the environment failed."""
 
 
 class SandboxError(InfraError):
@@ -63,8 +63,8 @@ class BrowserSandboxError(SandboxError):
 
 
 def classic(error: HarnessModelError) -> HarnessModelError:
-    """A failed model call as classic code may catch it; chained to ours. An unusable endpoint stays what it is: that
-    ends the run, and is no author's to handle."""
+    """Convert a failed model call to a classic exception, with ours as its cause. An unusable endpoint's error is
+    returned unchanged: it ends the run, and author code must not handle it."""
     if isinstance(error, Error | SystemicError):
         return error
     if isinstance(error, ContextLengthError):

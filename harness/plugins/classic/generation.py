@@ -1,8 +1,7 @@
-"""Which generation of the classic API a package was written for. Owns the evidence: what its distribution requires,
-else what its source says; imports nothing of it.
-
-`B` is 0.1.8 – 0.1.10: messages are dicts, tools lie in `oai_tools`, times are milliseconds. `C` is 0.1.11 – 0.3:
-messages are typed, tools are `vf.Tool` in `tool_defs`, times are spans."""
+"""Detection of the generation of the classic API that a package was written for: from its distribution's requirements,
+else from its source text. Imports nothing of the package. `B` is 0.1.8 – 0.1.10: messages are dicts, tools are in
+`oai_tools`, times are milliseconds. `C` is 0.1.11 – 0.3: messages are typed, tools are `vf.Tool` in `tool_defs`, times
+are spans."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ from harness.plugins.classic.source_text import code_of, names_of_api
 Generation: TypeAlias = Literal["B", "C"]
 
 DEFAULT: Generation = "B"
-"""Without evidence: code that keeps to what both have. Plain dicts are the stricter promise."""
+"""Default without evidence. Its plain dicts also suit code that uses only features of both generations."""
 
 VERSIONS: dict[Generation, str] = {"B": "0.1.9.post3", "C": "0.1.14"}
-"""The release that each generation says it is."""
+"""The version that each generation reports."""
 
 _RELEASES: tuple[tuple[Generation, tuple[int, ...]], ...] = (
     ("B", (0, 1, 8)), ("B", (0, 1, 8, 2)), ("B", (0, 1, 9)), ("B", (0, 1, 9, 3)), ("B", (0, 1, 10)),
     ("C", (0, 1, 11)), ("C", (0, 1, 12)), ("C", (0, 1, 14)), ("C", (0, 2, 0)), ("C", (0, 3, 1)),
 )  # fmt: skip
-"""What a requirement can choose from; a fourth number is a post release."""
+"""Releases that requirements are checked against; a fourth number is a post release."""
 
 _REQUIREMENT = re.compile(r"^\s*verifiers(?![\w.-])\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)", re.IGNORECASE)
 _CLAUSE = re.compile(r"(===|==|~=|!=|<=|>=|<|>)\s*v?(\d+(?:\.\d+)*)(\.\*)?(?:\.?post(\d+))?")
@@ -50,7 +49,7 @@ _HINTS: dict[Generation, tuple[re.Pattern[str], ...]] = {
         )
     ),
 }  # fmt: skip
-"""What only one of them has, or what its authors write."""
+"""Names and patterns that occur only in code of one generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class _Clause:
     operator: str
     version: tuple[int, ...]
     is_prefix: bool
-    """`==0.1.*`."""
+    """Whether the version is a prefix, as in `==0.1.*`."""
 
     def allows(self, release: tuple[int, ...]) -> bool:
         width = max(len(self.version), len(release))
@@ -88,7 +87,7 @@ def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Genera
     """The generation that a package was written for.
 
     Args:
-        requirements: What its distribution, or its `pyproject.toml`, requires.
+        requirements: Requirements of its distribution, or of its `pyproject.toml`.
         sources: The text of its modules.
     """
     clauses = _clauses(requirements)
@@ -115,7 +114,7 @@ def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Genera
 
 
 def _decided(texts: Iterable[str]) -> Generation | None:
-    """The generation that alone has a name that is used; None if there is no such name, or one of each."""
+    """The generation whose specific names are used; None for names of neither or of both."""
     from harness.plugins.classic import surface
 
     used: set[str] = set()

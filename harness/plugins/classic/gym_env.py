@@ -1,5 +1,5 @@
-"""Environments with `reset` and `step` (gymnasium's and older ones) as classic environments. Owns the episode: the
-row's seed starts it, the model's replies are its actions, the sum of its step rewards is the score."""
+"""Environments with `reset` and `step` (gymnasium and older APIs) as classic environments. The row's seed starts an
+episode, each model reply is an action, and the sum of the step rewards is the score."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from harness.rubrics.functions import total
 from harness.usercode.threads import offload
 
 _REWARDS = "gym_rewards"
-"""The state's list of step rewards. The trajectory has them as well, but no journal does."""
+"""State key of the list of step rewards. The trajectory has them too, but is not in the journal."""
 
 _DEFAULT_STEPS = 1000
-"""How long an episode may be if nobody says."""
+"""Default limit of steps per episode."""
 
 
 class StepResetEnv(Protocol):
-    """What can be played."""
+    """Interface of an environment that `GymEnv` can run."""
 
     reset: Callable[..., Any]
-    """Takes `seed`; returns the observation, or it and a dict."""
+    """Takes `seed`; returns the observation, or the observation and an info dict."""
     step: Callable[..., Any]
-    """Takes an action; returns observation, reward, whether it is over, (whether it was cut short,) and a dict."""
+    """Takes an action; returns observation, reward, terminated, (truncated,) and an info dict."""
 
 
 def normalize_reset(out: Any) -> tuple[Any, JsonDict]:
-    """What `reset` returned, as observation and info."""
+    """Convert the return value of `reset` to observation and info."""
     values: Any = out
     return (values[0], values[1]) if isinstance(out, tuple) and len(values) == 2 else (values, {})
 
 
 def normalize_step(out: Any) -> tuple[Any, float, bool, bool, JsonDict]:
-    """What `step` returned, as observation, reward, terminated, truncated and info.
+    """Convert the return value of `step` to observation, reward, terminated, truncated and info.
 
     Raises:
-        EnvironmentFault: it is neither four nor five values.
+        EnvironmentFault: it has neither four nor five values.
     """
     values = list(cast("tuple[Any, ...]", out)) if isinstance(out, tuple | list) else []
     if len(values) == 4:
@@ -54,7 +54,7 @@ def normalize_step(out: Any) -> tuple[Any, float, bool, bool, JsonDict]:
 
 
 def sum_step_rewards(state: State) -> float:
-    """The episode's rewards, added up."""
+    """The sum of the episode's step rewards."""
     rewards = state.get(_REWARDS)
     if rewards is None:
         rewards = [step.get("reward") or 0.0 for step in state.get("trajectory", [])]
@@ -65,7 +65,7 @@ class EpisodicSumRubric(Rubric):
     """Scores an episode by the sum of its step rewards.
 
     Args:
-        weight: Of the sum.
+        weight: Weight of the sum.
         **kwargs: See `Rubric`.
     """
 
@@ -77,14 +77,14 @@ class GymEnv(MultiTurnEnv):
     """`vf.GymEnv`: each row is a seed, each reply an action.
 
     Args:
-        env_cls: Makes the environment that is played; see `StepResetEnv`.
-        env_kwargs: What it is made with.
-        action_parser: Makes an action out of the reply's text; a reply that it refuses ends the episode.
-        obs_to_text: Makes the message to the model out of an observation; `str` by default.
+        env_cls: Makes the wrapped environment; see `StepResetEnv`.
+        env_kwargs: Its keyword arguments.
+        action_parser: Converts the reply's text to an action; if it raises, the episode ends.
+        obs_to_text: Converts an observation to the message to the model; `str` by default.
         num_train_episodes: Rows of the training dataset.
         num_eval_episodes: Rows of the evaluation dataset; at 0 the training rows are evaluated.
         max_episode_steps: Actions after which an episode ends; 1000 by default.
-        seed: Of the first row; each row's is one higher.
+        seed: Seed of the first row; each later row's is one higher.
         **kwargs: See `MultiTurnEnv`.
 
     Raises:
@@ -111,22 +111,22 @@ class GymEnv(MultiTurnEnv):
         self.seed = seed
         self.message_type: MessageType = kwargs.setdefault("message_type", "chat")
         kwargs["rubric"] = kwargs.get("rubric") or EpisodicSumRubric()
-        # Made when they are needed: resetting a thousand episodes to evaluate twenty takes a while.
+        # Rows are made on first use: resetting a thousand episodes to evaluate twenty takes long.
         kwargs.setdefault("dataset", lambda: self._rows(0, num_train_episodes))
         if num_eval_episodes > 0:
             kwargs.setdefault("eval_dataset", lambda: self._rows(num_train_episodes, num_eval_episodes))
         super().__init__(max_turns=max_episode_steps or _DEFAULT_STEPS, **kwargs)
 
     def obs_to_text(self, obs: Any) -> str:
-        """What the model is told of an observation."""
+        """Convert an observation to the message to the model."""
         return self.obs_to_text_fn(obs) if self.obs_to_text_fn else str(obs)
 
     def wrap_response(self, text: str) -> Prompt:
-        """A text as the environment's answer."""
+        """A text as the environment's response."""
         return [{"role": "user", "content": text}] if self.message_type == "chat" else text
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """Play the model's action."""
+        """Run the model's action."""
         if "gym_env" not in state:
             state["gym_env"], shown = await offload.run(self._start_episode, int(state["answer"]))
             state["gym_done"], state[_REWARDS] = False, []
@@ -134,7 +134,7 @@ class GymEnv(MultiTurnEnv):
         last: JsonDict = state["trajectory"][-1]
         try:
             action = self.action_parser(self._said(messages, last))
-        except Exception as error:  # the boundary around the author's parser: what it cannot read is the model's fault
+        except Exception as error:  # an exception of the author's parser counts as an invalid action of the model
             return self._told(state, last, 0.0, f"Action Parsing Error: {error}", is_over=True)
         obs, reward, terminated, truncated, info = await offload.run(self._step, state["gym_env"], action)
         last["extras"]["gym_info"] = info
@@ -144,18 +144,18 @@ class GymEnv(MultiTurnEnv):
 
     @marks.stop(priority=1)
     async def is_done(self, state: State) -> bool:
-        """The episode is over."""
+        """Stop condition: the episode is over."""
         return bool(state.get("gym_done"))
 
     @marks.cleanup
     async def cleanup_env(self, state: State) -> None:
-        """Close the environment that was played."""
+        """Close the wrapped environment."""
         played = state.pop("gym_env", None)
         if played is not None:
             await offload.run(_close, played)
 
     def prepared(self, state: State) -> ClassicState:
-        """See `Environment`; a trajectory out of a journal gets its rewards back."""
+        """See `Environment`; also restores step rewards in a trajectory from a journal."""
         made = super().prepared(state)
         for step, reward in zip(made["trajectory"], made.get(_REWARDS) or (), strict=False):
             step["reward"] = reward if step.get("reward") is None else step["reward"]
@@ -189,7 +189,8 @@ class GymEnv(MultiTurnEnv):
         return said if isinstance(said, str) else str(said[-1].get("content") or "")
 
     def _told(self, state: State, step: JsonDict, reward: float, text: str, *, is_over: bool) -> Prompt:
-        """The environment's answer. The last one ends the rollout: a further reply would be paid for and do nothing."""
+        """The environment's response. After the last step it ends the rollout, because a further reply would cost
+        tokens without effect."""
         step["reward"] = reward
         state[_REWARDS].append(reward)
         state["gym_done"] = is_over
@@ -210,7 +211,7 @@ def _close(played: Any) -> None:
 
 
 def _check_shown(shown: str, state: State) -> None:
-    """An episode that does not begin as its row says is another one than the model was shown."""
+    """Validate that an episode begins with the observation that the model was shown."""
     prompt: Any = state["prompt"]
     asked = prompt if isinstance(prompt, str) else str(prompt[-1].get("content"))
     if shown not in asked:

@@ -1,4 +1,4 @@
-"""The import hook of this plugin: `import verifiers` in environments."""
+"""Import hook of this plugin: answers `import verifiers` in environments."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from harness.settings.packages import FoundEnvironment
 
 
 class ClassicHook(ImportHook):
-    """Answers `import verifiers` in packages that were written for its classic API."""
+    """Answers `import verifiers` in packages written for its classic API."""
 
     module = imports.NAME
     unsupported = imports.NO_V1
     datasets: ClassVar[Mapping[str, str]] = {name: known.repository for name, known in SETS.items()}
 
     def may_ask(self, source: Path) -> bool:
-        """Whether an environment may ask for the classic API."""
+        """Whether an environment might use the classic API."""
         return imports.may_ask(source)
 
     def asks(self, text: str) -> bool:
-        """Whether the text of a Python file asks for `verifiers`."""
+        """Whether the text of a Python file imports `verifiers`."""
         return asks(text)
 
     @contextmanager
@@ -37,7 +37,7 @@ class ClassicHook(ImportHook):
             yield None if generation is None else lambda spec: imports.adopt(spec, generation)
 
     def settle(self, environment: Environment) -> None:
-        """Check the reward functions of a classic environment."""
+        """Validate the reward functions of a classic environment."""
         imports.settle(environment)
 
 

@@ -1,12 +1,9 @@
-"""The answer to `import verifiers` for packages that were written for its classic API. Owns where that import leads
-while such a package runs; the API itself is `compat.verifiers`, and which generation a package gets is told by
-`packages`.
-
-The modules of a classic package run with a `__builtins__` of their own, whose `__import__` knows the name: so it is
-answered for them alone, at any time, also from inside their functions while rollouts go on, and two packages of
-different generations live side by side. While a package is loaded, the name stands in `sys.modules` as well, for
-`importlib.import_module` and for libraries; what stood there is put back. It does not matter whether a real `verifiers`
-is installed: classic packages get this API either way."""
+"""Import handling of `import verifiers` for packages written for its classic API. `modules` provides the API;
+`packages` determines the generation that a package gets. The modules of a classic package run with their own
+`__builtins__`, whose `__import__` resolves the name for them alone, at any time, also inside functions during rollouts;
+packages of different generations can run together. While a package is loaded, the name is in `sys.modules` as well, for
+`importlib.import_module` and for libraries; the previous entry is restored afterwards. An installed `verifiers` makes
+no difference: classic packages always get this API."""
 
 from __future__ import annotations
 
@@ -43,8 +40,8 @@ _roots: dict[str, Generation] = {}
 
 _builtins: dict[Generation, dict[str, Any]] = {}
 _aside: dict[Generation, dict[str, ModuleType]] = {"B": {}, "C": {}}
-"""Modules that packages of both generations have: those of the generation that was not loaded last. Its packages still
-find them when they import late."""
+"""Modules used by packages of both generations: those of the generation that was not loaded last. Packages of that
+generation still find them in late imports."""
 
 _swapping = threading.RLock()
 
@@ -57,7 +54,7 @@ def answering(found: FoundEnvironment) -> Generator[Generation | None]:
         found: The environment.
 
     Yields:
-        The generation that its package gets; None for a package that does not ask for the API.
+        The generation for its package; None for a package that does not use the API.
     """
     package = read_package(found)
     if package is None:
@@ -78,7 +75,7 @@ def answering(found: FoundEnvironment) -> Generator[Generation | None]:
 
 
 def may_ask(source: Path) -> bool:
-    """Whether an environment may ask for the classic API: its package names it, or does not say that it is ours.
+    """Whether an environment might use the classic API: its package names it, or does not declare itself as ours.
 
     Args:
         source: The package's `__init__.py`, or the single file.
@@ -89,10 +86,10 @@ def may_ask(source: Path) -> bool:
 
 
 def settle(environment: Environment) -> None:
-    """Check what a classic environment could not check while it was being built.
+    """Validate the parts of a classic environment that can be checked only after it is built.
 
     Raises:
-        EnvironmentFault: a reward function asks for what nothing answers to.
+        EnvironmentFault: a reward function has a parameter that cannot be supplied.
     """
     check = getattr(environment, "settle", None)
     if callable(check) and _is_classic(environment):
@@ -104,7 +101,7 @@ def _is_classic(environment: Environment) -> bool:
 
 
 def adopt(spec: ModuleSpec, generation: Generation) -> None:
-    """Let the module of `spec` run as a classic one; for modules that are imported by their path."""
+    """Run the module of `spec` as a classic one; for modules that are imported by their path."""
     _roots[spec.name.partition(".")[0]] = generation
     _prepare(spec, generation)
 
@@ -117,8 +114,8 @@ def _claim(package: Package) -> None:
 
 
 def _hide_foreign(roots: Iterable[str]) -> dict[str, ModuleType]:
-    """Take modules of the package that were imported without us, or for one of the other generation, out of
-    `sys.modules`: they are imported anew, or those that the generation has had before are put back."""
+    """Remove modules of the package from `sys.modules` that were imported without this hook or for the other
+    generation. Those that this generation had before are restored; the others are imported again."""
     wanted = set(roots)
     foreign: dict[str, Generation | None] = {
         name.partition(".")[0]: _generation_of(module)
@@ -142,7 +139,7 @@ def _is_foreign(name: str, module: ModuleType) -> bool:
 
 
 def _generation_of(module: ModuleType) -> Generation | None:
-    """The generation that a module was imported for; None for one that was imported without us."""
+    """The generation that a module was imported for; None for one imported without this hook."""
     found = vars(module).get("__builtins__")
     for kind, each in _builtins.items():
         if found is each:
@@ -151,7 +148,7 @@ def _generation_of(module: ModuleType) -> Generation | None:
 
 
 def _asks(module: ModuleType) -> bool:
-    """Whether a module got something by the name of `verifiers`; a namespace or a plain helper has not."""
+    """Whether a module has a global from `verifiers`; namespace packages and plain helpers have none."""
     file = getattr(module, "__file__", None)
     try:
         return bool(file) and NAME in Path(str(file)).read_text(encoding="utf-8", errors="replace")
@@ -159,7 +156,7 @@ def _asks(module: ModuleType) -> bool:
         return False
 
 
-# The names
+# Imports
 
 
 def _builtins_of(generation: Generation) -> dict[str, Any]:
@@ -169,7 +166,7 @@ def _builtins_of(generation: Generation) -> dict[str, Any]:
 
 
 class _Import:
-    """The `__import__` of classic modules."""
+    """`__import__` of classic modules."""
 
     def __init__(self, generation: Generation) -> None:
         self.generation: Generation = generation
@@ -195,14 +192,14 @@ class _Import:
         if level == 0 and name in _aside[self.generation]:
             return _aside[self.generation][name if fromlist else head]
         if level == 0 and head not in sys.modules:
-            # A library that is imported late may ask for the API as it is imported.
+            # A library that is imported late may import the API itself.
             with _swapped(self.generation):
                 return builtins.__import__(name, globals, locals, fromlist or (), level)
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
 
 class _Importlib(ModuleType):
-    """The `importlib` of classic modules: `import_module` knows the name as well."""
+    """`importlib` of classic modules: its `import_module` resolves the API, too."""
 
     def __init__(self, answer: _Import) -> None:
         super().__init__("importlib", importlib.__doc__)
@@ -234,7 +231,7 @@ def _module(generation: Generation, name: str) -> ModuleType:
 
 
 def _require(module: ModuleType, names: Sequence[str], generation: Generation) -> None:
-    """Refuse a name that a module does not have, in the words of the API and not in Python's."""
+    """Raise an ImportError with the API's own message if a module lacks a name."""
     from harness.plugins.classic.modules import module_of
 
     for name in names:
@@ -247,7 +244,7 @@ def _require(module: ModuleType, names: Sequence[str], generation: Generation) -
 
 @contextmanager
 def _swapped(generation: Generation) -> Generator[None]:
-    """`verifiers` in `sys.modules`, and whatever stood there back afterwards."""
+    """Put `verifiers` into `sys.modules`, and restore the previous entries afterwards."""
     with _swapping:
         before = {name: module for name, module in list(sys.modules.items()) if _is_named(name)}
         for name in before:
@@ -266,8 +263,8 @@ def _is_named(name: str) -> bool:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Sees to it that modules of classic packages run with our builtins, and answers for what lies below `verifiers`
-    while the name is ours."""
+    """Finder that runs modules of classic packages with our builtins, and finds submodules of `verifiers` while that
+    name is ours."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -297,7 +294,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_distributions(
         self, context: importlib.metadata.DistributionFinder.Context | None = None
     ) -> Iterator[importlib.metadata.Distribution]:
-        """A classic package that asks for the version of `verifiers` is told the one it runs with."""
+        """Report the generation's version to classic packages that ask for the version of `verifiers`."""
         generation = current.get()
         if context is not None and context.name == NAME and generation is not None:
             yield _Distribution(generation)
@@ -312,7 +309,7 @@ class _Loader(importlib.abc.Loader):
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec  # it is there already; importing it changes nothing
+        module.__spec__ = self._spec  # the module exists already; importing it changes nothing
 
 
 class _Distribution(importlib.metadata.Distribution):
@@ -332,10 +329,10 @@ class _Distribution(importlib.metadata.Distribution):
 
 
 def _prepare(spec: ModuleSpec, generation: Generation) -> None:
-    """Let a module that is about to be run find our `__import__`."""
+    """Give a module our `__import__` before it runs."""
     loader = spec.loader
     if not isinstance(loader, importlib.abc.SourceLoader) and not hasattr(loader, "get_source"):
-        return  # an extension module imports by other ways
+        return  # extension modules import in other ways
     run = cast("Callable[[ModuleType], None]", loader.exec_module)  # type: ignore[union-attr]
 
     def exec_module(module: ModuleType) -> None:

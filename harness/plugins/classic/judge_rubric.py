@@ -1,5 +1,5 @@
-"""`vf.JudgeRubric`: a judge model that reward functions ask. Owns the classic prompt, its cache in the state and the
-client that functions get; the judge is asked through the run's endpoints, gate and account
+"""`vf.JudgeRubric`: reward functions that call a judge model. Implements the classic prompt, the cache in the state and
+the client that functions get; calls go through the run's endpoints, limits and accounting
 (`harness.rubrics.judge_port`)."""
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class JudgeRubric(Rubric):
     """A rubric whose functions may take `judge`, `judge_client`, `judge_model`, `judge_prompt`, `judge_sampling_args`.
 
     Args:
-        parser: Finds what of a completion the judge is shown.
-        parallelize_scoring: Kept; the run's settings decide.
-        judge_client: Whose URL and key the judge is asked with; the openai package's defaults without one.
-        judge_model: The judge.
-        judge_sampling_args: What it is asked with.
+        parser: Extracts the part of a completion that the judge sees.
+        parallelize_scoring: Stored only; the run's settings decide.
+        judge_client: Client with the judge's URL and key; the openai package's defaults without one.
+        judge_model: Name of the judge model.
+        judge_sampling_args: Sampling arguments of the judge.
         judge_prompt: A template with `{question}`, `{answer}` and `{response}`.
         **kwargs: See `Rubric`.
     """
@@ -84,22 +84,22 @@ class JudgeRubric(Rubric):
 
     @property
     def given_client(self) -> Any:
-        """The client that the author passed; None for none."""
+        """The author's client; None if none was passed."""
         return self._given
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judge, if it is asked through the run's own clients."""
+        """The judge, if it is called through the run's own clients."""
         return (self.spec,) if self.is_ours else ()
 
     @property
     def is_ours(self) -> bool:
-        """Whether the judge's URL is known; an object of the author's own is asked as it is."""
+        """Whether the judge's URL is known; other client objects of the author's are called directly."""
         return self._given is None or (hasattr(self._given, "base_url") and hasattr(self._given, "api_key"))
 
     @functools.cached_property
     def spec(self) -> JudgeSpec:
-        """The judge as the engine is asked for it."""
+        """The judge's specification for the engine."""
         client = self._given
         if client is None:
             named = os.environ.get("OPENAI_BASE_URL") or None
@@ -113,10 +113,10 @@ class JudgeRubric(Rubric):
         )  # fmt: skip
 
     async def judge(self, prompt: Prompt, completion: Prompt, answer: Any, state: State | None = None) -> str:
-        """What the judge says of a completion; asked once a prompt for each rollout.
+        """The judge's reply about a completion; cached by prompt in each rollout.
 
         Raises:
-            ModelError: it could not be asked.
+            ModelError: the call failed.
         """
         question = str(prompt[-1].get("content", "")) if isinstance(prompt, list) else str(prompt)
         response = cast(Any, self.parser).parse_answer(completion)
@@ -148,8 +148,8 @@ class JudgeRubric(Rubric):
 
 
 class _Client:
-    """What functions get as `judge_client`: calls of the judge's own model go through the run's clients, everything
-    else to the author's client."""
+    """The `judge_client` of functions: sends calls of the judge's own model through the run's clients, all others to
+    the author's client."""
 
     def __init__(self, rubric: JudgeRubric) -> None:
         self._rubric = rubric
@@ -166,7 +166,7 @@ class _Client:
         """`chat.completions.create`."""
         rubric = self._rubric
         given = rubric.given_client
-        # Its methods are wrapped, so that they do not look async.
+        # Wrapped methods are not detected as async.
         is_async = given is None or any(base.__name__.startswith("Async") for base in type(given).__mro__)
         if rubric.is_ours and is_async and request.get("model") == rubric.judge_model:
             return self._ours().chat.completions.create(**{**request, "messages": plain(request.get("messages"))})

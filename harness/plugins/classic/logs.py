@@ -1,5 +1,5 @@
-"""The logging helpers of the classic API. Owns the level of the logger `verifiers`; handlers are the program's
-business, so none is added or taken away."""
+"""Logging helpers of the classic API. They set only the level of the logger `verifiers`; the program configures
+handlers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def setup_logging(level: str | int | None = "INFO", *args: Any, **kwargs: Any) -
 
 @contextlib.contextmanager
 def log_level(level: str | int) -> Generator[None]:
-    """Another level for a while."""
+    """Set another level within a context."""
     logger = logging.getLogger(_LOGGER)
     before = logger.level
     setup_logging(level)
@@ -33,20 +33,20 @@ def log_level(level: str | int) -> Generator[None]:
 
 @contextlib.contextmanager
 def quiet_verifiers() -> Generator[None]:
-    """Warnings and worse alone, for a while."""
+    """Log only warnings and errors within a context."""
     with log_level(logging.WARNING):
         yield
 
 
 def print_time(time_s: float) -> str:
-    """Seconds, minutes or hours."""
+    """Format seconds as seconds, minutes or hours."""
     if time_s < 60:
         return f"{time_s:.0f}s"
     return f"{time_s / 60:.0f}m" if time_s < 3600 else f"{time_s / 3600:.1f}h"
 
 
 def truncate(s: str, limit: int = 200) -> str:
-    """A text's first characters."""
+    """The first `limit` characters of a text."""
     return s if len(s) <= limit else s[:limit] + "..."
 
 
@@ -58,7 +58,7 @@ def print_prompt_completions_sample(
     step: int = 0,
     num_samples: int = 1,
 ) -> None:
-    """Print some rollouts: what was asked, what was said, and what it was worth."""
+    """Print some rollouts: prompt, completion and reward."""
     shown = [f"Step {step}"]
     for number in range(min(num_samples, len(prompts))):
         shown.append(f"--- prompt\n{_shown(prompts[number])}\n--- completion\n{_shown(completions[number])}")

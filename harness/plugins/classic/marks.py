@@ -1,6 +1,5 @@
-"""The decorators of the classic API. Owns the marks and the rule by which marked methods are found: a method counts if
-the function that the class really has is marked, so one that a subclass overrides without the mark is none. When they
-are called is `harness.envs`' business."""
+"""Decorators of the classic API, and the lookup of marked methods. A method counts if the class's effective function is
+marked, so an unmarked override in a subclass removes it. `harness.envs` calls the methods."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ reward, advantage = _marker("reward"), _marker("advantage")
 
 
 def marked(owner: object, kind: str) -> list[Callable[..., Any]]:
-    """The methods of an object with a mark, in order of priority, then by name."""
+    """The methods of an object with a mark, by priority, then by name."""
     found: list[tuple[int, str, Callable[..., Any]]] = []
     for name in dir(type(owner)):
         if isinstance(inspect.getattr_static(type(owner), name, None), property):
@@ -58,10 +57,10 @@ def marked(owner: object, kind: str) -> list[Callable[..., Any]]:
 
 
 def hooks_of(owner: object, kind: Kind, generation: Generation) -> tuple[Hook, ...]:
-    """The marked methods as hooks of ours.
+    """The marked methods as `Hook` objects.
 
     Raises:
-        EnvironmentFault: one does not take what it will be called with.
+        EnvironmentFault: a method does not accept its call's arguments.
     """
     arguments = () if kind == "teardown" else ("state",)
     made: list[Hook] = []
@@ -75,7 +74,7 @@ def hooks_of(owner: object, kind: Kind, generation: Generation) -> tuple[Hook, .
 
 
 def _by_name(owner: object, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Generation C passes by name what a method asks for: `state`, `env`, …; the usual one takes the state alone."""
+    """Generation C passes arguments by name (`state`, `env`, …); most methods take the state alone."""
     parameters = inspect.signature(method).parameters
     if set(parameters) <= {"state", "kwargs"} or not parameters.keys() & {"env", "task", "resources"}:
         return method

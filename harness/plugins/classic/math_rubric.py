@@ -1,5 +1,5 @@
-"""`vf.MathRubric`: answers compared as mathematics. Owns the classic rules for what the answer of a reply is; the
-comparison runs in the worker processes of our own rubric."""
+"""`vf.MathRubric`: mathematical comparison of answers. Finds a reply's answer by the classic rules; the comparison runs
+in the worker processes of our own rubric."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MAX_VERIFY_CHARS = 50_000
 
 
 class MathRubric(Rubric):
-    r"""1 for an answer that equals the expected one.
+    r"""Rewards an answer that equals the expected one with 1.
 
     Args:
         funcs: Further functions.
-        weights: As many.
-        parser: Finds the answer; the last `\boxed{…}` outside of `<think>` by default. Without a box, generation B
+        weights: Their weights, one each.
+        parser: Extracts the answer; the last `\boxed{…}` outside of `<think>` by default. Without a box, generation B
             takes the whole text, and C nothing.
-        max_workers: Kept; all math rubrics share worker processes.
+        max_workers: Stored only; all math rubrics share worker processes.
         timeout_seconds: CPU seconds of one comparison.
         max_verify_chars: Longer answers are wrong (generation C).
         **kwargs: See `Rubric`.
@@ -55,10 +55,10 @@ class MathRubric(Rubric):
     async def correct_answer(
         self, parser: NativeParser, completion: Prompt, answer: Any, state: State | None = None, **kwargs: Any
     ) -> float:
-        """1 if what the parser finds equals the expected answer, else 0.
+        """1 if the extracted answer equals the expected one, else 0.
 
         Raises:
-            VerificationError: there is no verdict.
+            VerificationError: the comparison has no verdict.
         """
         found: Any = parser.parse_answer(completion)
         said = "" if found is None else extract_boxed_answer(str(found)).strip()

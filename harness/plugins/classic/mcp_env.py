@@ -1,4 +1,4 @@
-"""`vf.MCPEnv`: tools from MCP servers, on our own environment of that kind. Owns the classic arguments."""
+"""`vf.MCPEnv`: tools from MCP servers, with the classic constructor arguments."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _SERVER = ("name", "command", "args", "env", "url", "headers", "cwd")
 
 
 class MCPEnv(NativeMCPEnv):
-    """Our `MCPEnv`, built with the classic arguments: its tools, turns, stop and metrics are those of ours.
+    """Our `MCPEnv` with the classic constructor arguments; tools, turns, stop conditions and metrics are ours.
 
     Args:
         mcp_servers: Dicts, or objects with the same fields.
         max_turns: Model replies after which a rollout ends.
-        **kwargs: See `harness.MCPEnv`; what there is nothing to do with here is kept as an attribute.
+        **kwargs: See `harness.MCPEnv`; arguments without a function here become attributes.
     """
 
     def __init__(self, mcp_servers: Sequence[Any] | None = None, max_turns: int = 10, **kwargs: Any) -> None:

@@ -1,6 +1,6 @@
-"""Messages and tool calls as classic packages know them. Owns their two kinds, by generation: dicts of the wire's
-shape (B), and typed messages that read like dicts (C). Both are stored in the wire's shape; what differs is how they
-are read: a tool call is nested on the wire and flat in a typed message, and both ways work on both."""
+"""Messages and tool calls of the classic API: dicts in the wire's shape (generation B), or typed messages that also act
+as dicts (C). Both are stored in the wire's shape. A tool call is nested on the wire and flat in a typed message; both
+kinds of access work on both."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class ToolCall(WireToolCall):
         return name in _FLAT or super().__contains__(name)
 
     def model_dump(self, *, exclude_none: bool = False, **_: Any) -> JsonDict:
-        """The flat form."""
+        """The flat form as a plain dict."""
         return {"id": self["id"], "name": self.name, "arguments": self.arguments}
 
 
 class WireMessage(Record):
-    """A message of generation B: a dict of the wire's shape."""
+    """A message of generation B: a dict in the wire's shape."""
 
     call_type: ClassVar[type[WireToolCall]] = WireToolCall
 
@@ -72,7 +72,8 @@ class WireMessage(Record):
 
 
 class TypedMessage(WireMessage):
-    """A message of generation C. `"tool_calls" in message` asks whether its kind has such a field, as it did there."""
+    """A message of generation C. `"tool_calls" in message` tests whether its class has the field, as in that
+    generation."""
 
     call_type = ToolCall
     role_name: ClassVar[str] = ""
@@ -102,7 +103,7 @@ class SystemMessage(TypedMessage):
 
     @classmethod
     def from_path(cls, path: str | Path) -> Self:
-        """The message that a text file holds."""
+        """A message with the text of a file."""
         return cls(content=Path(path).read_text(encoding="utf-8"))
 
 
@@ -113,7 +114,7 @@ class UserMessage(TypedMessage):
 
 
 class TextMessage(TypedMessage):
-    """A text that is no turn of a conversation."""
+    """A text that is not a turn of a conversation."""
 
     role_name = "text"
 
@@ -132,33 +133,33 @@ class ToolMessage(TypedMessage):
 
 
 class TextContentPart(Record):
-    """A part of a message's content: text."""
+    """Text part of a message's content."""
 
     defaults: ClassVar[Mapping[str, object]] = {"type": "text"}
 
 
 class ImageUrlSource(Record):
-    """Where an image is."""
+    """URL of an image."""
 
 
 class ImageUrlContentPart(Record):
-    """A part of a message's content: an image."""
+    """Image part of a message's content."""
 
     defaults: ClassVar[Mapping[str, object]] = {"type": "image_url"}
 
 
 class InputAudioSource(Record):
-    """Sound, in base64."""
+    """Audio data, in base64."""
 
 
 class InputAudioContentPart(Record):
-    """A part of a message's content: sound."""
+    """Audio part of a message's content."""
 
     defaults: ClassVar[Mapping[str, object]] = {"type": "input_audio"}
 
 
 class GenericContentPart(Record):
-    """A part of a message's content of another kind."""
+    """Part of another kind in a message's content."""
 
 
 class Tool(Record):
@@ -173,18 +174,18 @@ _KINDS: dict[str, type[TypedMessage]] = {
 
 
 _OWN: dict[Generation, frozenset[type]] = {"B": frozenset({WireMessage}), "C": frozenset({*_KINDS.values()})}
-"""Messages that need no second look. A classic conversation passes here whole, several times a turn."""
+"""Message classes that need no conversion. Whole conversations are checked several times a turn."""
 
 
 def message_of(value: object, kind: Generation | None = None) -> WireMessage:
-    """A message of the generation that runs.
+    """Convert a value to a message of the running generation.
 
     Args:
-        value: A mapping, or an object that pydantic or the openai package made.
-        kind: The generation, if another.
+        value: A mapping, or an object of pydantic or the openai package.
+        kind: Another generation.
 
     Raises:
-        EnvironmentFault: it is no message.
+        EnvironmentFault: the value is not a message.
     """
     chosen = kind or generation()
     wanted = TypedMessage if chosen == "C" else WireMessage
@@ -203,10 +204,10 @@ def message_of(value: object, kind: Generation | None = None) -> WireMessage:
 
 
 def messages_of(value: object, kind: Generation | None = None) -> Prompt:
-    """Messages of the generation that runs; a text stays one, a single message becomes a list.
+    """Convert to messages of the running generation; a text is returned unchanged, a single message becomes a list.
 
     Raises:
-        EnvironmentFault: it is neither a text nor messages.
+        EnvironmentFault: the value is neither a text nor messages.
     """
     if isinstance(value, str):
         return value
@@ -220,7 +221,7 @@ def messages_of(value: object, kind: Generation | None = None) -> Prompt:
 
 
 def concat(parts: Sequence[object]) -> Prompt:
-    """Texts, or lists of messages, one after the other."""
+    """Concatenate texts, or lists of messages."""
     if all(isinstance(part, str) for part in parts):
         return "".join(cast("Sequence[str]", parts))
     joined: Messages = []
@@ -233,7 +234,7 @@ def concat(parts: Sequence[object]) -> Prompt:
 
 
 def tools_to_wire(tools: object) -> list[JsonDict]:
-    """Tool definitions of either generation in the OpenAI wire shape."""
+    """Convert tool definitions of either generation to the OpenAI wire shape."""
     wire: list[JsonDict] = []
     for tool in cast("Sequence[object]", tools or ()):
         fields: JsonDict = plain(tool)
@@ -244,7 +245,7 @@ def tools_to_wire(tools: object) -> list[JsonDict]:
 
 
 def tools_of(wire: Sequence[JsonDict], kind: Generation) -> list[JsonDict]:
-    """Tool definitions in the shape of a generation."""
+    """Convert tool definitions from the wire to a generation's shape."""
     if kind == "B":
         return list(wire)
     return [tool if isinstance(tool, Tool) else Tool(**tool.get("function", tool)) for tool in wire]

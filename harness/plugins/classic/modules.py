@@ -1,6 +1,6 @@
-"""The modules that classic packages import: `verifiers`, `verifiers.types`, `verifiers.utils.data_utils`, … Owns their
-making; which names they hold is in `surface`. One tree a generation; a name is looked up when it is first read, so that
-nothing heavy is imported for nobody."""
+"""Modules that classic packages import: `verifiers`, `verifiers.types`, `verifiers.utils.data_utils`, … `surface` lists
+their names. Each generation has its own modules; names are resolved on first use, so that nothing is imported
+needlessly."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ClassicModule(ModuleType):
     """One module of the classic API.
 
     Args:
-        name: Its name, from `verifiers` on.
-        generation: The generation that it is of.
+        name: Its full name, such as `verifiers.types`.
+        generation: Its generation.
     """
 
     def __init__(self, name: str, generation: Generation) -> None:
@@ -67,7 +67,7 @@ class ClassicModule(ModuleType):
 
 
 def module_of(generation: Generation, name: str) -> ModuleType | None:
-    """A module of the classic API by its full name; None if it has none of that name."""
+    """A module of the classic API by its full name; None if the name is unknown."""
     key = (generation, name)
     if key not in _made:
         path = name.partition(".")[2]

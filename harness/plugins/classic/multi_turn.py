@@ -1,5 +1,5 @@
-"""The loop of turns as classic environments know it, on our own. Owns what their hooks get and may return: messages of
-their generation, lists that are theirs to change, replies in the classic shape."""
+"""Multi-turn loop of classic environments, on top of ours. Hooks get messages of their generation, lists that they may
+change, and replies in the classic shape."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MultiTurnMonitorRubric(Rubric):
         self.add_metric(self.num_turns)
 
     async def num_turns(self, state: State) -> int:
-        """How often the model has replied."""
+        """The number of model replies."""
         return len(state["trajectory"])
 
 
@@ -38,8 +38,8 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
     """`vf.MultiTurnEnv`.
 
     Args:
-        max_turns: Model replies after which a rollout ends; 0 or less for no bound.
-        timeout_seconds: Seconds after which a rollout ends as it is (generation C).
+        max_turns: Model replies after which a rollout ends; 0 or less for no limit.
+        timeout_seconds: Seconds after which a rollout ends in its current state (generation C).
         **kwargs: See `Environment`.
     """
 
@@ -59,25 +59,25 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
         self._stops = marks.hooks_of(self, "stop", self.generation)
 
     def set_max_turns(self, max_turns: int) -> None:
-        """Change the bound on model replies."""
+        """Set the limit on model replies."""
         self.max_turns = max_turns
 
     def set_max_total_completion_tokens(self, max_total_completion_tokens: int) -> None:
-        """Bound the tokens of all replies of a rollout."""
+        """Set the limit on completion tokens of a rollout."""
         self.max_total_completion_tokens = max_total_completion_tokens
 
     # Hooks
 
     async def setup_state(self, state: State) -> State:
-        """Called before the first turn."""
+        """Hook before the first turn."""
         return state
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """Answer the model."""
+        """Return the environment's response to the model's reply."""
         raise NotImplementedError(f"{type(self).__name__}.env_response")
 
     async def get_prompt_messages(self, state: State) -> Prompt:
-        """What the model is asked next: the prompt, then what was said and the environment's answer to it."""
+        """The messages of the next model call: the prompt, the conversation so far and the environment's response."""
         if not state["trajectory"]:
             return state["prompt"]
         last = state["trajectory"][-1]
@@ -91,22 +91,22 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
         if answer is None and state.get("final_env_response") is not None:
             answer = "" if isinstance(said, str) else []
         count_env_response(state, started)
-        # `said` as the hook has left it: what it appended or took away holds from here on.
+        # `said` as the hook has left it: its additions and removals persist.
         return concat([messages_of(said, self.generation), messages_of(answer, self.generation)])
 
     async def _call(self, method: Any, *args: Any) -> Any:
-        """A hook: awaited if it is async, else in a thread."""
+        """Call a hook: awaited if it is async, else in a thread."""
         if inspect.iscoroutinefunction(method):
             return await method(*args)
         result = await offload.run(method, *args)
         return await result if inspect.isawaitable(result) else result
 
     async def add_trajectory_step(self, state: State, trajectory_step: JsonDict) -> None:  # type: ignore[override]
-        """Put one turn into the trajectory."""
+        """Append one turn to the trajectory."""
         state["trajectory"].append(trajectory_step)
 
     async def add_model_response(self, state: State, prompt_messages: Any, response: Any) -> None:  # type: ignore[override]
-        """Put the model's reply into the trajectory."""
+        """Append the model's reply to the trajectory."""
         reply = as_response(response)
         asked = messages_of(prompt_messages, self.generation)
         step: JsonDict = {
@@ -127,22 +127,22 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
 
     @marks.stop
     async def prompt_too_long(self, state: State) -> bool:
-        """The conversation no longer fits."""
+        """Stop condition: the conversation exceeds the model's context."""
         return bool(state.get("prompt_too_long"))
 
     @marks.stop
     async def max_turns_reached(self, state: State) -> bool:
-        """The model has had its turns."""
+        """Stop condition: the model has used all its turns."""
         return 0 < self.max_turns <= len(state["trajectory"])
 
     @marks.stop
     async def has_final_env_response(self, state: State) -> bool:
-        """The environment has said its last word."""
+        """Stop condition: the environment has set its final response."""
         return state.get("final_env_response") is not None
 
     @marks.stop
     async def max_total_completion_tokens_reached(self, state: State) -> bool:
-        """The replies have had their tokens."""
+        """Stop condition: the replies have reached the limit of completion tokens."""
         usage = self.get_state_usage(state) or {}
         return 0 < self.max_total_completion_tokens <= usage.get("output_tokens", 0)
 
@@ -174,7 +174,7 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
             timing["setup"] = TimeSpan(start=started, end=time.time())
 
     def _add_monitor(self) -> None:
-        """Nothing: the constructor adds the classic one."""
+        """Do nothing: the constructor adds the classic monitor rubric."""
 
 
 class SingleTurnEnv(MultiTurnEnv):

@@ -1,5 +1,4 @@
-"""The type names of the classic API: aliases and plain dict shapes that authors put into annotations, or call. Owns no
-behaviour."""
+"""Type names of the classic API: aliases and dict shapes for annotations and constructors, without behaviour."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ class TrajectoryStep(TypedDict, total=False):
 
 
 class TrajectoryStepTokens(TypedDict, total=False):
-    """Tokens of one turn; there are none here."""
+    """Tokens of one turn; never filled here."""
 
     prompt_ids: list[int]
     prompt_mask: list[int]
@@ -95,21 +94,21 @@ class TokenUsage(TypedDict, total=False):
 
 
 class RolloutScore(TypedDict):
-    """A rollout's reward and metrics."""
+    """Reward and metrics of a rollout."""
 
     reward: float
     metrics: dict[str, float]
 
 
 class RolloutScores(TypedDict):
-    """Those of several rollouts."""
+    """Rewards and metrics of several rollouts."""
 
     reward: list[float]
     metrics: dict[str, list[float]]
 
 
 class GenerateMetadata(TypedDict, total=False):
-    """What a classic evaluation says of itself."""
+    """Metadata of a classic evaluation."""
 
     env_id: str
     env_args: dict[str, Any]
@@ -119,7 +118,7 @@ class GenerateMetadata(TypedDict, total=False):
 
 
 class GenerateOutputs(TypedDict, total=False):
-    """What a classic evaluation returns."""
+    """Return value of a classic evaluation."""
 
     outputs: list[Any]
     metadata: Any
@@ -134,11 +133,11 @@ class ErrorInfo(TypedDict):
 
 
 class RolloutOutput(Record):
-    """A rollout as a classic evaluation saves it."""
+    """A rollout in the saved form of a classic evaluation."""
 
 
 class ClientConfig(Record):
-    """Where a classic client would ask."""
+    """Configuration of a classic client."""
 
     defaults: ClassVar[Mapping[str, object]] = {
         "api_key_var": "OPENAI_API_KEY",
@@ -159,10 +158,10 @@ TASK_INPUT_FIELDS = {"prompt", "answer", "info", "example_id"}
 
 
 def assert_json_serializable(value: object) -> None:
-    """Refuse a value that JSON cannot hold.
+    """Validate that a value can be written as JSON.
 
     Raises:
-        TypeError: it is one.
+        TypeError: it cannot.
     """
     try:
         json.dumps(value)
@@ -171,11 +170,11 @@ def assert_json_serializable(value: object) -> None:
 
 
 def normalize_task_payload(value: object) -> dict[str, Any]:
-    """The task that is attached to a rollout's info, as a dict.
+    """Convert the task in a rollout's info to a dict.
 
     Raises:
-        ValueError: it is a text that is not JSON.
-        TypeError: it is no mapping.
+        ValueError: it is text that is not JSON.
+        TypeError: it is not a mapping.
     """
     if isinstance(value, str):
         try:
@@ -188,14 +187,14 @@ def normalize_task_payload(value: object) -> dict[str, Any]:
 
 
 def task_payload_from_info(info: object) -> dict[str, Any] | None:
-    """The task in `info["task"]`; None if there is none."""
+    """The task in `info["task"]`; None if missing."""
     table: object = json.loads(info) if isinstance(info, str) else info
     task = cast("Mapping[str, Any]", table).get("task") if isinstance(table, Mapping) else None
     return None if task is None else normalize_task_payload(task)
 
 
 def flatten_task_input(input_data: Mapping[str, Any]) -> dict[str, Any]:
-    """The task of a rollout's input: in its info, in itself, or all of it."""
+    """The task of a rollout's input: from its info, from its `task` field, or the whole input."""
     task = task_payload_from_info(input_data.get("info"))
     if task is not None:
         return task

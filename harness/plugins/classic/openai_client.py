@@ -1,13 +1,14 @@
-"""The real openai SDK on top of our own model clients: author code that was written against `AsyncOpenAI` asks
-through a `Chat`, and so through the run's limiter, retries, health and accounts. Owns the translation both ways; opens
-no socket, holds no key and tries nothing twice.
+"""`AsyncOpenAI` clients on top of our own model clients: author code written against the openai SDK calls the model
+through a `Chat`, and so with the run's limits, retries, health checks and accounting. Translates requests and
+replies; opens no socket, holds no key and does no retries.
 
-What the author's code sees of a failed call is what the SDK makes of it (`RateLimitError`, `APITimeoutError`, …). The
-error that our client raised travels inside it, and `original` finds it again. Some errors are not author code's to
-handle, because they are not about the call: `Faults` keeps those, for whoever runs that code to ask afterwards.
+Author code sees the SDK's exceptions for failed calls (`RateLimitError`, `APITimeoutError`, …). They contain our
+client's error, which `original` returns. Some errors concern more than the call, and author code must not suppress
+them: `Faults` keeps those for the caller of that code.
 
-Not carried: request headers, and the SDK's own timeout and retries (the run's `request_timeout` and `request_retries`
-hold)."""
+Not supported: request headers, and the SDK's own timeout and retries (the run's `request_timeout` and `request_retries`
+apply).
+"""
 
 from __future__ import annotations
 
@@ -30,38 +31,38 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 BASE_URL = "http://bench.invalid/v1"
-"""What the client says when author code asks for its URL. The name can never be looked up (RFC 6761)."""
+"""The client's `base_url` for author code. The host name can never be resolved (RFC 6761)."""
 
 _KEY = "bench.error"
-"""Where a reply's `extensions` hold the error that it stands for."""
+"""Key in a reply's `extensions` that holds our error."""
 
 _STATUS = {"rate_limit": 429, "bad_request": 400, "context_length": 400, "auth": 401, "not_found": 404}
-"""The status of an error that had none, by reason. 502 for the rest."""
+"""HTTP status of errors without one, by reason; 502 for other reasons."""
 
 _TOO_LONG = "This model's maximum context length is exceeded (context length, prompt_too_long)."
-"""Classic code knows such an error by its text, each release by other words; these are in all their lists."""
+"""Classic code recognizes such an error by its text, which differs by release; this text matches all releases."""
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 class Faults:
-    """What author code may not swallow, though it catches every exception of its model calls."""
+    """Errors that must reach the engine, even if author code suppresses all exceptions of its model calls."""
 
     def __init__(self) -> None:
         self.error: HarnessError | None = None
-        """A `SystemicError`, or the fault of asking for what does not exist here. The first one."""
+        """The first `SystemicError`, or error of a request for something that is not supported here."""
 
     def add(self, error: HarnessError) -> None:
-        """Note `error` if it is of that kind."""
+        """Record `error` if it is of such a kind."""
         if self.error is None and isinstance(error, SystemicError | EnvironmentFault):
             self.error = error
 
     def check(self) -> None:
-        """Raise what was noted.
+        """Raise the recorded error.
 
         Raises:
             SystemicError: the endpoint is unusable.
-            EnvironmentFault: the code asked for another model, a stream, or something else that there is not.
+            EnvironmentFault: the code requested another model, a stream, or another unsupported feature.
         """
         if self.error is not None:
             raise self.error
@@ -74,14 +75,14 @@ def async_openai(
     sampling_args: Mapping[str, Any] | None = None,
     faults: Faults | None = None,
 ) -> AsyncOpenAI:
-    """An `AsyncOpenAI` whose chat completions and completions are calls of `chat`. Cheap: one a rollout.
+    """An `AsyncOpenAI` whose chat completions and completions are calls of `chat`. Cheap enough to create per rollout.
 
     Args:
-        chat: The model; lays a call's sampling arguments over its own.
-        names: What the model may be called beside `chat.model`.
-        sampling_args: The run's own, if the author's code is given them: a call is then what that code made of them.
-            What it left out is left out, except the token limit; one that it renamed gets its name back.
-        faults: Where errors are noted that author code may not get past.
+        chat: The model; a call's sampling arguments override its own.
+        names: Accepted model names besides `chat.model`.
+        sampling_args: The run's own, if the author's code receives them; a call then replaces them. Arguments that it
+            omits are omitted, except the token limit; a renamed one gets its name back.
+        faults: Records errors that author code must not suppress.
 
     Raises:
         EnvironmentFault: the openai package is not installed.
@@ -100,12 +101,12 @@ def async_openai(
 
 
 def is_sdk_client(value: object) -> bool:
-    """Whether something is an `AsyncOpenAI`."""
+    """Whether a value is an `AsyncOpenAI`."""
     return isinstance(value, _sdk()[0].AsyncOpenAI)
 
 
 def original(error: BaseException | None) -> HarnessError | None:
-    """The error of ours that an exception out of author code stands for or was caused by; None if there is none."""
+    """Our error behind an exception from author code, or among its causes; None if it has none."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -122,7 +123,7 @@ def original(error: BaseException | None) -> HarnessError | None:
 
 @cache
 def sdk_arguments(message_type: MessageType) -> frozenset[str]:
-    """What the SDK's function takes by name; anything else must go into its `extra_body`.
+    """Keyword arguments of the SDK's function; all others must go into its `extra_body`.
 
     Args:
         message_type: `chat` for chat completions, `completion` for completions.
@@ -134,7 +135,7 @@ def sdk_arguments(message_type: MessageType) -> frozenset[str]:
 
 @cache
 def _sdk() -> tuple[ModuleType, ModuleType]:
-    """The openai package, and the HTTP library that this version of it is built on (httpx, from 3.0 httpx2)."""
+    """The openai package, and the HTTP library that this version uses (httpx, from 3.0 httpx2)."""
     try:
         import openai
     except ImportError as error:
@@ -149,7 +150,7 @@ def _sdk() -> tuple[ModuleType, ModuleType]:
 
 
 class _Transport:
-    """Stands where the HTTP library would open a connection."""
+    """HTTP transport that calls our client instead of opening a connection."""
 
     def __init__(
         self, chat: Chat, names: Collection[str], sampling_args: JsonDict, faults: Faults, http: ModuleType
@@ -162,7 +163,7 @@ class _Transport:
         self._base = str(http.URL(BASE_URL).path)
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Answer one request; the name and the types are the HTTP library's."""
+        """Answer one request; name and types are those of the HTTP library."""
         try:
             path = str(request.url.path).removeprefix(self._base)
             body = _body(request, path)
@@ -179,7 +180,7 @@ class _Transport:
         )
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: no connection is open."""
 
     async def __aenter__(self) -> _Transport:
         return self
@@ -188,7 +189,7 @@ class _Transport:
         return None
 
     def _prompt(self, path: str, body: JsonDict) -> Prompt:
-        """The request's prompt, taken out of `body` with whatever else is no sampling argument."""
+        """The request's prompt; removes it and other fields that are not sampling arguments from `body`."""
         model = body.pop("model", None)
         if model not in self._names:
             raise EnvironmentFault(
@@ -210,21 +211,21 @@ class _Transport:
         return prompt
 
     def _over(self, body: JsonDict) -> JsonDict:
-        """What is laid over the run's sampling arguments. Of the two names for the token limit one is sent."""
+        """Sampling arguments that override the run's. Only one of the two names of the token limit is sent."""
         over: JsonDict = {name: None for name in self._run_args if name not in body and name not in _LIMITS}
         over.update(body)
         for here, other in (_LIMITS, _LIMITS[::-1]):
             if here not in body or other in body or self._run_args.get(other) is None:
                 continue
             if body[here] == self._run_args[other]:
-                del over[here]  # the run's own, renamed
+                del over[here]  # the run's own value under another name
             else:
                 over[other] = None
             break
         return over
 
     def _failed(self, request: Any, error: HarnessError) -> Any:
-        """What the SDK makes the right exception of."""
+        """An HTTP error response from which the SDK makes the right exception."""
         reason = error.reason if isinstance(error, ModelError) else ""
         status = error.status if isinstance(error, ModelError) else 501
         if status is None and reason == "timeout":
@@ -240,7 +241,7 @@ class _Transport:
             status, fields["code"] = 400, "context_length_exceeded"
         return self._http.Response(
             status,
-            # The SDK tries some statuses again when author code allows it; our client has done so already.
+            # The SDK retries some statuses if author code allows it; our client has already retried.
             headers={**_HEADERS, "x-should-retry": "false"},
             content=orjson.dumps({"error": fields}),
             request=request,
@@ -266,7 +267,7 @@ def _body(request: Any, path: str) -> JsonDict:
 def _checked_messages(messages: object) -> list[Message]:
     if not isinstance(messages, list):
         raise EnvironmentFault(f"messages must be a list, not {type(messages).__name__}")
-    # What is null in a typed message is absent on the wire: endpoints refuse `"tool_calls": null`.
+    # Null fields of typed messages are left out: endpoints refuse `"tool_calls": null`.
     return [
         without_gaps(cast(Message, message)) if isinstance(message, dict) else cast(Message, message)
         for message in cast("list[object]", messages)
@@ -296,7 +297,7 @@ def _reply(response: ModelResponse, model: str, prefix: str, kind: str, choice: 
 
 
 def _usage(usage: Usage) -> JsonDict | None:
-    """The tokens as the wire has them; None where the endpoint reported none, which is not zero."""
+    """Token usage in the wire's form; None if the endpoint reported none, which differs from zero."""
     if not usage.requests or usage.unreported:
         return None
     fields: JsonDict = {

@@ -1,5 +1,5 @@
-"""An author's own `rollout` and `get_model_response`, behind which our engine still finds its own. Owns what such a
-`rollout` is given and what is taken over from what it returns; plays nothing."""
+"""Support for an author's own `rollout` and `get_model_response`: wraps them so that the engine's calls still reach
+ours, builds the input of `rollout`, and copies its result into the engine's state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Method = Callable[..., Awaitable[Any]]
 
 
 class Input(dict[str, Any]):
-    """What an author's `rollout` gets as its input: the row, and the engine's state for `init_state`."""
+    """Input of an author's `rollout`: the row, and the engine's state for `init_state`."""
 
     def __init__(self, state: State) -> None:
         super().__init__(copy.deepcopy(dict(state["input"])))
@@ -29,12 +29,12 @@ class Input(dict[str, Any]):
 
 
 def is_engine(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether `rollout` is called as our engine calls it: with a state and a chat."""
+    """Whether the engine made this call of `rollout`: with a state and a chat."""
     return len(args) == 2 and not kwargs and isinstance(args[0], State)
 
 
 def dispatching(own: Method, ours: Method) -> Method:
-    """An author's `rollout`, which calls `ours` where our engine calls it."""
+    """Wrap an author's `rollout` so that the engine's calls run `ours` instead."""
 
     @functools.wraps(own)
     async def rollout(self: object, *args: Any, **kwargs: Any) -> Any:
@@ -47,7 +47,7 @@ def dispatching(own: Method, ours: Method) -> Method:
 
 
 def reading(own: Method) -> Method:
-    """An author's `get_model_response`, plain or async, with any kind of reply."""
+    """Wrap an author's `get_model_response`, sync or async, to convert any kind of reply to a `Response`."""
 
     @functools.wraps(own)
     async def get_model_response(self: object, *args: Any, **kwargs: Any) -> Response:
@@ -61,14 +61,14 @@ def reading(own: Method) -> Method:
 
 
 def wrap_own(cls: type, name: str, wrap: Callable[[Method], Method]) -> None:
-    """Wrap a method that `cls` has from an author: its own, or that of a class beside ours that it inherits from."""
+    """Wrap a method that an author has defined: in `cls` itself or in one of its bases that is not ours."""
     found = getattr(cls, name)
     if not getattr(found, "__module__", "harness.").startswith("harness.") and not hasattr(found, "own"):
         setattr(cls, name, wrap(found))
 
 
 def take_over(state: State, made: JsonDict) -> None:
-    """Put what an author's `rollout` returned into the state that the engine knows."""
+    """Copy the result of an author's `rollout` into the engine's state."""
     state["input"].update(made.get("input") or {})
     for name, value in made.items():
         if name not in ("input", "client", "tools", "timing"):

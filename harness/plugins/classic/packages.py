@@ -1,5 +1,5 @@
-"""What is known of a classic environment's package before it is imported: its modules, their text, and what it
-requires. Owns the reading of files and metadata for the import hook; imports nothing of the package."""
+"""Static analysis of a classic environment's package before import: its modules, their source text and its
+requirements. Reads files and metadata for the import hook; imports nothing of the package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.settings.packages import FoundEnvironment
 _REQUIRED = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 _PROJECT_LEVELS = 3
-"""Folders above a module in which its pyproject.toml may lie."""
+"""Most parent folders of a module that are searched for pyproject.toml."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Package:
     roots: frozenset[str]
     """Top-level modules whose imports of `verifiers` are answered."""
     libraries: dict[str, Generation] = field(default_factory=dict[str, Generation])
-    """Top-level modules of further distributions that it needs and that need the API too."""
+    """Generations of required distributions that use the API themselves, by top-level module."""
 
 
 def read_package(found: FoundEnvironment) -> Package | None:
@@ -40,7 +40,7 @@ def read_package(found: FoundEnvironment) -> Package | None:
         found: The environment.
 
     Returns:
-        None for a package in which nothing asks for the API.
+        None for a package without a use of the API.
     """
     texts = dict(_texts(found.source_files))
     root = found.module
@@ -64,7 +64,7 @@ def read_package(found: FoundEnvironment) -> Package | None:
 
 
 def _single_file(found: FoundEnvironment) -> Path | None:
-    """The file of an environment that is one, with others beside it that are not simply all that is installed."""
+    """The file of a single-file environment, unless it is in a folder of installed packages."""
     files = found.source_files
     if any(path.name == "__init__.py" and path.parent.name == found.module for path in files):
         return None
@@ -81,7 +81,7 @@ def _texts(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
 
 
 def _neighbours(source: Path, roots: set[str]) -> Iterator[tuple[Path, str]]:
-    """The files beside a single-file environment that it imports, and those that they import."""
+    """The neighbouring files that a single-file environment imports, directly or indirectly."""
     waiting = [source]
     while waiting:
         for _, text in _texts([waiting.pop()]):
@@ -99,7 +99,7 @@ def _neighbours(source: Path, roots: set[str]) -> Iterator[tuple[Path, str]]:
 
 
 def _requirements(found: FoundEnvironment) -> list[str]:
-    """What the package requires: its distribution's metadata, else the pyproject.toml of its checkout."""
+    """The package's requirements: from its distribution's metadata, else from the pyproject.toml of its checkout."""
     if found.dist_name is not None:
         try:
             return list(importlib.metadata.requires(found.dist_name) or ())
@@ -129,7 +129,7 @@ def _project_requirements(path: Path) -> list[str] | None:
 
 
 def _libraries(requirements: Iterable[str]) -> Iterator[importlib.metadata.Distribution]:
-    """The required distributions that require `verifiers` themselves, and theirs."""
+    """The required distributions that require `verifiers` themselves, directly or indirectly."""
     waiting, seen = list(requirements), {"verifiers"}
     while waiting:
         match = _REQUIRED.match(waiting.pop())
@@ -155,7 +155,7 @@ def _top_levels_of(dist_name: str) -> set[str]:
 
 
 def _top_levels(dist: importlib.metadata.Distribution) -> set[str]:
-    """Import names of a distribution, by its file list."""
+    """Import names of a distribution, from its file list."""
     names: set[str] = set()
     for line in (dist.read_text("RECORD") or "").splitlines():
         path = line.rsplit(",", 2)[0].strip('"')

@@ -1,5 +1,5 @@
-"""The parsers of the classic API, on our own. Owns what differs: a parser of a completion says "None" for a reply
-without content (B), and the graded format reward gives its points for spacing to every reply."""
+"""Parsers of the classic API, on top of ours. Two rules differ: a reply without content is parsed as "None" (generation
+B), and every reply gets the spacing points of the graded format reward."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from harness.rubrics.parser import identity
 
 
 class Parser(parser.Parser):
-    """`vf.Parser(extract_fn)`: the last assistant message, through `extract_fn`."""
+    """`vf.Parser(extract_fn)`: applies `extract_fn` to the last assistant message."""
 
     def __init__(self, extract_fn: Callable[[str], Any] = identity) -> None:
         self.logger = logging.getLogger(f"verifiers.parsers.{type(self).__name__}")
         super().__init__(extract_fn)
 
     def parse_answer(self, completion: Prompt) -> Any:
-        """What `parse` makes of a text, or of the last assistant message; None without one."""
+        """Parse a text or the last assistant message; None without one."""
         if isinstance(completion, str):
             return self.parse(completion)
         messages = self.get_assistant_messages(completion)
         return self.parse(text_of(messages[-1])) if messages else None
 
     def get_format_reward_func(self) -> Callable[..., float]:
-        """A reward that every completion gets."""
+        """A constant reward, the same for every completion."""
 
         def format_reward_func(completion: Prompt, **kwargs: Any) -> float:
             return 1.0
@@ -38,14 +38,14 @@ class Parser(parser.Parser):
 
 
 class ThinkParser(Parser):
-    """The text after `</think>`; "" without it."""
+    """Parses the text after `</think>`; "" without the tag."""
 
     def parse(self, text: str) -> Any:
-        """What `extract_fn` makes of it."""
+        """Apply `extract_fn` to that text."""
         return self.extract_fn(text.rpartition("</think>")[2].strip() if "</think>" in text else "")
 
     def get_format_reward_func(self) -> Callable[..., float]:
-        """The share of assistant messages that open with `<think>`, close it once and go on."""
+        """The share of assistant messages that start with `<think>`, close it once and contain text after it."""
         grade = think_parser.ThinkParser().get_format_reward_func()
 
         def format_reward_func(completion: Prompt, **kwargs: Any) -> float:
@@ -55,20 +55,20 @@ class ThinkParser(Parser):
 
 
 class MaybeThinkParser(Parser):
-    """The text after `</think>`, or the whole text."""
+    """Parses the text after `</think>`, or the whole text without the tag."""
 
     def parse(self, text: str) -> Any:
-        """What `extract_fn` makes of it."""
+        """Apply `extract_fn` to that text."""
         return self.extract_fn(text.rpartition("</think>")[2].strip())
 
 
 class XMLParser(Parser):
-    """`vf.XMLParser(fields, answer_field, extract_fn)`: fields in tags.
+    """`vf.XMLParser(fields, answer_field, extract_fn)`: parses fields in tags.
 
     Args:
         fields: Names; a tuple is one field under several names.
-        answer_field: What `parse_answer` returns.
-        extract_fn: Kept; the classic parser does not apply it to fields.
+        answer_field: Field that `parse_answer` returns.
+        extract_fn: Stored only; the classic parser does not apply it to fields.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class XMLParser(Parser):
         self.answer_field = answer_field
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> SimpleNamespace:
-        """An attribute for every name, None where there is no such tag."""
-        # The classic pattern takes white space next to the tags for part of them, with and without `strip`.
+        """Parse the fields: one attribute per name, None if the tag is missing."""
+        # As in the classic pattern, white space next to the tags is not part of the value, with or without `strip`.
         return self._tags.parse(text, strip=True, last=last)
 
     def parse_answer(self, completion: Prompt) -> Any:
-        """The last answer of a text; of messages, the first in the newest assistant message that has one."""
+        """The last answer of a text; of messages, the first answer in the newest assistant message that has one."""
         if isinstance(completion, str):
             return getattr(self.parse(completion, last=True), self.answer_field, None)
         for message in reversed(self.get_assistant_messages(completion)):
@@ -104,12 +104,12 @@ class XMLParser(Parser):
         return [name for name, _ in self._fields]
 
     def get_format_str(self) -> str:
-        """The format as one would show it in a prompt."""
+        """The format as shown in prompts."""
         shown = [names[0] if len(names) == 1 else f"[ {' | '.join(names)} ]" for _, names in self._fields]
         return "\n".join(f"<{name}>\n...\n</{name}>" for name in shown)
 
     def format(self, **values: Any) -> str:
-        """The given values in tags.
+        """Write the given values in tags.
 
         Raises:
             ValueError: a field has no value.
@@ -124,7 +124,7 @@ class XMLParser(Parser):
 
     def get_format_reward_func(self) -> Callable[..., float]:
         """The mean over assistant messages of 0.4 × the share of fields present (if any is complete), 0.2 for spacing
-        (which every message gets), 0.2 for opening with the first field and 0.2 for ending with the last."""
+        (which every message gets), 0.2 for starting with the first field and 0.2 for ending with the last."""
 
         def format_reward_func(completion: Messages, **kwargs: Any) -> float:
             messages = self.get_assistant_messages(completion)
@@ -152,10 +152,10 @@ class XMLParser(Parser):
 
 
 def _unrepeated(fields: Sequence[str | tuple[str, ...]]) -> Sequence[str | tuple[str, ...]]:
-    """The fields, if each first name occurs once.
+    """Validate that the first name of each field is unique, and return the fields.
 
     Raises:
-        ValueError: one occurs twice, or a tuple is empty.
+        ValueError: a name is not unique, or a tuple is empty.
         TypeError: a field is neither a text nor a tuple of texts.
     """
     seen: set[str] = set()
@@ -170,7 +170,7 @@ def _unrepeated(fields: Sequence[str | tuple[str, ...]]) -> Sequence[str | tuple
         if every[0] in seen:
             raise ValueError(f"Duplicate field name: {every[0]}")
         seen.add(every[0])
-        # A name that two fields allow is read for both; our own parser wants it once.
+        # A name allowed by two fields is read for both; our own parser requires unique names.
         left = tuple(name for name in every if name not in names)
         names.update(every)
         if left:
