@@ -65,7 +65,7 @@ class Derivation:
         return {**self.identity(), "path": str(self.parent.path), **self._part()}
 
     def _part(self) -> JsonDict:
-        """Number of examples in the parent's full plan, if early stopping ended the parent; else empty."""
+        """`of_examples`: examples in the parent's full plan, if early stopping ended the parent; else empty."""
         manifest = self.parent.read_manifest()
         aim = aim_of(manifest)
         if aim is None or summary_of(manifest, self.recorded).target is None:

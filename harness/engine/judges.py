@@ -67,7 +67,7 @@ class JudgeBinding:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the embedded reference server plays it."""
+        """Whether the embedded reference server plays the judge."""
         return not self.endpoints[0].url
 
     @property
@@ -313,7 +313,7 @@ class _Player(EnvironmentPlayer):
 
 @dataclass(frozen=True, slots=True)
 class _SeatedChat:
-    """A judge's chat behind its concurrency limit."""
+    """Chat of a judge that waits for the judge's concurrency limit."""
 
     inner: Chat
     gate: asyncio.Semaphore | None

@@ -247,7 +247,7 @@ def _lacks(env_id: str, error: ModuleNotFoundError) -> NoReturn:
 
 def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
     if exceptions.should_propagate(error) and not isinstance(error, GeneratorExit):  # no generator is closed here
-        raise error  # the user's Ctrl-C
+        raise error  # propagate the user's Ctrl-C
     ours = isinstance(error, HarnessError)
     if ours and (env_id in BUILT_INS or str(error).startswith(f"environment {env_id!r}: ")):
         raise error  # the message is complete

@@ -33,7 +33,7 @@ class Loader:
     """Key variables of all runs of the invocation."""
 
     def give(self, resolved: ResolvedRun, environment: Environment) -> None:
-        """Use an existing environment for a run instead of loading one."""
+        """Register an existing environment object for a run, to use instead of loading one."""
         self._given[_place(resolved)] = environment
 
     def expect(self, runs: Sequence[ResolvedRun]) -> None:

@@ -100,7 +100,7 @@ class Prepared:
 
 @dataclass(slots=True)
 class FailedRun:
-    """One run that failed before it began."""
+    """A run that failed before its first request, with its error."""
 
     resolved: ResolvedRun
     progress: RunProgress

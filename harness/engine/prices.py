@@ -38,7 +38,7 @@ class Listed:
     """URL of the model's endpoint; the list only prices models at hosts that it knows."""
 
     def cost_of(self, usage: Usage) -> float | None:
-        """US dollars; None if the list does not know the host or the model."""
+        """Cost of a reply with this usage in US dollars; None if the list does not know the host or the model."""
         from genai_prices import Usage as Tokens
         from genai_prices import calc_price
 

@@ -24,7 +24,7 @@ class ExampleSums:
         self._sums = array("d")
         self._numbers = array("I")
         self.binary = True
-        """Whether every reward so far is 0 or 1."""
+        """Whether every reward added so far is 0 or 1."""
         self._lowest, self._highest = math.inf, -math.inf
 
     def add(self, index: int, reward: float) -> None:

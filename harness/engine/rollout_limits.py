@@ -31,7 +31,7 @@ _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens")
 """Names of request arguments that limit the tokens of a reply."""
 
 _REFUSED_STATUSES = (400, 422)
-"""Statuses by which an endpoint refuses a `max_tokens` above the model's own maximum."""
+"""HTTP statuses with which an endpoint refuses a `max_tokens` above the model's own maximum."""
 
 
 @dataclass(slots=True)
@@ -61,11 +61,11 @@ class CallGate:
     sampling_args: Mapping[str, Any]
     """Sampling arguments of the run; those of a call override them."""
     stop: Callable[[], object]
-    """Cancels the rollout."""
+    """Callback that cancels the rollout."""
     calls: int = 0
     """Number of calls sent."""
     tokens: int = 0
-    """Tokens of all replies; estimated from their length where the endpoint does not report them."""
+    """Number of tokens of all replies; estimated from their length where the endpoint does not report them."""
     refusal: LimitReached | BudgetSpent | None = None
     """The error of the first refused call."""
     _refused: int = 0

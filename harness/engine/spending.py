@@ -20,7 +20,7 @@ Charge: TypeAlias = Callable[[Usage, Pricing, str], None]
 
 
 def _allow() -> None:
-    """Allow every call."""
+    """Allow every call: the default check without a budget."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class SpendTracker:
         return self.check if self.is_limited else None
 
     def charge(self, usage: Usage, pricing: Pricing, model: str) -> None:
-        """Count one reply."""
+        """Add the usage of one reply to the run and to the budget."""
         if not pricing.is_free:
             self.usage += usage
         self.pay(usage, pricing, model)

@@ -39,7 +39,7 @@ class Blocked:
     name: str
     """Name of the run whose environment contains the function."""
     where: str
-    """`function (file:line)`."""
+    """Location of the code as `function (file:line)`."""
     times: int = 0
     seconds: float = 0.0
     """Total seconds of all blocks."""
@@ -158,7 +158,7 @@ class Watchdog:
             suspect = frame
 
     def _environment_frame(self, frame: FrameType | None) -> FrameType | None:
-        """The innermost frame of an environment's own code."""
+        """The innermost frame of an environment's own code in a call stack; None without one."""
         while frame is not None and frame.f_code.co_filename not in self._names:
             frame = frame.f_back
         return frame

@@ -49,7 +49,7 @@ class RolloutGroup:
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """One item that still needs work."""
+    """One item that must be generated or scored."""
 
     item: Item
     introduce: bool = False

@@ -41,7 +41,7 @@ class IsolatedRunConfig:
     message_limit: int | None = None
     token_limit: int | None = None
     is_refusable: bool = False
-    """As in `RolloutLimits`."""
+    """Whether calls may be refused apart from limits; see `RolloutLimits.is_refusable`."""
     function: str | None = None
     """The one reward function to run; None for the whole rubric."""
     plays: tuple[str, ...] = ()

@@ -93,11 +93,11 @@ class ParentChannel:
         self._lock = threading.Lock()
 
     def send(self, frame: JsonDict) -> None:
-        """Send a message."""
+        """Send a message to the parent."""
         self.send_packed(pack(frame))
 
     def send_packed(self, line: bytes) -> None:
-        """Send a message that is already encoded as a frame."""
+        """Send the parent a message that is already encoded as a frame."""
         rest = memoryview(line)
         with self._lock:
             while rest:

@@ -103,7 +103,7 @@ class StandInRubric(Rubric):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The lowest and the highest reward."""
+        """The lowest and the highest possible reward of the rubric."""
         low, high = map(float, self._told["reward_range"])
         return low, high
 

@@ -180,14 +180,14 @@ class _Watch:
         self._thread.start()
 
     def tell(self, tell: Callable[[], None]) -> None:
-        """Implement `Spawned.tell`."""
+        """Register a callback for the end of the process; implements `Spawned.tell`."""
         with self._lock:
             self._tell, has_ended = tell, self._has_ended
         if has_ended:
             tell()
 
     def join(self, seconds: float) -> None:
-        """Implement `Spawned.join`."""
+        """Wait at most `seconds` for the end of the process; implements `Spawned.join`."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
