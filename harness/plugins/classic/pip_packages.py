@@ -1,5 +1,5 @@
-"""What `pip_install_packages` of `vf.PythonEnv` comes to where nothing can be downloaded: packages that are installed
-beside the harness, which the sandbox shows. Owns the check of names and versions; installs nothing."""
+"""Support for `pip_install_packages` of `vf.PythonEnv`. Nothing is downloaded: the packages must be installed beside
+the harness, and the sandbox exposes them. Checks names and versions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from harness.core.errors import EnvironmentFault
 
 
 def modules_of(packages: str, who: str) -> tuple[str, ...]:
-    """The modules of packages and of all that they require, by their names at import.
+    """The modules of packages and of all that they require, by import name.
 
     Args:
-        packages: As on pip's command line.
-        who: Whose they are, for messages.
+        packages: The packages as on pip's command line.
+        who: The environment, for messages.
 
     Raises:
-        EnvironmentFault: one is not installed, or not in the version that is asked for; says what to install.
+        EnvironmentFault: a package or its requested version is not installed; the message says what to install.
     """
     wanted = [_requirement(word, who) for word in shlex.split(packages) if not word.startswith("-")]
     missing = [str(requirement) for requirement in wanted if not _is_met(requirement)]
@@ -37,7 +37,7 @@ def modules_of(packages: str, who: str) -> tuple[str, ...]:
     while waiting:
         requirement = waiting.pop()
         name = canonicalize_name(requirement.name)
-        if name not in found and _is_met(requirement):  # a dependency that pip was told to leave out is not there
+        if name not in found and _is_met(requirement):  # a dependency may be absent if pip was told to leave it out
             found[name] = list(_modules(requirement.name))
             waiting.extend(_required(requirement))
     return tuple(sorted({module for modules in found.values() for module in modules}))

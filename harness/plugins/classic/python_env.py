@@ -1,5 +1,5 @@
-"""`vf.PythonEnv`: a tool `python` over an interpreter per rollout that remembers. Owns the classic arguments, metric
-and form of what the model reads; the interpreter is that of `harness.sandbox.workbench`."""
+"""`vf.PythonEnv`: a tool `python` with an interpreter per rollout that keeps its variables. Implements the classic
+arguments, metric and tool output; `harness.sandbox.workbench` runs the interpreter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.sandbox.workbench import NEW_INTERPRETER, CodeResult, Lost
 
 
 class PythonWorkerState(TypedDict):
-    """`state["python_state"]`."""
+    """Type of `state["python_state"]`."""
 
     ready: bool
     execution_count: int
@@ -29,11 +29,11 @@ class PythonWorkerNotReadyError(faults.SandboxError):
 
 
 class PythonWorkerRequestError(faults.SandboxError):
-    """The interpreter could not be asked."""
+    """A request to the interpreter failed."""
 
 
 class PythonWorkerDeadError(faults.SandboxError):
-    """The interpreter is gone. Here, that is told to the model, which has a new one."""
+    """The interpreter has died. Here the model is told so, and gets a new one."""
 
 
 class PythonMonitorRubric(Rubric):
@@ -44,21 +44,21 @@ class PythonMonitorRubric(Rubric):
         self.add_metric(self.python_ready_wait_time)
 
     async def python_ready_wait_time(self, state: State) -> float:
-        """How long the interpreter took to start, its sandbox included; 0 if it was not needed."""
+        """Seconds until the interpreter had started, including its sandbox; 0 if it was not used."""
         return state["python_state"]["ready_wait_time"]
 
 
 class PythonEnv(SandboxEnv):
-    """`vf.PythonEnv`: a model with a Python interpreter whose variables stay from call to call.
+    """`vf.PythonEnv`: a model with a Python interpreter whose variables persist between calls.
 
     Args:
-        pip_install_packages: What the interpreter can import: it must be installed beside the harness.
-        max_startup_wait_seconds: Kept as an attribute: nothing is installed at the start, which takes a moment.
+        pip_install_packages: Packages for the interpreter, which must be installed beside the harness.
+        max_startup_wait_seconds: Stored as an attribute only: startup installs nothing and is fast.
         **kwargs: See `SandboxEnv`.
 
     Raises:
-        SandboxMissing: there is no sandbox on this machine; says what to install.
-        EnvironmentFault: a package is not installed; says how to install it.
+        SandboxMissing: this machine has no sandbox; the message says what to install.
+        EnvironmentFault: a package is not installed; the message says how to install it.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class PythonEnv(SandboxEnv):
         self.remove_tool(self.bash)
 
     async def setup_state(self, state: State, **kwargs: Any) -> Any:
-        """Give the rollout an interpreter, which starts with its first use."""
+        """Assign the rollout an interpreter, which starts on first use."""
         made: Any = await super().setup_state(state, **kwargs)
         state["python_state"] = PythonWorkerState(ready=False, execution_count=0, ready_wait_time=0.0)
         return made
@@ -122,7 +122,7 @@ def _lost(lost: Lost, seconds: float) -> str:
 
 
 def _told(cell: CodeResult, count: int) -> str:
-    """What a model reads of a piece of code."""
+    """Format the result of executed code for the model."""
     output, errors = cell.output.rstrip(), cell.errors.rstrip()
     parts = [output] if output else []
     if errors:

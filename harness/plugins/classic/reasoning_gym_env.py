@@ -1,5 +1,5 @@
-"""reasoning-gym's procedural tasks as a classic environment. Owns the making of rows and the way back from a row to the
-entry that the library scores; the rules are the library's."""
+"""Procedural tasks of reasoning-gym as a classic environment. Makes the rows and finds the library's entry of a row;
+the library generates and scores the tasks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ReasoningGymEnv(SingleTurnEnv):
         num_train_examples: Rows of the training dataset.
         num_eval_examples: Rows of the evaluation dataset; at 0 the training rows are evaluated.
         system_prompt: reasoning-gym's own by default; None for none.
-        parser: Reads the answer; `XMLParser(["answer"])` by default.
-        seed: Decides the tasks.
+        parser: Parses the answer; `XMLParser(["answer"])` by default.
+        seed: Seed of the tasks.
 
     Raises:
-        EnvironmentFault: reasoning-gym is not installed, or it has no such dataset.
+        EnvironmentFault: reasoning-gym is not installed, or has no such dataset.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class ReasoningGymEnv(SingleTurnEnv):
         )
 
     async def check_answer_reward_func(self, completion: Prompt, answer: str) -> float:
-        """The library's score of what the model answered, from 0 to 1."""
+        """The library's score of the model's answer, from 0 to 1."""
         said = self.parser.parse_answer(cast(Any, completion))
         return await offload.run(self._score, None if said is None else str(said).strip(), int(answer))
 
     def build_rg_dataset(
         self, gym: str | Sequence[str | Mapping[str, Any]], total_examples: int = 1000, seed: int = 0
     ) -> Any:
-        """The library's dataset: an entry is made when its index is read."""
+        """Build the library's dataset, which makes an entry when its index is read."""
         library = _library()
         try:
             if isinstance(gym, str):
@@ -100,7 +100,7 @@ def _spec(library: Any, given: str | Mapping[str, Any]) -> Any:
 
 
 def _row(index: int, entry: Mapping[str, Any]) -> JsonDict:
-    """The answer of a row is the index of its entry: many tasks have more than one right answer."""
+    """Make a row. Its answer is the index of its entry, because many tasks have more than one correct answer."""
     source = str(entry["metadata"].get("source_dataset", ""))
     row: JsonDict = {"question": entry["question"], "answer": str(index)}
     if generation() == "B":

@@ -1,6 +1,5 @@
-"""Dicts whose values can be read as attributes: what the classic API's messages, replies, tools and spans are made of
-here. Owns the two ways to the same value and pydantic's method names; a record is its own JSON, so that it goes through
-journal, dataset and wire as it is."""
+"""Dicts with attribute access, the base of the classic API's messages, replies, tools and spans. They have pydantic's
+method names, and are plain JSON objects for the journal, the dataset and the wire."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ class Record(dict[str, Any]):
     """A dict with attributes: `record["x"]`, `record.get("x")` and `record.x` are the same."""
 
     declared: ClassVar[tuple[str, ...]] = ()
-    """Fields that read as None where they are absent, as a typed object's do."""
+    """Fields that read as None if absent, as in a typed object."""
     defaults: ClassVar[Mapping[str, object]] = {}
-    """Fields that a new record has unless it is given others."""
+    """Default values of a new record's fields."""
 
     def __init__(self, *args: Any, **values: Any) -> None:
         super().__init__(*args, **values)
@@ -51,7 +50,7 @@ class Record(dict[str, Any]):
             raise AttributeError(name) from None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """`record[name]`, or `default` where there is nothing of that name."""
+        """`record[name]`, or `default` if the field is missing."""
         if super().__contains__(name):
             return super().__getitem__(name)
         if name in self.declared:
@@ -65,15 +64,15 @@ class Record(dict[str, Any]):
         """A shallow copy of the same kind."""
         return copy.copy(self)
 
-    # What pydantic calls it
+    # pydantic's methods
 
     @classmethod
     def model_validate(cls, value: Any, **_: Any) -> Self:
-        """A record of `value`."""
+        """Create a record from `value`."""
         return value if isinstance(value, cls) else cls(**plain(value))
 
     def model_dump(self, *, exclude_none: bool = False, **_: Any) -> JsonDict:
-        """A plain dict of plain values, with the declared fields that are absent unless `exclude_none`."""
+        """Convert to plain dicts and values, with absent declared fields as None unless `exclude_none`."""
         fields: JsonDict = {} if exclude_none else dict.fromkeys(self.declared)
         fields.update(plain(dict(self)))
         return {name: value for name, value in fields.items() if not (exclude_none and value is None)}
@@ -83,7 +82,7 @@ class Record(dict[str, Any]):
         return json.dumps(self.model_dump(exclude_none=exclude_none), indent=indent)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values for some fields."""
+        """A copy with some fields changed."""
         made = copy.deepcopy(self) if deep else copy.copy(self)
         for name, value in (update or {}).items():
             made[name] = value
@@ -91,7 +90,7 @@ class Record(dict[str, Any]):
 
 
 def plain(value: Any) -> Any:
-    """The same value of plain dicts and lists; pydantic objects become dicts."""
+    """Convert a value to plain dicts and lists, including pydantic objects."""
     if isinstance(value, Mapping):
         return {name: plain(part) for name, part in cast("Mapping[str, object]", value).items()}
     if isinstance(value, list | tuple):
@@ -103,7 +102,7 @@ def plain(value: Any) -> Any:
 
 
 def recorded(value: Any) -> Any:
-    """The same value with a record for each dict."""
+    """Convert each dict in a value to a record."""
     if isinstance(value, Record):
         return value
     if isinstance(value, Mapping):

@@ -1,5 +1,5 @@
-"""A model's reply as classic packages read it: `response.choices[0].message.content` (B) and `response.message` (C),
-one object for both. Owns the way from our `ModelResponse`, and from a reply that an author's own client made."""
+"""Model replies of the classic API: `response.choices[0].message.content` (generation B) and `response.message` (C),
+one class for both. Converts our `ModelResponse`, and the replies of an author's own client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.plugins.classic.records import Record, plain, recorded
 
 
 class ReplyMessage(WireMessage):
-    """The message of a choice: absent fields read as None."""
+    """The message of a choice; absent fields read as None."""
 
     declared = ("content", "refusal", "tool_calls", "function_call", "audio", "annotations")
 
@@ -26,27 +26,27 @@ class ResponseMessage(AssistantMessage):
 
 
 class Usage(Record):
-    """Tokens of a call."""
+    """Token usage of a call."""
 
     declared = ("reasoning_tokens", "prompt_tokens_details", "completion_tokens_details")
 
 
 class Choice(Record):
-    """The answer of a reply."""
+    """One choice of a reply."""
 
     declared = ("logprobs", "finish_reason")
 
 
 class Response(Record):
-    """A reply, ours or one that an author builds. Its JSON is that of the OpenAI wire.
+    """A reply, made by our client or by an author. Its JSON is that of the OpenAI wire.
 
     Args:
         *args: The fields as one mapping.
-        **values: The fields: `choices` as the wire has them, or `message` as generation C has it; `id`, `created`,
-            `model` and `usage` may be left out.
+        **values: The fields: `choices` in the wire's form, or `message` in that of generation C; `id`, `created`,
+            `model` and `usage` are optional.
 
     Raises:
-        EnvironmentFault: there is neither a choice nor a message.
+        EnvironmentFault: neither a choice nor a message is given.
     """
 
     declared = ("usage", "system_fingerprint", "service_tier")
@@ -78,7 +78,7 @@ class Response(Record):
 
     @property
     def message(self) -> ResponseMessage:
-        """The answer as a typed message. What is changed in it is changed in the reply."""
+        """The reply's message as a typed message. Changes to it also change the reply."""
         if "_typed" not in self.__dict__:
             choice = self["choices"][0]
             fields = {"role": "assistant", "content": choice.get("text"), **plain(choice.get("message") or {})}
@@ -89,7 +89,7 @@ class Response(Record):
         return typed
 
     def _take_in(self) -> None:
-        """Put what was changed in the typed message into the choice."""
+        """Copy changes of the typed message into the choice."""
         typed, before = self.__dict__["_typed"]
         if (now := plain(typed)) != before:
             self.__dict__["_typed"] = (typed, now)
@@ -98,22 +98,22 @@ class Response(Record):
 
     @property
     def is_truncated(self) -> bool:
-        """Whether the endpoint stopped for want of tokens."""
+        """Whether the reply was cut at the token limit."""
         return self["choices"][0]["finish_reason"] == "length"
 
     @property
     def is_text(self) -> bool:
-        """Whether a completion model said it."""
+        """Whether the reply is a text completion."""
         return self["object"] == "text_completion"
 
     @property
     def said(self) -> Prompt:
-        """What goes into the transcript: a text, or one message of the generation that runs."""
+        """The reply for the transcript: a text, or one message of the running generation."""
         choice = self["choices"][0]
         return str(choice.get("text") or "") if self.is_text else cast("Prompt", [message_of(dict(choice["message"]))])
 
     def model_dump(self, *, exclude_none: bool = False, **options: Any) -> JsonDict:
-        """The fields of the wire."""
+        """The fields in the wire's form."""
         _ = self["choices"]
         return super().model_dump(exclude_none=exclude_none, **options)
 
@@ -123,7 +123,7 @@ def _filled(kind: str) -> JsonDict:
 
 
 def _usage(value: object) -> Usage:
-    """Token counts under the names of the wire; those that are missing are 0."""
+    """Token counts under the wire's names; missing ones are 0."""
     given: JsonDict = plain(value) if isinstance(value, Mapping) or hasattr(value, "model_dump") else plain(vars(value))
     tokens = Usage(recorded(given))
     for name, other in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")):
@@ -133,12 +133,12 @@ def _usage(value: object) -> Usage:
 
 
 def _part(value: object, name: str) -> Any:
-    """A field of a mapping or an object; None where it has none."""
+    """A field of a mapping or an object; None if missing."""
     return cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
 def _choice(value: object) -> Choice:
-    """A choice of the wire, from a dict or an object."""
+    """Convert a dict or an object to a choice."""
     text, message = _part(value, "text"), _part(value, "message")
     reason = _part(value, "finish_reason")
     if message is None:
@@ -147,7 +147,7 @@ def _choice(value: object) -> Choice:
 
 
 def _choice_of(message: object, finish_reason: str | None, *, is_text: bool = False) -> Choice:
-    """The choice that holds a message: a text, a dict, or an object with `content`."""
+    """Wrap a message in a choice: a text, a dict, or an object with `content`."""
     if isinstance(message, str):
         fields: JsonDict = {"content": message}
     elif isinstance(message, Mapping) or hasattr(message, "model_dump"):
@@ -168,7 +168,7 @@ def _choice_of(message: object, finish_reason: str | None, *, is_text: bool = Fa
 
 
 def response_of(reply: ModelResponse, *, is_text: bool, model: str) -> Response:
-    """Our reply in the classic shape."""
+    """Convert our `ModelResponse` to a classic reply."""
     usage = reply.usage
     tokens = Usage(
         prompt_tokens=usage.input_tokens,
@@ -183,11 +183,11 @@ def response_of(reply: ModelResponse, *, is_text: bool, model: str) -> Response:
 
 
 def response_for(said: Prompt | JsonDict, told: Mapping[str, Any]) -> Response:
-    """A reply rebuilt from what is recorded.
+    """Rebuild a reply from a record.
 
     Args:
-        said: What went into the transcript.
-        told: What else is known: its `model`, `id`, `created`, `usage` and `finish_reason`.
+        said: The reply's text or message in the transcript.
+        told: Further recorded fields: `model`, `id`, `created`, `usage` and `finish_reason`.
     """
     is_text = isinstance(said, str)
     message: JsonDict = {"content": said} if isinstance(said, str) else said if isinstance(said, dict) else said[0]
@@ -203,15 +203,15 @@ def response_for(said: Prompt | JsonDict, told: Mapping[str, Any]) -> Response:
 
 
 def is_response(value: object) -> bool:
-    """Whether a value can be read as a reply."""
+    """Whether a value can be converted to a reply."""
     return isinstance(value, Response | ModelResponse) or bool(_part(value, "choices") or _part(value, "message"))
 
 
 def as_response(value: Any) -> Response:
-    """What a `get_model_response` or a client returned, as a `Response`.
+    """Convert the return value of a `get_model_response` or a client to a `Response`.
 
     Args:
-        value: Ours, the openai package's, or any object or dict with `choices` or a `message`.
+        value: Our reply, the openai package's, or any object or dict with `choices` or a `message`.
 
     Raises:
         EnvironmentFault: it has neither.

@@ -1,5 +1,5 @@
-"""Reward functions by the rules of the classic API. Owns what they may ask for by name and how they are called;
-where they run, and what becomes of one that fails, is `harness.rubrics.scoring`'s business."""
+"""Reward functions by the rules of the classic API: the parameters that they may have, and how they are called.
+`harness.rubrics.scoring` runs them and handles failures."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from harness.rubrics.functions import GROUP_NAMES, ROLLOUT_NAMES, RewardFunction
 RewardFunc = Callable[..., Any]
 
 Sources = Callable[[Sequence[State]], Mapping[str, object]]
-"""What functions may take beside the state's own fields, asked when they are called."""
+"""Function that returns further objects for reward functions besides the state's fields, at call time."""
 
 
 class Weights(list[float]):
-    """The weights of a rubric's functions: in their order, as authors change them, and by name, as ours tell them.
+    """The weights of a rubric's functions: a list that authors may change, also readable by function name.
 
     Args:
-        weights: In the order of the functions.
-        names: The functions' names at the time.
+        weights: Weights in the order of the functions.
+        names: The functions' current names.
     """
 
     def __init__(self, weights: Iterable[float], names: Callable[[], Sequence[str]]) -> None:
@@ -36,19 +36,19 @@ class Weights(list[float]):
         return list(zip(self._names(), self, strict=False))
 
     def get(self, name: str, default: float | None = None) -> float | None:
-        """A function's weight."""
+        """The weight of a function."""
         return dict(self.items()).get(name, default)
 
 
 def name_of(function: object) -> str:
-    """A reward function's name, as metrics have it."""
+    """The name of a reward function in metrics."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     return str(getattr(function, "__name__", None) or type(function).__name__)
 
 
 def is_group(function: RewardFunc) -> bool:
-    """Whether a function is one of all rollouts of an example: by its parameters' names, or as it returns a list."""
+    """Whether a function scores all rollouts of an example: by its parameters' names, or because it returns a list."""
     signature = inspect.signature(function)
     returns: Any = signature.return_annotation
     lists = returns is list or get_origin(returns) is list or (isinstance(returns, str) and returns.startswith("list"))
@@ -56,10 +56,11 @@ def is_group(function: RewardFunc) -> bool:
 
 
 def planned(function: RewardFunc, weight: float, objects: Sources, columns: bool) -> RewardFunction:
-    """A function as our scoring runs it: it gets the state, or the states, and passes on what the author's one takes.
+    """Convert an author's function to one for our scoring: it gets the state, or the states, and passes on the
+    parameters that the author's function has.
 
     Args:
-        function: The author's.
+        function: The author's function.
         weight: Its weight.
         objects: Class objects, by name.
         columns: Whether it may take columns of the dataset.
@@ -79,10 +80,10 @@ def planned(function: RewardFunc, weight: float, objects: Sources, columns: bool
 
 
 def check(function: RewardFunc, known: Collection[str], where: str) -> None:
-    """Refuse a function that asks for what nothing answers to: every rollout would be unscored.
+    """Validate a function's parameters. A parameter that cannot be supplied would leave every rollout unscored.
 
     Raises:
-        EnvironmentFault: names the parameter.
+        EnvironmentFault: a parameter cannot be supplied; the message names it.
     """
     names = {*(GROUP_NAMES if is_group(function) else ROLLOUT_NAMES), *known}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -96,7 +97,7 @@ def check(function: RewardFunc, known: Collection[str], where: str) -> None:
 
 
 def _wanted(function: RewardFunc) -> frozenset[str] | None:
-    """The names that a function takes; None for all."""
+    """The parameter names of a function; None if it takes any."""
     parameters = inspect.signature(function).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return None

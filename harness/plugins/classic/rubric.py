@@ -1,6 +1,6 @@
-"""The rubric of the classic API. Owns its lists (`funcs`, `weights`, `class_objects`), which authors change as they
-like, the methods that they override, and the rule for functions of one name; the running of functions and what
-becomes of one that fails is that of our own rubrics."""
+"""Rubrics of the classic API, with the lists that authors may change (`funcs`, `weights`, `class_objects`), the methods
+that they may override, and the rule for functions with the same name. Our own rubrics run the functions and handle
+failures."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Rubric(NativeRubric):
 
     Args:
         funcs: Reward functions.
-        weights: As many; 1 each by default.
-        parser: What functions get as `parser`; a plain one by default.
-        **kwargs: Kept as attributes.
+        weights: Their weights, one each; 1 by default.
+        parser: The functions' `parser` argument; a plain parser by default.
+        **kwargs: Stored as attributes.
 
     Raises:
-        ValueError: as many weights as functions are wanted.
+        ValueError: the number of weights differs from that of functions.
     """
 
     def __init__(
@@ -59,17 +59,17 @@ class Rubric(NativeRubric):
         self.score_object_providers: list[Callable[[State], Mapping[str, object]]] = []
         self.group_score_object_providers: list[Callable[[list[State]], Mapping[str, object]]] = []
         self._reasons: dict[str, dict[str, str]] = {}
-        """Why functions gave nothing, by rollout, for an author's scoring that called ours."""
+        """Reasons of missing function values, by rollout, for an author's scoring that calls ours."""
         self.prepare: Callable[[State], State] | None = None
-        """Turns a state of our engine into a classic one; set by the environment."""
+        """Converts a state of our engine to a classic one; set by the environment."""
         for name, value in kwargs.items():
             setattr(self, name, value)
 
-    # What authors call
+    # Methods for authors
 
     @property
     def parser(self) -> NativeParser:
-        """What functions get as `parser`."""
+        """The functions' `parser` argument."""
         return super().parser
 
     @parser.setter
@@ -89,12 +89,12 @@ class Rubric(NativeRubric):
 
     @property
     def reward_funcs(self) -> list[RewardFunc]:
-        """An older name of `funcs`."""
+        """Deprecated alias of `funcs`."""
         return self.funcs
 
     @property
     def reward_weights(self) -> list[float]:
-        """An older name of `weights`."""
+        """Deprecated alias of `weights`."""
         return list(self.weights)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
@@ -103,20 +103,20 @@ class Rubric(NativeRubric):
         self.weights.append(weight)
 
     def add_metric(self, func: RewardFunc, weight: float = 0.0) -> None:
-        """Add a function that is only recorded."""
+        """Add a function with weight 0, which is only recorded."""
         self.funcs.append(func)
         self.weights.append(weight)
 
     def add_class_object(self, name: str, obj: object) -> None:
-        """Let functions take `obj` as a parameter called `name`, whenever they were added."""
+        """Supply `obj` to functions as a parameter called `name`, regardless of when they were added."""
         self.class_objects[name] = obj
 
     def add_score_object_provider(self, provider: Callable[[State], Mapping[str, object]]) -> None:
-        """Let functions take what `provider` makes of a state."""
+        """Supply the objects that `provider` returns for a state to functions."""
         self.score_object_providers.append(provider)
 
     def add_group_score_object_provider(self, provider: Callable[[list[State]], Mapping[str, object]]) -> None:
-        """Let functions of a group take what `provider` makes of its states."""
+        """Supply the objects that `provider` returns for a group's states to group functions."""
         self.group_score_object_providers.append(provider)
 
     def _get_reward_func_names(self) -> list[str]:
@@ -143,29 +143,29 @@ class Rubric(NativeRubric):
         """Their weights."""
         return self._get_reward_weights()
 
-    # What our engine asks
+    # Methods for our engine
 
     def adopt_parser(self, parser: NativeParser) -> None:
-        """Nothing: a classic rubric that was given no parser has a plain one, whatever its environment reads with."""
+        """Do nothing: a classic rubric without a parser has a plain one, not its environment's."""
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """Every function's name, once."""
+        """The unique names of all functions."""
         return tuple(dict.fromkeys(column(name) for name in self._get_reward_func_names()))
 
     @property
     def is_group(self) -> bool:
-        """Whether a function, or an overridden `score_group`, sees all rollouts of an example together."""
+        """Whether a function, or an overridden `score_group`, scores all rollouts of an example together."""
         return self._overrides("score_group") or any(self._is_group_func(function) for function in self.funcs)
 
     @property
     def has_group_rewards(self) -> bool:
-        """Whether a function sees all rollouts of an example together."""
+        """Whether a function scores all rollouts of an example together."""
         return any(self._is_group_func(function) for function in self.funcs)
 
     @property
     def has_advantages(self) -> bool:
-        """Whether the rubric makes advantages of its own: there is no training here."""
+        """Whether the rubric computes advantages: always False, because bench does no training."""
         return False
 
     @property
@@ -174,26 +174,26 @@ class Rubric(NativeRubric):
         return weight_limits(self.weights)
 
     def settle(self, prepare: Callable[[State], State], columns: Collection[str] | None) -> None:
-        """Check the functions, now that the environment is built, and remember how states are prepared.
+        """Validate the functions after the environment is built, and store `prepare`.
 
         Args:
-            prepare: See `prepare`.
-            columns: The dataset's columns; None while nobody knows them.
+            prepare: See the attribute `prepare`.
+            columns: The dataset's columns; None while unknown.
 
         Raises:
-            EnvironmentFault: a function asks for what nothing answers to.
+            EnvironmentFault: a function has a parameter that cannot be supplied.
         """
         self.prepare = prepare
         if self.score_object_providers or self.group_score_object_providers:
-            return  # what they provide is known when they are asked
+            return  # the providers' objects are known only at call time
         if columns is None and self.generation == "C":
-            return  # a function may ask for a column, and these are known when the dataset is built
+            return  # functions may take columns, which are known only after the dataset is built
         extra = columns or () if self.generation == "C" else ()
         for function in self.funcs:
             reward_functions.check(function, {*self.class_objects, *extra}, "reward function")
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts, by the author's own `score_group` or `score_rollout` where there is one."""
+        """Score rollouts, by the author's own `score_group` or `score_rollout` if overridden."""
         if not states:
             return []
         prepare = self.prepare
@@ -217,10 +217,10 @@ class Rubric(NativeRubric):
             return scores
         return [self._said(state) for state in states]
 
-    # What authors override, or call from what they override
+    # Methods that authors override, or call from an override
 
     async def score_rollout(self, state: State, score_sem: object = None, **kwargs: Any) -> None:
-        """Score one rollout: `reward` and `metrics` are in its state then."""
+        """Score one rollout, and set `reward` and `metrics` in its state."""
         await self._run([state])
 
     async def score_group(self, states: list[State], score_sem: object = None, **kwargs: Any) -> None:
@@ -228,11 +228,11 @@ class Rubric(NativeRubric):
         await self._run(states)
 
     async def dummy_score_rollout(self, state: State) -> None:
-        """A reward of 0 and no metrics."""
+        """Set a reward of 0 and no metrics."""
         state["reward"], state["metrics"] = 0.0, {}
 
     async def dummy_score_group(self, states: list[State]) -> None:
-        """As for one rollout."""
+        """As `dummy_score_rollout`, for several rollouts."""
         for state in states:
             await self.dummy_score_rollout(state)
 
@@ -251,14 +251,14 @@ class Rubric(NativeRubric):
                 await result
 
     def score_objects(self, state: State) -> Mapping[str, object]:
-        """What functions may take beside the state's fields."""
+        """Further objects for functions besides the state's fields."""
         objects: dict[str, object] = dict(self.class_objects)
         for provider in self.score_object_providers:
             objects.update(provider(state))
         return objects
 
     async def _run(self, states: Sequence[State]) -> list[Score]:
-        """The functions, in order, and the weighted sum."""
+        """Run the functions in order, and compute the weighted sum."""
         columns = self.generation == "C"
         plans = [
             reward_functions.planned(function, weight, self._sources, columns)
@@ -270,7 +270,7 @@ class Rubric(NativeRubric):
         return scores
 
     def _keep(self, states: Sequence[State], scores: Sequence[Score], started: float) -> None:
-        """Put what was found into the states, as authors read it."""
+        """Store the scores in the states, in the form that authors read."""
         known = [score.reward for score in scores if score.reward is not None]
         mean = math.fsum(known) / len(known) if known else 0.0
         for state, score in zip(states, scores, strict=True):
@@ -288,7 +288,7 @@ class Rubric(NativeRubric):
         return objects
 
     def _said(self, state: State) -> Score:
-        """What an author's own scoring has put into a state."""
+        """Read the score that an author's own scoring has stored in a state."""
         reward = state.get("reward")
         given: dict[str, object] = state.get("metrics") or {}
         metrics = {column(str(name)): _number(value) for name, value in given.items()}
@@ -299,12 +299,12 @@ class Rubric(NativeRubric):
         return Score(number, {name: metrics.get(name) for name in self.metric_names} | metrics, reasons)
 
     def _overrides(self, name: str) -> bool:
-        """Whether an author's class has a method of its own by this name."""
+        """Whether an author's class overrides this method."""
         owner = next(base for base in type(self).__mro__ if name in vars(base))
         return not owner.__module__.startswith("harness.")
 
     async def _call(self, method: Callable[..., Any], states: object) -> None:
-        """A method of the author's, with a semaphore that never blocks where generation B passes one."""
+        """Call an author's method, with a semaphore that never blocks where generation B passes one."""
         if "score_sem" in inspect.signature(method).parameters:
             await method(states, score_sem=contextlib.nullcontext())
         else:
@@ -312,7 +312,7 @@ class Rubric(NativeRubric):
 
     @contextlib.asynccontextmanager
     async def _cleaning(self, states: Sequence[State]) -> AsyncGenerator[None]:
-        """The rubric's own clean-up after scoring (generation C)."""
+        """Run the rubric's own cleanup after scoring (generation C)."""
         try:
             yield
         finally:
@@ -322,7 +322,7 @@ class Rubric(NativeRubric):
 
 
 async def _weigh(states: Sequence[State], plans: Sequence[RewardFunction]) -> list[Score]:
-    """Run planned functions. Of several of one name each counts in the reward, and the last is the metric."""
+    """Run the functions. If several have the same name, each counts in the reward, and the last is the metric."""
     unique = _renamed(plans)
     scoring = Scoring(states, {})
     await scoring.run(unique)
@@ -371,19 +371,19 @@ def _note_time(state: State, started: float) -> None:
 
 
 def column(name: str) -> str:
-    """What a metric is called in results, which have columns of their own."""
+    """The name of a metric in results, changed if it is that of a fixed column."""
     return f"{name}_metric" if name in FIXED_COLUMNS else name
 
 
 def rubrics_of(rubric: NativeRubric) -> Iterator[NativeRubric]:
-    """A rubric and those in it."""
+    """Yield a rubric and those nested in it."""
     yield rubric
     for inner in getattr(rubric, "rubrics", ()):
         yield from rubrics_of(inner)
 
 
 def settle_all(rubric: NativeRubric, prepare: Callable[[State], State], columns: Collection[str] | None) -> None:
-    """Settle every classic rubric in a rubric.
+    """Call `settle` of every classic rubric in a rubric.
 
     Raises:
         EnvironmentFault: see `Rubric.settle`.

@@ -1,4 +1,4 @@
-"""Several classic rubrics as one. Owns the sum of their rewards and of their metrics of one name."""
+"""Groups of classic rubrics. Rewards are summed, and so are metrics with the same name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from harness.rubrics.rubric import Rubric as NativeRubric
 
 
 class RubricGroup(Rubric):
-    """`vf.RubricGroup(rubrics)`. What is added to it goes to the first.
+    """`vf.RubricGroup(rubrics)`. Functions that are added go to the first rubric.
 
     Raises:
-        ValueError: there are no rubrics.
+        ValueError: the list of rubrics is empty.
     """
 
     def __init__(self, rubrics: Sequence[NativeRubric], **kwargs: Any) -> None:
@@ -29,7 +29,7 @@ class RubricGroup(Rubric):
 
     @property
     def first(self) -> Rubric | NativeRubric:
-        """The rubric that additions go to."""
+        """The rubric that gets added functions."""
         return self.rubrics[0]
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
@@ -55,44 +55,44 @@ class RubricGroup(Rubric):
 
     @property
     def weights(self) -> Any:
-        """The weights of every function of every rubric."""
+        """The weights of all functions of all rubrics."""
         return Weights(self._get_reward_weights(), self._get_reward_func_names)
 
     @weights.setter
     def weights(self, weights: Sequence[float]) -> None:
-        """Nothing: the weights are the rubrics' own."""
+        """Do nothing: each rubric has its own weights."""
 
     @property
     def is_group(self) -> bool:
-        """Whether any of them sees all rollouts of an example together."""
+        """Whether any rubric scores all rollouts of an example together."""
         return self._overrides("score_group") or any(rubric.is_group for rubric in self.rubrics)
 
     @property
     def has_group_rewards(self) -> bool:
-        """Whether any of them has a function that does."""
+        """Whether any rubric has a function that scores all rollouts of an example together."""
         return any(rubric.is_group for rubric in self.rubrics)
 
     @property
     def judges(self) -> tuple[Any, ...]:
-        """Theirs, in order."""
+        """The judges of all rubrics, in order."""
         return tuple(spec for rubric in self.rubrics for spec in getattr(rubric, "judges", ()))
 
     @property
     def needs_live_state(self) -> bool:
-        """Whether any of them can only score in the process that generated."""
+        """Whether any rubric can score only in the process that ran the rollout."""
         return any(rubric.needs_live_state for rubric in self.rubrics)
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The sums of the lowest and of the highest rewards."""
+        """The sums of the rubrics' lowest and highest rewards."""
         return range_limits(rubric.reward_range for rubric in self.rubrics)
 
     async def cleanup(self, state: State) -> None:
-        """Its own; each rubric cleans up when it has scored."""
+        """Run the group's own cleanup; each rubric cleans up after its scoring."""
         await super().cleanup(state)
 
     async def teardown(self) -> None:
-        """Its own, then theirs."""
+        """Run the group's own teardown, then the rubrics'."""
         await super().teardown()
         for rubric in self.rubrics:
             if isinstance(rubric, Rubric):

@@ -1,5 +1,5 @@
-"""`self.sandbox_client` of `vf.SandboxEnv`: the part of a provider's client that means something for a sandbox of this
-machine. Owns that part, and the words for the rest."""
+"""`self.sandbox_client` of `vf.SandboxEnv`: the methods of the remote provider's client that local sandboxes support,
+and an error message for the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.sandbox.workbench import Lost, Workbench
 
 @dataclass(frozen=True)
 class CommandResponse:
-    """What a command led to."""
+    """Result of a command."""
 
     stdout: str
     stderr: str
@@ -22,15 +22,15 @@ class CommandResponse:
 
 
 class CommandTimeoutError(faults.SandboxError, TimeoutError):
-    """A command took too long, and was ended."""
+    """A command exceeded its timeout and was stopped."""
 
 
 class SandboxClient:
-    """Asks the sandboxes of rollouts.
+    """Client that runs commands in the sandboxes of rollouts.
 
     Args:
-        bench: The sandbox of an id.
-        seconds: How long a command may take that does not say.
+        bench: Returns the sandbox of an id.
+        seconds: Default timeout of a command.
     """
 
     def __init__(self, bench: Callable[[str], Workbench], seconds: float) -> None:

@@ -1,5 +1,5 @@
-"""`vf.SandboxEnv`: a tool `bash` over a sandbox per rollout. Owns the classic arguments, hooks, metrics and words; the
-sandbox is one of `harness.sandbox` on this machine, where the classic class rents one of a provider."""
+"""`vf.SandboxEnv`: a tool `bash` with a sandbox per rollout. Implements the classic arguments, hooks, metrics and
+messages; the sandbox is a local one of `harness.sandbox`, where the classic class rents a remote one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _REMOTE = frozenset({"active_sandboxes", "bulk_delete_sandboxes", "teardown_sand
 
 
 class SandboxState(TypedDict):
-    """`state["sandbox_state"]`."""
+    """Type of `state["sandbox_state"]`."""
 
     ready: bool
     ready_wait_time: float
@@ -43,7 +43,7 @@ class SandboxState(TypedDict):
 
 
 class SandboxCreationError(faults.SandboxError):
-    """A sandbox was not made."""
+    """A sandbox could not be created."""
 
 
 class SandboxNotReadyError(faults.SandboxError):
@@ -59,31 +59,31 @@ class SandboxMonitorRubric(Rubric):
         self.add_metric(self.sandbox_command_execution_time)
 
     async def sandbox_ready_wait_time(self, state: State) -> float:
-        """How long the sandbox took to open; 0 if it was not needed."""
+        """Seconds until the sandbox was open; 0 if it was not used."""
         return state["sandbox_state"]["ready_wait_time"]
 
     async def sandbox_command_execution_time(self, state: State) -> float:
-        """How long a command took on average."""
+        """The mean duration of a command, in seconds."""
         times = state["sandbox_state"]["command_execution_times"]
         return sum(times) / len(times) if times else 0.0
 
 
 class SandboxEnv(StatefulToolEnv):
-    """`vf.SandboxEnv`: a model with a shell. The sandbox opens with the first command and ends with the rollout; its
-    work folder lasts as long, each command has a shell of its own.
+    """`vf.SandboxEnv`: a model with a shell. The sandbox opens on the first command and is removed with its work folder
+    at the end of the rollout; each command runs in a new shell.
 
     Args:
         *args: `sandbox_name`, `docker_image`, `start_command`, `cpu_cores`, `memory_gb`, `disk_size_gb`, `gpu_count`,
             `timeout_minutes`, `timeout_per_command_seconds`, `environment_vars`, `team_id`, `advanced_configs`.
-        **kwargs: These by name, arguments of a provider's service, which mean nothing here, and those of `ToolEnv`.
+        **kwargs: The same by name, arguments of a provider's service, which are ignored, and those of `ToolEnv`.
 
     Raises:
-        SandboxMissing: there is no sandbox on this machine; says what to install.
-        EnvironmentFault: an argument asks for what no sandbox here has.
+        SandboxMissing: this machine has no sandbox; the message says what to install.
+        EnvironmentFault: an argument requests a feature that local sandboxes lack.
     """
 
     _modules: Sequence[str] = ()
-    """What programs inside may import beside the standard library."""
+    """Modules that programs in the sandbox can import besides the standard library."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if len(args) > len(MACHINE):
@@ -111,14 +111,14 @@ class SandboxEnv(StatefulToolEnv):
     # Hooks
 
     def get_sandbox_request(self, state: State) -> SandboxRequest:
-        """What the rollout's sandbox is to be; override it to have others for some rows."""
+        """The sandbox request of the rollout; override it to change the request for some rows."""
         return self.sandbox_request.model_copy()
 
     async def post_rollout(self, state: State) -> None:
-        """Called when a rollout has ended, while its sandbox is still there; override it to look into that."""
+        """Hook at the end of a rollout, while its sandbox still exists; override it to inspect the sandbox."""
 
     async def setup_state(self, state: State, **kwargs: Any) -> Any:
-        """Give the rollout a sandbox, which opens with its first use."""
+        """Assign the rollout a sandbox, which opens on first use."""
         request: Any = self.get_sandbox_request(state)
         limits = limits_of(request, type(self).__name__)
         start = None if request.start_command == START_COMMAND else request.start_command
@@ -131,13 +131,13 @@ class SandboxEnv(StatefulToolEnv):
     def update_tool_args(
         self, tool_name: str, tool_args: JsonDict, messages: Messages, state: State, **kwargs: Any
     ) -> JsonDict:
-        """Hand `bash` its rollout's sandbox."""
+        """Add the rollout's sandbox to the arguments of `bash`."""
         if tool_name != "bash":
             return dict(tool_args)
         return {**tool_args, **entries(state, "sandbox_id", "sandbox_state"), "working_dir": state.get("working_dir")}
 
     def _should_stop_for_error(self, err: Exception) -> bool:
-        # A broken sandbox is nothing that a model can be told of, whatever `stop_errors` says.
+        # A broken sandbox always fails the rollout, regardless of `stop_errors`.
         return isinstance(err, faults.SandboxError) or super()._should_stop_for_error(err)
 
     # The tool
@@ -174,11 +174,11 @@ class SandboxEnv(StatefulToolEnv):
             seconds -= bench.open_seconds
         sandbox_state["command_execution_times"].append(max(0.0, seconds))
 
-    # The end
+    # Cleanup
 
     @marks.cleanup
     async def destroy_sandbox(self, state: State) -> None:
-        """Call `post_rollout`, then end the sandbox."""
+        """Call `post_rollout`, then remove the sandbox."""
         try:
             await self.post_rollout(state)
         finally:
@@ -188,13 +188,13 @@ class SandboxEnv(StatefulToolEnv):
 
     @marks.teardown
     async def teardown_sandboxes(self) -> None:
-        """End what rollouts have left."""
+        """Remove sandboxes that rollouts have left behind."""
         while self._benches:
             await self._benches.popitem()[1].close()
 
 
 def told(done: Ran | Lost, seconds: float) -> str:
-    """What a model reads of a command."""
+    """Format the result of a command for the model."""
     if isinstance(done, Lost):
         return f"Error: {done}"
     if done.timed_out:
@@ -205,10 +205,10 @@ def told(done: Ran | Lost, seconds: float) -> str:
 
 
 def entries(state: Mapping[str, Any], *names: str) -> JsonDict:
-    """Entries of a state that `setup_state` made.
+    """Entries of a state that `setup_state` sets.
 
     Raises:
-        EnvironmentFault: a subclass did not call it.
+        EnvironmentFault: a subclass did not call `super().setup_state`.
     """
     missing = [name for name in names if name not in state]
     if missing:

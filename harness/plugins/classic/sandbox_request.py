@@ -1,5 +1,5 @@
-"""What classic packages say about a provider's machine, and what of it means something here. Owns the arguments, their
-refusal where nothing here does what they ask for, and the limits that follow from them; opens nothing."""
+"""Sandbox requests of classic packages, written for a provider's remote machines. Validates the arguments, refuses
+those without an equivalent here, and derives the limits of a local sandbox."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from harness.sandbox import Limits
 _log = logging.getLogger(__name__)
 
 START_COMMAND = "tail -f /dev/null"
-"""Keeps a container alive: nothing to do here."""
+"""Default command that keeps a container alive; has no effect here."""
 
 MACHINE = (
     "sandbox_name", "docker_image", "start_command", "cpu_cores", "memory_gb", "disk_size_gb", "gpu_count",
     "timeout_minutes", "timeout_per_command_seconds", "environment_vars", "team_id", "advanced_configs",
 )  # fmt: skip
-"""The arguments of `vf.SandboxEnv` in their order, as far as they may be passed by position."""
+"""The positional arguments of `vf.SandboxEnv`, in order."""
 
 SERVICE = (
     "labels", "max_retries", "base_delay", "backoff_factor", "max_backoff_seconds", "jitter",
     "sandbox_client_max_workers", "sandbox_client_max_connections", "sandbox_client_max_keepalive_connections",
 )  # fmt: skip
-"""How the provider's service is asked, and what its bill says: nothing that a rollout could tell."""
+"""Arguments for the provider's API and billing; ignored, because no rollout can observe them."""
 
 _PYTHON_IMAGE = re.compile(r"^(?:docker\.io/)?(?:library/)?python(?:[:@].*)?$")
 _PLAIN_IMAGE = re.compile(r"^(?:docker\.io/)?(?:library/)?(?:debian|ubuntu)(?:[:@].*)?$")
@@ -38,7 +38,7 @@ _MB = 1024
 
 @dataclasses.dataclass
 class SandboxRequest:
-    """What a rollout's sandbox is to be: what `get_sandbox_request` returns, and may change for a row."""
+    """Configuration of a rollout's sandbox, as returned by `get_sandbox_request`, which may change it for a row."""
 
     name: str = "sandbox-env"
     docker_image: str = "python:3.11-slim"
@@ -62,7 +62,7 @@ class SandboxRequest:
 
 
 def request_of(arguments: Mapping[str, Any]) -> SandboxRequest:
-    """The request that constructor arguments ask for."""
+    """Build the request from constructor arguments."""
     known = {field.name for field in dataclasses.fields(SandboxRequest)}
     fields = {name: value for name, value in arguments.items() if name in known}
     if "sandbox_name" in arguments:
@@ -71,14 +71,14 @@ def request_of(arguments: Mapping[str, Any]) -> SandboxRequest:
 
 
 def limits_of(request: Any, who: str) -> Limits:
-    """The limits of a sandbox as requested.
+    """Convert a request to the limits of a local sandbox.
 
     Args:
         request: A `SandboxRequest`, or an object with its attributes.
-        who: Whose it is, for messages.
+        who: The environment, for messages.
 
     Raises:
-        EnvironmentFault: it asks for what there is not: a GPU, the programs of an image, a provider's settings.
+        EnvironmentFault: it requests an unsupported feature: a GPU, the programs of an image, a provider's settings.
     """
     _check(request, who)
     asked = {name: getattr(request, name) for name in ("cpu_cores", "memory_gb", "disk_size_gb", "timeout_minutes")}

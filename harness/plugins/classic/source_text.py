@@ -1,6 +1,5 @@
-"""What the text of a Python file says, read without running it: which modules it imports, whether it asks for
-`verifiers`, which of its names it uses, and the code that is left without comments and texts. Owns the reading; what
-follows from it for a package is `packages` and `generation`."""
+"""Static analysis of Python source: imported modules, uses of `verifiers` and its names, and the code without comments
+and strings. `packages` and `generation` draw the conclusions."""
 
 from __future__ import annotations
 
@@ -27,14 +26,14 @@ _ASKING = frozenset({"hasattr", "getattr"})
 def _parsed(text: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an author's invalid escapes are not ours to tell of
+            warnings.simplefilter("ignore")  # hide warnings about invalid escapes in an author's code
             return parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
 def imported(text: str) -> set[str]:
-    """Top-level names of the modules that a file imports, wherever and however."""
+    """Top-level names of all modules that a file imports, anywhere and in any form."""
     tree = _parsed(text)
     if tree is None:
         return {one or other for one, other in _IMPORTED.findall(text)}
@@ -42,8 +41,8 @@ def imported(text: str) -> set[str]:
 
 
 def asks(text: str) -> bool:
-    """Whether a file asks for `verifiers`. In doubt it does: where the name occurs in its code, also as a text that may
-    be the name of a module."""
+    """Whether a file uses `verifiers`. Errs on the side of yes: if its code contains the name, also in a string that
+    may be a module name."""
     tree = _parsed(text)
     if tree is None:
         return bool(_ASKS.search(text))
@@ -58,9 +57,8 @@ def asks(text: str) -> bool:
 
 
 def names_of_api(text: str) -> set[str]:
-    """The names of `verifiers` that a file uses for certain: `vf.NAME` and imports; without those that it asks for with
-    `hasattr` or inside a `try`, as it can do without them. After `import *` they are all names that the file reads and
-    does not bind."""
+    """The names of `verifiers` that a file requires: `vf.NAME` and imports, without those used in `hasattr` or inside a
+    `try`, which are optional. After `import *`, all names that the file reads and does not bind."""
     tree = _parsed(text)
     if tree is None:
         return set()
@@ -87,7 +85,7 @@ def names_of_api(text: str) -> set[str]:
 
 
 def code_of(text: str) -> str:
-    """The code alone: no comments, and of texts only those that are keys. The text itself if it is no Python."""
+    """The code alone: without comments, and without strings except keys. Unparsable text is returned unchanged."""
     tree = _parsed(text)
     if tree is None:
         return text
@@ -98,7 +96,7 @@ def code_of(text: str) -> str:
 
 
 class _Stripper(ast.NodeTransformer):
-    """Empties texts, but those that are keys: what a `[…]` or a `get(…)` reads, an `in` looks for, a dict has."""
+    """Empties strings except keys: those in a `[…]`, a `get(…)`, an `in` test or a dict."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         return ast.copy_location(ast.Constant(""), node) if isinstance(node.value, str | bytes) else node
@@ -145,7 +143,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def _unbound(tree: ast.Module) -> set[str]:
-    """Names that a file reads and neither assigns, defines nor imports."""
+    """Names that a file reads but never binds."""
     read: set[str] = set()
     bound: set[str] = set()
     for node in ast.walk(tree):
@@ -170,7 +168,7 @@ def _tried(node: ast.Try) -> Iterator[str]:
 
 
 def _texts_for_readers(tree: ast.Module) -> set[int]:
-    """Texts that are statements of their own: docstrings, and what is put out of the way in quotes."""
+    """Ids of the values of expression statements, such as docstrings and code disabled by quotes."""
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 

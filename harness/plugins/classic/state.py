@@ -1,9 +1,7 @@
-"""The state of a rollout as classic packages know it. Owns the keys that only they have (`client`, `responses`,
-`turn`), their timings, and the way from our own state, fresh or restored from a journal; a state stays one object
-throughout.
-
-Our engine makes and restores states before it knows what plays them, so an environment of the classic API turns the
-one it is handed into its own kind: the classes differ in methods alone."""
+"""Rollout states of the classic API, with the keys that only it has (`client`, `responses`, `turn`), its timings, and
+the conversion of our own states, fresh or restored from a journal. A state remains the same object throughout. Our
+engine creates and restores states before it knows the environment, so a classic environment changes the class of the
+state that it gets: the classes differ in methods only."""
 
 from __future__ import annotations
 
@@ -26,20 +24,20 @@ from harness.plugins.classic.responses import Response
 _FAULTS = "bench_faults"
 
 _STEPS = "trajectory_steps"
-"""Where the journal keeps what the completion does not tell of the trajectory."""
+"""Journal key of trajectory data that the completion does not contain."""
 
 _TOKENS = "token_usage"
-"""Likewise, the tokens that the rollout counted."""
+"""Journal key of the rollout's token counts."""
 
 _SPANS = "timing_spans"
-"""Likewise, the spans of generation C's timings."""
+"""Journal key of the timing spans of generation C."""
 
 _ABSENT: JsonDict = {"answer": "", "info": {}}
-"""What is read of columns that a dataset does not have. They are not in the state's input."""
+"""Default values of columns that a dataset lacks. They are not in the state's input."""
 
 
 class ClassicState(State):
-    """A state in which `in` asks for keys of its own alone: what lies in the input is read through `[]` and `get`."""
+    """A state in which `in` tests only the state's own keys; `[]` and `get` also read its input."""
 
     __slots__ = ()
     generation: ClassVar[Generation] = "B"
@@ -56,14 +54,14 @@ class ClassicState(State):
             return super().__missing__(name)
         except KeyError:
             if name in _ABSENT and "input" in self:
-                return type(_ABSENT[name])()  # a row without such a column
+                return type(_ABSENT[name])()  # a row without that column
             raise
 
     def __contains__(self, name: object) -> bool:
         return name in self.keys() or name in self.lost or (name == "client" and self.chat is not None)
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """`state[name]`, set to `default` first if nothing answers to that name."""
+        """`state[name]`, set to `default` first if the key is missing."""
         try:
             return self[name]
         except KeyError:
@@ -71,8 +69,8 @@ class ClassicState(State):
             return default
 
     def export(self) -> tuple[JsonDict, tuple[str, ...]]:
-        """As of every state. Messages that an author kept count as the JSON that they are, and what was put into the
-        trajectory goes along, so that scoring from a journal finds it."""
+        """Export the state as every state does. Messages that an author stored are exported as JSON, and data added to
+        the trajectory is included for scoring from a journal."""
         exported, lost = super().export()
         for name in lost:
             value = _unrecorded(dict(self).get(name))
@@ -83,11 +81,11 @@ class ClassicState(State):
         return {**exported, **{name: value for name, value in told.items() if value}}, lost
 
     def places(self) -> list[list[int]] | None:
-        """None: what is kept of the trajectory says it."""
+        """None, because `export` already includes the trajectory."""
         return None
 
     def _client(self) -> Any:
-        """An `AsyncOpenAI` that asks the rollout's model; made when somebody wants it."""
+        """An `AsyncOpenAI` that calls the rollout's model; created on first use."""
         if self.chat is None:
             raise EnvironmentFault("state['client'] can be used while the rollout runs: its model is not at hand now")
         from harness.plugins.classic.openai_client import Faults, async_openai
@@ -102,11 +100,11 @@ class ClassicState(State):
         return client
 
     def check_client(self) -> None:
-        """Raise what author code got past, though it is not its to handle.
+        """Raise an error that author code suppressed but must not.
 
         Raises:
             SystemicError: the endpoint is unusable.
-            EnvironmentFault: the code asked its client for what there is not.
+            EnvironmentFault: the code requested an unsupported feature from its client.
         """
         faults: Any = getattr(dict(self).get("client"), _FAULTS, None)
         if faults is not None:
@@ -130,13 +128,13 @@ _KINDS: dict[Generation, type[ClassicState]] = {"B": DictState, "C": TypedState}
 
 
 def adopt(state: State, kind: Generation, columns: Mapping[str, object] | None) -> ClassicState:
-    """Turn a state of ours into one of a generation; harmless for one that is.
+    """Convert a state of ours to one of a generation. A converted state is returned unchanged.
 
     Args:
         state: Fresh, or restored from a journal.
         kind: The generation.
-        columns: The row of the dataset that it is about, as the author's dataset has it: values that are no text, and
-            columns of the author's own. None if it is not at hand.
+        columns: The author's own row of the dataset, with values that are not text and further columns; None if it is
+            unavailable.
     """
     wanted = _KINDS[kind]
     if type(state) is wanted:
@@ -163,7 +161,7 @@ def adopt(state: State, kind: Generation, columns: Mapping[str, object] | None) 
 
 
 def as_text(value: object) -> str:
-    """An answer of any type as the text that our records hold."""
+    """An answer of any type as text, for our records."""
     if value is None:
         return ""
     return value if isinstance(value, str) else str(value)
@@ -178,7 +176,7 @@ def _is_json(value: object) -> bool:
 
 
 def _unrecorded(value: Any) -> Any:
-    """The value with plain dicts for records; other objects stay what they are."""
+    """Convert records to plain dicts; other objects are unchanged."""
     if isinstance(value, Record) or type(value) is dict:
         return {name: _unrecorded(part) for name, part in cast(JsonDict, value).items()}
     if type(value) is list or type(value) is tuple:
@@ -187,7 +185,7 @@ def _unrecorded(value: Any) -> Any:
 
 
 def _take_timing(state: ClassicState, kind: Generation) -> None:
-    """Timings of the generation's kind, and tokens, as far as a journal held them."""
+    """Set timings of the generation's kind, and tokens, from the journal if present."""
     timing = state["timing"] = timing_of(state.get("timing") or {}, kind)
     spans, tokens = state.pop(_SPANS, None), state.pop(_TOKENS, None)
     if isinstance(timing, RolloutTiming) and spans:
@@ -197,7 +195,7 @@ def _take_timing(state: ClassicState, kind: Generation) -> None:
 
 
 def _retype_trajectory(state: ClassicState, kind: Generation) -> None:
-    """Steps that were rebuilt from a journal: their messages typed, and a reply for each."""
+    """Convert steps that were rebuilt from a journal: type their messages, and add a reply to each."""
     token = current.set(kind)
     try:
         trajectories.put_back(state["trajectory"], state.pop(_STEPS, None), str(state["model"]))
@@ -209,7 +207,8 @@ def _retype_trajectory(state: ClassicState, kind: Generation) -> None:
 
 
 class Milliseconds(dict[str, Any]):
-    """The timings of generation B. What our engine puts in by its own names is there by theirs, too."""
+    """Timings of generation B, in milliseconds. Values that our engine sets under its own names are also set under the
+    classic names."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         super().__init__(generation_ms=0.0, scoring_ms=0.0, total_ms=0.0)
@@ -225,29 +224,29 @@ class Milliseconds(dict[str, Any]):
 
 
 class TimeSpan(Record):
-    """From one moment to another, in Unix seconds."""
+    """A span of time, in Unix seconds."""
 
     defaults: ClassVar[Mapping[str, object]] = {"start": 0.0, "end": 0.0}
 
     @property
     def duration(self) -> float:
-        """Seconds; 0 while it lasts."""
+        """Duration in seconds; 0 until the span ends."""
         return self["end"] - self["start"] if self["end"] > 0.0 else 0.0
 
 
 class TimeSpans(Record):
-    """Spans one after the other."""
+    """A sequence of spans."""
 
     defaults: ClassVar[Mapping[str, object]] = {"spans": []}
 
     @property
     def duration(self) -> float:
-        """The sum of theirs."""
+        """The total duration of the spans, in seconds."""
         return sum(span.duration for span in self["spans"])
 
 
 class RolloutTiming(Record):
-    """The timings of generation C. A number that our engine sets for a phase closes its span."""
+    """Timings of generation C. When our engine sets the duration of a phase, the phase's span ends."""
 
     def __init__(self, *args: Any, **values: Any) -> None:
         super().__init__(
@@ -271,7 +270,7 @@ class RolloutTiming(Record):
             super().__setitem__(name, value)
 
     def take_spans(self, spans: Mapping[str, Any]) -> None:
-        """Take over what `spans_of` told of the rollout, once it has ended."""
+        """Restore the spans that `spans_of` returned, for a rollout that has ended."""
         for name, span in spans.items():
             if name == "setup":
                 self[name] = TimeSpan(span)
@@ -280,25 +279,25 @@ class RolloutTiming(Record):
 
     @property
     def total(self) -> float:
-        """From the first turn to the last reward."""
+        """Seconds from the first turn to the last reward."""
         scored = self["scoring"]["end"]
         return scored - self["generation"]["start"] if scored > 0.0 else 0.0
 
     @property
     def overhead(self) -> float:
-        """What is in no span."""
+        """Seconds outside of all spans."""
         return self.total - sum(self[name].duration for name in ("setup", "model", "env", "scoring"))
 
 
 def timing_of(fields: Mapping[str, Any], kind: Generation) -> dict[str, Any]:
-    """The timings of a rollout, of a generation's kind."""
+    """The timings of a rollout in a generation's form."""
     if isinstance(fields, Milliseconds | RolloutTiming):
         return fields
     return Milliseconds(fields) if kind == "B" else RolloutTiming(fields)
 
 
 def spans_of(timing: Mapping[str, Any]) -> JsonDict:
-    """Of the timings of generation C, what our records have no place for; nothing of other ones."""
+    """The timings of generation C that our records have no field for; empty for other timings."""
     if not isinstance(timing, RolloutTiming):
         return {}
     spans: JsonDict = {name: plain(timing[name]["spans"]) for name in ("model", "env")}
@@ -306,14 +305,14 @@ def spans_of(timing: Mapping[str, Any]) -> JsonDict:
 
 
 def count_env_response(state: State, started: float) -> None:
-    """Note an answer of the environment among the timings."""
+    """Add an environment response to the timings."""
     timing = state["timing"]
     if isinstance(timing, RolloutTiming):
         timing["env"]["spans"].append(TimeSpan(start=started, end=time.time()))
 
 
 def count_model_call(state: ClassicState, started: float, response: Response) -> None:
-    """Note a model call among the timings."""
+    """Add a model call to the timings."""
     timing = state["timing"]
     now = time.time()
     if isinstance(timing, RolloutTiming):

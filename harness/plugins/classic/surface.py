@@ -1,5 +1,5 @@
-"""Which name of the classic API lies in which module, and what answers to it here. Owns this table and the words for
-a name that is not in it; makes nothing."""
+"""Table of the classic API: each module's names and their implementations here, and the error messages for missing
+names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HERE = "harness.plugins.classic"
 
 
 def _at(module: str, *names: str, **renamed: str) -> dict[str, str]:
-    """Names by themselves, and names that are called otherwise here."""
+    """Map names to those of a `harness` module; keyword arguments map names that differ here."""
     return {name: f"{_HERE}.{module}:{renamed.get(name, name)}" for name in (*names, *renamed)}
 
 
@@ -46,7 +46,7 @@ _IMPORTED = {
     "BaseModel": "pydantic:BaseModel", "Path": "pathlib:Path", "TypedDict": "typing_extensions:TypedDict",
     "sys": "sys:",
 }  # fmt: skip
-"""What `types` itself imports: it has no `__all__`, so `from verifiers.types import *` brings it."""
+"""Names that `types` itself imports: it has no `__all__`, so `from verifiers.types import *` exports them."""
 _IMPORTED_C = {
     **{name: f"typing:{name}" for name in ("TYPE_CHECKING", "TypeAlias", "cast")},
     **{name: f"pydantic:{name}" for name in ("ConfigDict", "Field", "computed_field", "field_validator")},
@@ -124,7 +124,7 @@ _TOP_C = {
 _Names = dict[str, str]
 
 _MODULES: dict[str, tuple[_Names, _Names, _Names]] = {
-    # Path below `verifiers`: names of both generations, of B alone, of C alone.
+    # Path below `verifiers` → names of both generations, of B only, of C only.
     "": (_TOP, _TYPES_B, _TOP_C),
     "errors": (_ERRORS, {}, _ERRORS_C),
     "types": ({**_TYPES, **_IMPORTED}, _TYPES_B, {**_TYPES_C, **_IMPORTED_C}),
@@ -210,7 +210,7 @@ _MODULES: dict[str, tuple[_Names, _Names, _Names]] = {
 }  # fmt: skip
 
 PACKAGES = frozenset({"", *(path.rpartition(".")[0] for path in _MODULES if "." in path), "clients", "utils", "envs"})
-"""Modules that have modules below them."""
+"""Modules that have submodules."""
 
 _REFUSED: dict[str, str] = {
     name: "it trains models, and there is no training here"
@@ -224,11 +224,11 @@ _REFUSED: dict[str, str] = {
     for name in ("Env", "EnvConfig", "Task", "Taskset", "TasksetConfig", "Harness", "HarnessConfig", "Toolset",
                  "ToolsetConfig", "MCPTool", "MCPToolConfig", "SandboxConfig", "User", "UserConfig", "v1")
 }  # fmt: skip
-"""Names of the real package that nothing answers to, and why."""
+"""Names of the real package that are not implemented here, with the reason."""
 
 
 def exists(path: str, generation: Generation) -> bool:
-    """Whether there is such a module; `path` is what follows `verifiers.`."""
+    """Whether a module exists; `path` is the part after `verifiers.`."""
     if path not in _MODULES:
         return False
     shared, b, c = _MODULES[path]
@@ -238,12 +238,12 @@ def exists(path: str, generation: Generation) -> bool:
 
 
 def names(path: str, generation: Generation) -> dict[str, str]:
-    """What a module holds: `module:attribute` by name."""
+    """The names of a module, each with its `module:attribute`."""
     return {**_MODULES[path][0], **_of(path, generation)}
 
 
 def absent(module: str, name: str, generation: Generation) -> str:
-    """The words for a name that a module does not have."""
+    """The error message for a name that a module does not have."""
     path = module.partition(".")[2]
     words = f"module {module!r} has no attribute {name!r}"
     if name in _REFUSED:

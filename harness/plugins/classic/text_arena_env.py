@@ -1,6 +1,5 @@
-"""TextArena's word games as classic environments. Owns the games: one is built, each rollout plays a copy that shares
-its dictionaries; nltk's word lists, which the games need, are looked for on this machine before any network is
-asked."""
+"""TextArena's word games as classic environments. One game is built, and each rollout gets a copy that shares its
+dictionaries; nltk's word lists, which the games need, are downloaded only if they are not on this machine."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ from harness.rubrics.rubric import Rubric as NativeRubric
 from harness.usercode.threads import offload
 
 CORPORA = {"words": "corpora/words", "averaged_perceptron_tagger_eng": "taggers/averaged_perceptron_tagger_eng"}
-"""What the word games read of nltk's data, by the name under which it is downloaded."""
+"""nltk data that the word games read: path by download name."""
 
 _SHARED = ("dictionary", "word_list")
-"""Attributes of a game that it never changes: half a million words (38 MB) that no rollout needs its own copy of."""
+"""Attributes that a game never changes, shared by all copies: half a million words (38 MB)."""
 
 _making = threading.Lock()
 
@@ -38,18 +37,18 @@ class TextArenaEnv(MultiTurnEnv):
     """`vf.TextArenaEnv`: a TextArena game for one player with a secret word.
 
     Args:
-        game: The game's id; one with a list of words and a secret word (`Wordle-v0` and its kin).
+        game: The game's id; one with a list of words and a secret word (`Wordle-v0` and similar games).
         num_train_examples: Rows of the training dataset: words to guess, chosen by `seed`.
         num_eval_examples: Rows of the evaluation dataset; at 0 the training rows are evaluated.
-        system_prompt: Put in front of the game's own instructions.
-        parser: Reads the guess; `XMLParser(["think", "guess"], answer_field="guess")` by default.
+        system_prompt: Prepended to the game's own instructions.
+        parser: Parses the guess; `XMLParser(["think", "guess"], answer_field="guess")` by default.
         rubric: Scores rollouts.
-        feedback_fn: Makes the message to the model out of what the game shows.
-        seed: Decides the words.
+        feedback_fn: Converts the game's output to the message to the model.
+        seed: Seed of the words.
         **kwargs: See `MultiTurnEnv`.
 
     Raises:
-        EnvironmentFault: textarena is not installed, nltk's word lists are neither here nor to be had, or the game has
+        EnvironmentFault: textarena is not installed, nltk's word lists cannot be found or downloaded, or the game has
             no secret word.
     """
 
@@ -89,7 +88,7 @@ class TextArenaEnv(MultiTurnEnv):
         )
 
     async def setup_state(self, state: State) -> State:
-        """Give the rollout a game of its own, with its row's word."""
+        """Give the rollout its own game, with its row's word."""
         game = await offload.run(copy.deepcopy, self.ta_env, dict(self.shared_memo))
         game.state.game_state["secret_word"] = state["answer"]
         state["ta_env"] = game
@@ -97,11 +96,11 @@ class TextArenaEnv(MultiTurnEnv):
 
     @marks.cleanup
     async def cleanup_ta_env(self, state: State) -> None:
-        """Let the game go."""
+        """Release the game."""
         state.pop("ta_env", None)
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """Play the model's guess."""
+        """Run the model's guess."""
         guess = str(self.parser.parse_answer(messages))
         is_over, text = await offload.run(self._play, state["ta_env"], guess)
         answer = [{"role": "user", "content": text}]
@@ -137,8 +136,8 @@ def _make(game: str) -> Any:
 
 @contextmanager
 def _at_hand_first(nltk: Any, missing: list[str]) -> Generator[None]:
-    """While a game is made, nltk downloads only what is not on this machine, and says nothing: the games ask for all
-    their data each time, and print."""
+    """Limit nltk to missing data, and silence it, while a game is made: games request and print all their data each
+    time."""
     download = nltk.download
 
     def lookup(names: str | list[str], *args: Any, **options: Any) -> bool:
@@ -177,7 +176,7 @@ def _no_words(missing: list[str]) -> str:
 
 
 def _base(game: Any) -> Any:
-    """The game inside its wrappers."""
+    """The game without its wrappers."""
     while hasattr(game, "env"):
         game = game.env
     return game
@@ -198,7 +197,7 @@ def _words(game: Any, name: str) -> list[str]:
 
 
 def _shared(game: Any) -> dict[int, Any]:
-    """The memo for copies: what is in it is not copied."""
+    """The memo for `copy.deepcopy`: values in it are not copied."""
     base = _base(game)
     values = [getattr(base, name, None) for name in _SHARED]
     return {id(value): value for value in values if value is not None}

@@ -1,6 +1,6 @@
-"""Environments with tools as classic packages know them. Owns their attributes (`tools`, `tool_map`, `oai_tools` or
-`tool_defs`), the answering of tool calls and the metrics about them. Arguments reach an author's function as the model
-wrote them, as they did there; how functions are described is `harness.tools`' business."""
+"""Tool environments of the classic API: attributes (`tools`, `tool_map`, `oai_tools` or `tool_defs`), tool calls and
+their metrics. Arguments are passed to an author's function as the model wrote them, without conversion; `harness.tools`
+makes the tool definitions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ToolMonitorRubric(Rubric):
             self.add_metric(self.get_tool_call_count_func(name))
 
     def remove_tool_metric(self, tool: AnyFunction | str) -> None:
-        """Count the calls of a tool no longer."""
+        """Stop counting the calls of a tool."""
         name = tool if isinstance(tool, str) else tool_name(tool)
         if name in self.tool_names:
             self.tool_names.remove(name)
@@ -58,7 +58,7 @@ class ToolMonitorRubric(Rubric):
             del self.funcs[index], self.weights[index]
 
     async def total_tool_calls(self, completion: Messages) -> float:
-        """How many tool calls the model made."""
+        """The number of tool calls that the model made."""
         return float(sum(1 for _ in _calls(completion)))
 
     def get_tool_call_count_func(self, tool_name: str) -> AnyFunction:
@@ -77,7 +77,7 @@ class ToolEnv(MultiTurnEnv):
     Args:
         tools: Functions, sync or async.
         max_turns: Model replies after which a rollout ends.
-        error_formatter: What a model is told of an exception.
+        error_formatter: Formats an exception for the model.
         stop_errors: Exceptions that fail the rollout instead.
         **kwargs: See `Environment`.
     """
@@ -102,11 +102,11 @@ class ToolEnv(MultiTurnEnv):
         return isinstance(err, tuple(self.stop_errors))
 
     def add_tool(self, tool: AnyFunction) -> None:
-        """Offer a further tool."""
+        """Add a tool."""
         self._offer(tool, read_tool(tool).definition)
 
     def remove_tool(self, tool: AnyFunction) -> None:
-        """Offer a tool no longer."""
+        """Remove a tool."""
         name = tool_name(tool)
         self.tools.remove(tool)
         self.tool_map.pop(name)
@@ -127,14 +127,14 @@ class ToolEnv(MultiTurnEnv):
 
     @marks.stop
     async def no_tools_called(self, state: State) -> bool:
-        """The model has answered without calling a tool."""
+        """Stop condition: the model has replied without a tool call."""
         if not state["trajectory"]:
             return False
         last = state["trajectory"][-1]["completion"][-1]
         return last["role"] == "assistant" and not last.get("tool_calls")
 
     async def call_tool(self, tool_name: str, tool_args: JsonDict, tool_call_id: str, **kwargs: Any) -> Message:
-        """Call a tool; what it returns is the content of a tool message."""
+        """Call a tool, and return a tool message with its result as the content."""
         function = self.tool_map[tool_name]
         if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
             result = await function(**tool_args)
@@ -152,7 +152,7 @@ class ToolEnv(MultiTurnEnv):
             identifier = str(call.get("id") or "")
             try:
                 name, arguments = self._read_call(call)
-            except Exception as error:  # an author may want any of them to end the rollout
+            except Exception as error:  # any exception may be in the author's `stop_errors`
                 if self._should_stop_for_error(error):
                     raise faults.ToolParseError(str(error)) from error
                 answers.append(self._told(error, identifier))
@@ -189,21 +189,21 @@ class StatefulToolEnv(ToolEnv):
         super().__init__(tools=tools, **kwargs)
 
     def add_tool(self, tool: AnyFunction, args_to_skip: Sequence[str] = ()) -> None:
-        """Offer a further tool, without the arguments that the model is not to see."""
+        """Add a tool, and hide the arguments in `args_to_skip` from the model."""
         present = inspect.signature(tool).parameters
         hidden = [name for name in args_to_skip if name in present]
         self._offer(tool, read_tool(tool, hidden).definition)
         self.skipped_args[tool_name(tool)] = list(args_to_skip)
 
     def remove_tool(self, tool: AnyFunction) -> None:
-        """Offer a tool no longer."""
+        """Remove a tool."""
         super().remove_tool(tool)
         self.skipped_args.pop(tool_name(tool), None)
 
     def update_tool_args(
         self, tool_name: str, tool_args: JsonDict, messages: Messages, state: State, **kwargs: Any
     ) -> Any:
-        """What a tool is called with; may be async."""
+        """Return the arguments for a tool call; may be async."""
         raise NotImplementedError(f"{type(self).__name__}.update_tool_args")
 
     def _read_call(self, call: Any) -> tuple[str, JsonDict]:
@@ -219,12 +219,12 @@ class StatefulToolEnv(ToolEnv):
 
 
 def tool_name(tool: AnyFunction) -> str:
-    """What a model calls a function."""
+    """The tool name of a function."""
     return str(getattr(tool, "__name__", None) or type(tool).__name__)
 
 
 def filter_signature(func: AnyFunction, args_to_skip: Sequence[str]) -> AnyFunction:
-    """The function, looking as if it did not take some arguments."""
+    """The function with a signature that lacks some arguments."""
     if not args_to_skip:
         return func
 

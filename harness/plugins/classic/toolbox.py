@@ -1,5 +1,5 @@
-"""The helpers of the classic API that authors call: on messages, replies, errors and awaitables. Owns each in a few
-lines; there is nothing here that an environment of ours would need."""
+"""Helper functions of the classic API for authors: on messages, replies, errors and awaitables. Our own environments do
+not need them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from harness.tools import read_tool
 
 
 def concat_messages(messages_list: Sequence[Any]) -> Prompt:
-    """Texts, or lists of messages, one after the other."""
+    """Concatenate texts, or lists of messages."""
     return concat(messages_list)
 
 
 def normalize_messages(messages: Any, field_name: str = "messages") -> Messages:
-    """Messages as typed ones; a text is one message."""
+    """Convert to typed messages; a text becomes one message."""
     if isinstance(messages, str):
         return [message_of({"role": "text", "content": messages}, "C")]
     return cast(Messages, messages_of(messages, "C"))
@@ -40,22 +40,22 @@ def maybe_normalize_messages(messages: Any, field_name: str = "messages", on_nor
 
 
 def from_raw_message(message: Mapping[str, Any]) -> Message:
-    """A typed message."""
+    """Convert to a typed message."""
     return message_of(message, "C")
 
 
 def from_raw_content_part(part: Any) -> Any:
-    """A part of a message's content."""
+    """Convert to a part of a message's content."""
     return part
 
 
 def message_role(message: Any) -> str:
-    """A message's role."""
+    """The role of a message."""
     return str(plain(message).get("role", ""))
 
 
 def strip_nones_from_content(messages: Messages) -> Messages:
-    """Messages whose content parts have no fields that are None."""
+    """The messages without None fields in their content parts."""
     made: Messages = []
     for message in messages:
         content = message.get("content")
@@ -70,7 +70,7 @@ def strip_nones_from_content(messages: Messages) -> Messages:
 
 
 def message_to_printable(message: Mapping[str, Any]) -> JsonDict:
-    """A message whose images and sounds are words."""
+    """The message with images and audio replaced by words."""
     fields: JsonDict = plain(message)
     content = fields.get("content")
     words: list[str] = []
@@ -82,12 +82,12 @@ def message_to_printable(message: Mapping[str, Any]) -> JsonDict:
 
 
 def messages_to_printable(messages: Prompt) -> Prompt:
-    """Messages whose images and sounds are words."""
+    """The messages with images and audio replaced by words."""
     return messages if isinstance(messages, str) else [message_to_printable(message) for message in messages or []]
 
 
 def sanitize_tool_calls(messages: Prompt) -> Prompt:
-    """Messages whose tool calls are JSON texts."""
+    """The messages with tool calls as JSON texts."""
     if isinstance(messages, str):
         return messages
     return [
@@ -117,7 +117,7 @@ def convert_func_to_tool_def(func: Callable[..., Any]) -> Tool:
 
 
 VALID_TOOL_CONTENT_PART_TYPES = frozenset({"text", "image_url"})
-"""What a tool may return as a part of its message."""
+"""Types of content parts that a tool may return."""
 
 
 def is_valid_tool_content_parts(value: Any) -> bool:
@@ -131,22 +131,22 @@ def is_valid_tool_content_parts(value: Any) -> bool:
 
 
 async def parse_response_messages(response: Any, message_type: str = "chat") -> Prompt:
-    """What a reply says, for the transcript."""
+    """The reply for the transcript."""
     return as_response(response).said
 
 
 async def parse_response_message(response: Any) -> Prompt:
-    """What a reply says, for the transcript."""
+    """The reply for the transcript."""
     return as_response(response).said
 
 
 async def parse_is_truncated(response: Any, message_type: str = "chat") -> bool:
-    """Whether a reply stopped for want of tokens."""
+    """Whether a reply was cut at the token limit."""
     return as_response(response).is_truncated
 
 
 async def parse_response_tokens(response: Any, *args: Any, **kwargs: Any) -> None:
-    """Nothing: tokens are for training."""
+    """None: tokens are only for training."""
 
 
 def extract_usage_tokens(response: Any) -> tuple[int, int]:
@@ -159,13 +159,13 @@ def extract_usage_tokens(response: Any) -> tuple[int, int]:
 
 
 async def maybe_await(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a function returns, awaited if it can be."""
+    """Call a function, and await the result if it is awaitable."""
     result = func(*args, **kwargs)
     return await result if inspect.isawaitable(result) else result
 
 
 async def maybe_call_with_named_args(func: Callable[..., Any], **objects: Any) -> Any:
-    """Call a function with those of the named values that it takes."""
+    """Call a function with those of the named values that are its parameters."""
     parameters = inspect.signature(func).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return await maybe_await(func, **{k: v for k, v in objects.items() if takes_all or k in parameters})
@@ -176,7 +176,7 @@ class NullAsyncContext(contextlib.nullcontext[None]):
 
 
 async def maybe_semaphore(limit: int | None = None) -> Any:
-    """A semaphore, or one that never blocks for no limit."""
+    """A semaphore; without a limit, one that never blocks."""
     return asyncio.Semaphore(limit) if limit and limit > 0 else NullAsyncContext()
 
 
@@ -187,7 +187,7 @@ async def with_sem(sem: Any, coro: Any) -> Any:
 
 
 def maybe_retry(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
-    """The function itself: rollouts are tried again by the run's `max_retries`."""
+    """The function itself: the run's `max_retries` retries rollouts."""
     return func
 
 
@@ -195,7 +195,7 @@ def maybe_retry(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable
 
 
 def get_error_chain(error: BaseException | None, parent_type: type[BaseException] | None = None) -> list[BaseException]:
-    """An error and its causes, as far as they are of a type."""
+    """An error and its causes, filtered by type."""
     chain: list[BaseException] = []
     while error is not None and (parent_type is None or isinstance(error, parent_type)):
         chain.append(error)
@@ -204,12 +204,12 @@ def get_error_chain(error: BaseException | None, parent_type: type[BaseException
 
 
 def get_vf_error_chain(error: BaseException) -> list[BaseException]:
-    """An error and its causes, as far as they are `vf.Error`s."""
+    """An error and its causes, filtered by `vf.Error`."""
     return get_error_chain(error, Error)
 
 
 class ErrorChain:
-    """An error with its causes; equal to another of the same types."""
+    """An error with its causes; equal to another with the same types."""
 
     def __init__(self, error: BaseException, build_error_chain: Callable[..., Any] = get_error_chain) -> None:
         self.root_error = error
@@ -232,7 +232,7 @@ class ErrorChain:
 
 
 class MissingKeyError(ValueError):
-    """Environment variables are not set."""
+    """Environment variables are missing."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         self.keys = list(keys)
@@ -241,10 +241,10 @@ class MissingKeyError(ValueError):
 
 
 def ensure_keys(keys: list[str]) -> None:
-    """Refuse to go on without these environment variables.
+    """Validate that these environment variables are set.
 
     Raises:
-        MissingKeyError: names those that are not set.
+        MissingKeyError: some are not set; the message names them.
     """
     missing = [key for key in keys if not os.getenv(key)]
     if missing:
@@ -252,12 +252,12 @@ def ensure_keys(keys: list[str]) -> None:
 
 
 def load_environment(env_id: str, **env_args: Any) -> Any:
-    """Another environment, by its id."""
+    """Load another environment by its id."""
     from harness.engine import loader
 
     return loader.load_environment(env_id, **env_args)
 
 
 def current_generation() -> str:
-    """The generation that the caller runs with; for messages."""
+    """The generation of the calling code, for messages."""
     return generation()

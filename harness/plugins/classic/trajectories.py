@@ -1,6 +1,5 @@
-"""The steps of a classic environment's trajectory on their way through the journal: what the author put into them
-(`extras`, step rewards, conversations of its own), and what the endpoint said beside its message (tokens, why it
-stopped). Owns which of it the transcript does not tell."""
+"""Journal records of classic trajectories: data that the transcript does not contain, namely the author's additions
+(`extras`, step rewards, separate conversations) and the endpoint's details (tokens, finish reason)."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ from harness.plugins.classic.responses import as_response, is_response, response
 _FIELDS = ("extras", "reward", "advantage", "is_truncated")
 
 _REPLY = "reply"
-"""Where a note has what is told of the step's response."""
+"""Key of a record with the details of the step's response."""
 
 
 def kept(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> list[JsonDict]:
-    """What a journal must hold of these steps beside the transcript; nothing if that tells all.
+    """The data of these steps that a journal must keep besides the transcript; empty if the transcript is sufficient.
 
     Args:
         trajectory: The steps.
-        prompt: The rollout's.
-        completion: The rollout's, as it is recorded.
+        prompt: The rollout's prompt.
+        completion: The rollout's completion, as recorded.
     """
     notes = [{name: plain(step[name]) for name in _FIELDS if step.get(name)} for step in trajectory]
     for note, step in zip(notes, trajectory, strict=True):
@@ -39,12 +38,12 @@ def kept(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> 
 
 
 def put_back(trajectory: list[JsonDict], steps: object, model: str) -> None:
-    """Lay what was kept over steps that were rebuilt from the transcript, and give each a response again.
+    """Merge the kept data into steps that were rebuilt from the transcript, and restore each step's response.
 
     Args:
-        trajectory: The steps; changed.
-        steps: What `kept` returned, if anything.
-        model: Who replied, where nothing was kept of that.
+        trajectory: The steps; changed in place.
+        steps: The return value of `kept`, if any.
+        model: Default model name of the responses.
     """
     notes = cast("list[JsonDict]", steps) if isinstance(steps, list) else []
     if notes and len(notes) != len(trajectory):
@@ -60,7 +59,7 @@ def put_back(trajectory: list[JsonDict], steps: object, model: str) -> None:
 
 
 def _told(response: object) -> JsonDict:
-    """What a response says beside its message."""
+    """The details of a response besides its message."""
     if not is_response(response):
         return {}
     reply = as_response(response)
@@ -70,8 +69,8 @@ def _told(response: object) -> JsonDict:
 
 
 def _is_told(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> bool:
-    """Whether the steps are those that a restored state makes of the transcript: one for each assistant message, one
-    alone for a text."""
+    """Whether the steps equal those rebuilt from the transcript: one per assistant message, or a single one for a
+    text."""
     if isinstance(completion, str):
         said = [(len(prompt), completion)] if completion else []
     else:
@@ -85,7 +84,7 @@ def _is_told(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt)
 
 
 def _is_one_conversation(trajectory: Sequence[JsonDict]) -> bool:
-    """Whether each step goes on where the one before ended."""
+    """Whether each step continues where the previous one ended."""
     for before, step in pairwise(trajectory):
         said, asked = before.get("completion"), step.get("prompt")
         if isinstance(said, str) or isinstance(asked, str):
