@@ -36,7 +36,7 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 
 LINES = {
     "__init__": 111, "agents": 6627, "authoring": 2413, "cli": 10005, "core": 2152, "engine": 7257, "envs": 2572,
-    "errors": 3, "eval": 25, "keys": 3, "models": 3467, "multi": 4605, "plugins": 1, "plugins/classic": 7228,
+    "errors": 3, "eval": 25, "keys": 3, "models": 3467, "multi": 4585, "plugins": 1, "plugins/classic": 7228,
     "plugins/exports": 1995, "plugins/osmosis": 836, "records": 3, "reference": 2080, "report": 8263, "results": 25,
     "rubrics": 3168, "sandbox": 2692, "settings": 4469, "state": 3, "stats": 4690, "store": 6771, "tools": 1569,
     "types": 3, "usercode": 736,
@@ -44,7 +44,7 @@ LINES = {
 """Lines of each room and plugin. Lower a figure whenever a room has become shorter; to raise one, say why beside it."""
 
 BANNED_WORDS = {
-    "__init__": 1, "agents": 0, "cli": 83, "core": 5, "envs": 3, "multi": 144, "plugins": 6,
+    "__init__": 1, "agents": 0, "cli": 83, "core": 5, "envs": 3, "multi": 3, "plugins": 6,
     "reference": 1, "report": 2, "sandbox": 1, "settings": 6, "store": 32,
 }  # fmt: skip
 """Occurrences of `BANNED` in the docstrings and comments of each room. Lower them; raise none."""

@@ -22,20 +22,20 @@ class AgentOptions:
     first_row: int = 0
     """Number of the first row in the whole dataset."""
     max_turns: int = 10
-    """Maximum number of model calls, which the agent sees in its request."""
+    """Told to the agent."""
     mode: Mode = "eval"
-    """The kind of evaluation in request ids."""
+    """What requests call the evaluation."""
     model_tag: str | None = None
     """`baseline` for the other model of a comparison."""
     first_run: int = 0
     """Number of the first run of a row."""
     debug_dir: str | None = None
-    """Folder of trace files; None for no traces."""
+    """Where trace files go; None for no traces."""
     files: tuple[Path, ...] = ()
     """Source files of the agent and of the eval functions."""
     dataset: str = ""
-    """The dataset's name in messages about a row."""
+    """How messages about a row name the dataset."""
     fingerprint: JsonDict = field(default_factory=dict[str, Any])
     """Hashes of the files that the arguments name."""
     step: Step | None = None
-    """Callback of an interactive session."""
+    """For an interactive session."""

@@ -1,5 +1,5 @@
-"""Multi-model evaluation in Python: the same tasks by several models, side by side, stored and made again. Owns the
-public names, and nothing else; they are loaded when they are first used, so importing this costs nothing."""
+"""Multi-model evaluation in Python: run the same tasks with several models, store evaluations and replay them. The
+public names are imported lazily, at their first use, so importing this package is cheap."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.multi.scoring": ("TaskScore",),
     "harness.multi.tasks": ("Task",),
 }
-"""Where each public name lives."""
+"""The module that defines each public name."""
 
 __all__ = [
     "ConfigError",

@@ -1,5 +1,4 @@
-"""Chat options of a task as a request has them. Owns what their names are on the wire; `schemas.tools_of` reads the
-tools."""
+"""Conversion of a task's chat options to the arguments of a request; `schemas.tools_of` reads the tools."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ WIRE_NAMES: Mapping[str, str] = {
     "reasoningEffort": "reasoning_effort", "logitBias": "logit_bias", "topLogprobs": "top_logprobs",
     "serviceTier": "service_tier", "extraBody": "extra_body", "extraHeaders": "extra_headers", "apiKey": "api_key",
 }  # fmt: skip
-"""Names that endpoints spell in another way. All others reach them as they are."""
+"""Chat options that have another name in requests. All others keep their names."""
 
 
 def sampling_args_of(chat_options: JsonDict) -> JsonDict:
-    """The sampling arguments among chat options: all but the tools.
+    """The sampling arguments among chat options: all except the tools.
 
     Raises:
-        ConfigError: two of them are one argument, or one is none that a run can have.
+        ConfigError: two options are the same argument, or one is not allowed in a run.
     """
     args: JsonDict = {}
     for name, value in chat_options.items():

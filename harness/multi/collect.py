@@ -1,8 +1,6 @@
-"""From the records of a run to the documented results of a model. Owns what of a record is an output, a score, an error
-and a time; knows no statistics.
-
-A task that failed, and one whose hook raised, has the score 0.0 here, because the documents count it so, and always an
-`error` beside it; the run's journal keeps it without a score."""
+"""Conversion of a run's records to the documented results of a model: outputs, scores, errors and times. Computes no
+statistics. A failed task, and one whose hook raised, has the score 0.0 here, as documented, and always an `error`; the
+run's journal stores it without a score."""
 
 from __future__ import annotations
 
@@ -21,23 +19,23 @@ from harness.store.tally import NOT_SCORED
 UNKNOWN_USAGE = TaskUsage(
     inputTokens=None, outputTokens=None, reasoningTokens=None, cachedTokens=None, requests=0, unreported=0
 )
-"""Of a task without a reply, and of a run whose journal cannot be added up."""
+"""The usage of a task without a reply, and of a run whose journal cannot be summed."""
 
 TIMEOUT = "timeout"
-"""Reason of a task that took too long, and the word by which the documents know an error as one of time."""
+"""Reason of a task that timed out, and the word by which the documented format recognizes timeout errors."""
 
 VALID, ERRORS = "valid", "errors"
-"""What scoring says of a task: a metric, and a list in its state."""
+"""Results of the scoring: the name of a metric, and the state key of a list."""
 
 
 def collect(recorded: Recorded, model_id: str) -> list[TaskResult]:
-    """The results that a run's journal holds, in the order of its tasks; the newest lines decide.
+    """Read the results in a run's journal, in the order of its tasks, each from its newest line.
 
-    A task whose reply has not been scored yet, because the run was cut off, has none.
+    A task whose reply has not been scored, because the run was interrupted, has no result.
 
     Args:
         recorded: The journal's content, read to its end.
-        model_id: What the results call the model.
+        model_id: The model's name in the results.
 
     Raises:
         JournalDamaged: a line cannot be read.
@@ -51,12 +49,12 @@ def collect(recorded: Recorded, model_id: str) -> list[TaskResult]:
 
 
 def to_result(task_id: str, model_id: str, base: Generated | Failed, score: Scored | None) -> TaskResult:
-    """One task by one model.
+    """Convert one recorded outcome to a task's result.
 
     Args:
-        task_id: The task.
-        model_id: What results call the model.
-        base: How the request ended.
+        task_id: The task's id.
+        model_id: The model's name in the results.
+        base: The outcome of the request.
         score: The score of a reply.
     """
     failed = _failed(base, score)
@@ -78,7 +76,7 @@ def to_result(task_id: str, model_id: str, base: Generated | Failed, score: Scor
         result["errors"] = [words]
         result["error"] = words
         result["timeout"] = is_timeout
-        if is_timeout and not base.usage.requests:  # the endpoint may have used tokens, which no reply told
+        if is_timeout and not base.usage.requests:  # it may have used tokens that no reply reported
             result["usage"] = UNKNOWN_USAGE
         return _in_documented_order(result)
     scored = cast(Scored, score)
@@ -90,7 +88,7 @@ def to_result(task_id: str, model_id: str, base: Generated | Failed, score: Scor
 
 
 def to_usage(usage: Usage) -> TaskUsage:
-    """Tokens as results show them; what no endpoint reported is None."""
+    """Tokens for results; numbers that no endpoint reported are None."""
     known = usage_json(usage)
     return TaskUsage(
         inputTokens=known["input_tokens"],
@@ -103,7 +101,7 @@ def to_usage(usage: Usage) -> TaskUsage:
 
 
 def _failed(base: Generated | Failed, score: Scored | None) -> tuple[str, bool] | None:
-    """Why there is no score, and whether for want of time; None if there is one."""
+    """The reason why a task has no score, and whether that is a timeout; None if it has a score."""
     if isinstance(base, Failed):
         words = redactor.text(base.error or base.reason)
         return words, base.reason == TIMEOUT or TIMEOUT in words.lower()
@@ -114,7 +112,7 @@ def _failed(base: Generated | Failed, score: Scored | None) -> tuple[str, bool] 
 
 
 def _in_documented_order(result: TaskResult) -> TaskResult:
-    """`error` and `timeout` before what is ours."""
+    """Order the keys of a failed task: `error` and `timeout` before the undocumented keys."""
     ours = ("usage", "cost")
     ordered = {name: value for name, value in result.items() if name not in ours}
     return cast(TaskResult, {**ordered, "usage": result["usage"], "cost": result["cost"]})

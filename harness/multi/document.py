@@ -1,5 +1,4 @@
-"""The result object of an evaluation, put together from what its models came to. Owns the order of its keys and what
-`meta` says; computes nothing."""
+"""The result object of an evaluation, with its keys in order and the content of `meta`. Computes no statistics."""
 
 from __future__ import annotations
 
@@ -20,32 +19,33 @@ from harness.settings.runs import ResolvedRun
 from harness.store.manifest import without_secrets
 
 DOCUMENT_VERSION = 1
-"""Raised when a reader of the former version would misread a result; new keys alone do not raise it."""
+"""Version of the result. Increased when a reader of the former version would misread it; not for new keys alone."""
 
 RUN, REPLAY = "mmeval", "mmeval_replay"
-"""How ids of evaluations begin."""
+"""Prefixes of evaluation ids."""
 
 _DIGITS = string.digits + string.ascii_lowercase
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """One evaluation, as far as it is known before its first request."""
+    """The id, size and start time of an evaluation, known before its first request."""
 
     run_id: str
     tasks: int
     models: int
     at: int = field(default_factory=lambda: milliseconds())
-    """When it began."""
+    """Start time in milliseconds since 1970."""
 
     @property
     def totals(self) -> Totals:
-        """How much is asked for."""
+        """The number of requested tasks, models and runs."""
         return Totals(tasks=self.tasks, models=self.models, totalRuns=self.tasks * self.models)
 
 
 def new_run_id(kind: str = RUN) -> str:
-    """An id such as `mmeval_mb4x0k2c_8fh2k1qz`: the time in milliseconds and eight characters by chance, in base 36."""
+    """Create an id such as `mmeval_mb4x0k2c_8fh2k1qz`: the time in milliseconds and eight random characters, in base
+    36."""
     moment, digits = milliseconds(), ""
     while moment:
         moment, digit = divmod(moment, 36)
@@ -54,20 +54,20 @@ def new_run_id(kind: str = RUN) -> str:
 
 
 def milliseconds() -> int:
-    """Milliseconds since 1970."""
+    """The current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def result_document(
     started: Started, models: Sequence[ModelResult], meta: JsonDict, *, finished_at: int | None = None
 ) -> EvaluationResult:
-    """The whole result; `persist` says that nothing is stored, until something is.
+    """Build the whole result, with `persist` disabled until a record is stored.
 
     Args:
-        started: What was asked for.
-        models: What each model came to, in the order in which they were given.
+        started: The evaluation.
+        models: The result of each model, in the order in which they were given.
         meta: See `meta_of`.
-        finished_at: Milliseconds; now by default.
+        finished_at: End time in milliseconds since 1970; the default is the current time.
     """
     finished = milliseconds() if finished_at is None else finished_at
     return EvaluationResult(
@@ -86,13 +86,13 @@ def result_document(
 def meta_of(
     models: Sequence[Model], runs: Sequence[ResolvedRun], results: Sequence[ModelResult], extra: JsonDict
 ) -> JsonDict:
-    """What is ours of a result: how each model was asked, and the models compared; without secrets.
+    """The value of `meta`: request settings of each model, and the comparison of the models; without secrets.
 
     Args:
         models: As they were given.
         runs: Their settings, in the same order.
-        results: What they came to, in the same order.
-        extra: What else is known: `versions`, `command`, `scoreOutput`, ….
+        results: Their results, in the same order.
+        extra: Further values: `versions`, `command`, `scoreOutput`, ….
     """
     pairs = compare(results)
     return {

@@ -1,5 +1,5 @@
-"""The endpoints that the models of one evaluation share. Owns how many requests an endpoint is sent at once: as many as
-the models that are under way may send together, or fewer where a model says so."""
+"""Clients for endpoints that several models of an evaluation share. The limit of concurrent requests per endpoint is
+the sum over the models that run at once, or lower if a model sets a limit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from harness.models.pool import CallSettings, ClientPool, Clients, EndpointLike,
 
 
 class SharedEndpoints(Clients):
-    """Clients whose limiter of an endpoint has room for several models; without it, two models at one endpoint, each
-    with one task under way, would wait for one another.
+    """Clients whose limit per endpoint has room for several models; otherwise two models at one endpoint, each with one
+
+    concurrent task, would wait for each other.
 
     Args:
-        models: That may be under way at once.
-        environ: Where keys are looked up.
+        models: Maximum number of models that run at once.
+        environ: Variables in which keys are looked up.
     """
 
     def __init__(self, models: int, environ: Mapping[str, str]) -> None:
@@ -27,12 +28,12 @@ class SharedEndpoints(Clients):
 
     @classmethod
     def of(cls, runs: Sequence[object], keys: Mapping[str, str], at_once: int) -> Self:
-        """The clients of the models' runs.
+        """Create the clients for the models' runs.
 
         Args:
             runs: One for each model.
-            keys: API keys by the name of their variable, over those of the process's environment.
-            at_once: Models that may be under way at once.
+            keys: API keys by variable name; they override the process's environment.
+            at_once: Maximum number of models that run at once.
         """
         return cls(min(at_once, len(runs)), ChainMap(dict(keys), cast("dict[str, str]", os.environ)))
 
@@ -43,9 +44,9 @@ class SharedEndpoints(Clients):
         return self._pool.get(endpoints, replace(asked, max_in_flight=room))
 
     def open(self) -> None:
-        """Make every client ready; sends nothing."""
+        """Prepare every client; sends nothing."""
         self._pool.open()
 
     async def close(self) -> None:
-        """Close every client; idempotent."""
+        """Close every client. May be called repeatedly."""
         await self._pool.close()

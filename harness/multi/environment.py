@@ -1,5 +1,5 @@
-"""The environment `multi-eval`: tasks, one request each, and the documented scoring. Owns how a task becomes a row and
-a request; scoring is in `rubric`, ideal answers are in `reference`."""
+"""The environment `multi-eval`: tasks with one request each and the documented scoring. Converts tasks to rows and
+requests; `rubric` scores them, and `reference` makes ideal answers."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from harness.multi.tasks import MatchMode, Task, read_task, read_tasks
 from harness.usercode.deadline import Deadline
 
 TASK_NAME = "multi-eval"
-"""What the column `task` of its rows says."""
+"""The value of the column `task` in all rows."""
 
 
 class TaskEnv(Environment):
-    """A list of tasks, each one request to the model.
+    """A list of tasks, each with one request to the model.
 
     Args:
-        tasks: At least one; dicts will do.
-        options: How they are asked and scored.
+        tasks: At least one; dicts are accepted.
+        options: Options for requests and scoring.
 
     Raises:
-        ValidationError: there are none.
-        ConfigError: one of them is wrong, or cannot be asked or scored with these options; names it.
+        ValidationError: the list is empty.
+        ConfigError: a task is invalid, or cannot be sent or scored with these options; names the task.
     """
 
     def __init__(self, tasks: Sequence[Task | Mapping[str, object]], *, options: TaskOptions | None = None) -> None:
@@ -63,13 +63,13 @@ class TaskEnv(Environment):
 
     @property
     def fingerprint(self) -> JsonDict:
-        """Hashes of tasks and hook, and the options, unless the arguments of the run say them."""
+        """Hashes of tasks and hook, and the options, unless the run's arguments contain them."""
         if self.options.fingerprint is not None:
             return self.options.fingerprint
         return {**_hashes(self.tasks, self.options.score_output), "options": _said(self.options)}
 
     def settable(self) -> set[str]:
-        """What acts here: prompt, tools and turns are the tasks'."""
+        """The settings that have an effect here: prompt, tools and turns belong to the tasks."""
         return {"sampling_args"}
 
     def _check(self, task: Task) -> None:
@@ -89,11 +89,11 @@ class TaskEnv(Environment):
     # A rollout
 
     async def play(self, state: State) -> None:
-        """Ask once.
+        """Send the task's one request.
 
         Raises:
             TaskTimeout: the reply took too long; the request is cancelled.
-            ModelError: the call failed for good.
+            ModelError: the call failed after all retries.
         """
         prompt: Messages = state["prompt"]
         transcript = list(prompt)
@@ -120,7 +120,7 @@ class TaskEnv(Environment):
         raise TaskTimeout(f"MultiModelEvaluator timeout after {javascript.number_text(milliseconds)}ms")
 
     def _bound(self, task: Task) -> float:
-        """Milliseconds that a task's request may take; 0 for no bound."""
+        """Timeout of a task's request in milliseconds; 0 for no timeout."""
         if task.timeout_ms is not None and task.timeout_ms > 0:
             return task.timeout_ms
         return max(0, self.options.timeout_ms)
@@ -128,11 +128,11 @@ class TaskEnv(Environment):
     # Reference policies
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """What scores best by the formula, as far as it can be made from expected text and schema."""
+        """The output with the best score by the formula, as far as expected text and schema determine it."""
         return ideal_output(read_task(example.info["task"], 0), self.options.scoring("reference"))
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """A phrase that says nothing and does not pass by chance."""
+        """A reply without content, chosen so that it does not pass by chance."""
         return empty_output(read_task(example.info["task"], 0), self.options.scoring("reference"))
 
 
@@ -146,20 +146,20 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of its tabl
     chat_options: JsonDict | None = None,
     model_id: str | None = None,
 ) -> TaskEnv:
-    """Build it from a file of tasks.
+    """Build the environment from a file of tasks.
 
     Args:
         tasks: A .json, .jsonl or .toml file.
-        match_mode: `contains` or `exact`, for tasks that do not say.
+        match_mode: `contains` or `exact`, the default for tasks.
         length_target: Length at which the bonus for length is full; 0 is 400, and a negative one gives no bonus.
         score_output: A scoring hook, `module:function`.
         schema_mode: `subset` for the documented check, `jsonschema` for JSON Schema.
-        timeout_ms: Milliseconds that a request may take, for tasks that do not say; 0 is without a bound.
-        chat_options: Of tasks without any: `tools`, and sampling arguments.
-        model_id: What results call the model; its own name by default.
+        timeout_ms: Timeout of a request in milliseconds, the default for tasks; 0 is no timeout.
+        chat_options: Default chat options of tasks: `tools`, and sampling arguments.
+        model_id: The model's name in results; by default its own name.
 
     Raises:
-        ConfigError: the file, a task or an argument is wrong.
+        ConfigError: the file, a task or an argument is invalid.
         EvalFnError: the hook cannot be loaded.
     """
     if not isinstance(tasks, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -176,7 +176,7 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of its tabl
 
 
 def _hashes(tasks: Sequence[Task], hook: ScoringHook | None) -> JsonDict:
-    """What identifies tasks and hook beyond their paths."""
+    """Hashes of the content of tasks and hook."""
     hashes: JsonDict = {"tasks_content": digest([task.document() for task in tasks])}
     if hook is not None:
         hashes["score_output_source"] = _source_of(hook)
@@ -189,18 +189,18 @@ def _source_of(hook: ScoringHook) -> JsonDict | str:
     code = code_of(hook.function)
     try:
         return digest(inspect.getsource(code))
-    except (OSError, TypeError):  # of a prompt, or no Python
+    except (OSError, TypeError):  # typed at a prompt, or not Python
         compiled = getattr(code, "__code__", None)
         return digest(_bytecode(compiled)) if isinstance(compiled, CodeType) else hook.name
 
 
 def _bytecode(code: CodeType) -> list[object]:
-    """What a function does, the same in every process that runs the same Python."""
+    """A function's bytecode and constants, equal in every process with the same Python version."""
     constants: list[object] = []
     for value in cast("tuple[object, ...]", code.co_consts):
         if isinstance(value, CodeType):
             constants.append(_bytecode(value))
-        elif isinstance(value, frozenset):  # its order is another one in every process
+        elif isinstance(value, frozenset):  # its order differs between processes
             constants.append(sorted(map(repr, cast("frozenset[object]", value))))
         else:
             constants.append(repr(value))
@@ -208,7 +208,7 @@ def _bytecode(code: CodeType) -> list[object]:
 
 
 def _said(options: TaskOptions) -> JsonDict:
-    """The options that change what is measured, where they are not built in."""
+    """The options that affect the measurement and differ from their defaults."""
     defaults = TaskOptions()
     names = ("match_mode", "length_target", "schema_mode", "timeout_ms", "chat_options")
     said: JsonDict = {name: getattr(options, name) for name in names}

@@ -1,5 +1,5 @@
-"""`evaluate` and what belongs to it: the same tasks by several models, stored evaluations, and making one again. Owns
-the order of one evaluation (read, resolve, start, run, complete, store); runs are the engine's, results `watch`'s."""
+"""`evaluate` and related functions: run the same tasks with several models, list, load and replay stored evaluations.
+The steps of an evaluation are: read, resolve, start, run, complete, store."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ _TOLD = {
     "save.output_dir": "output_dir",
     "save.private": "private",
 }
-"""Where settings come from here."""
+"""The names of settings for callers of this API, for messages about their origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
-    """One evaluation, read and checked."""
+    """A validated evaluation, ready to run."""
 
     inputs: Inputs
     runs: ModelRuns
     keys: Mapping[str, str]
-    """API keys by the name of their variable."""
+    """API keys by variable name."""
     hook: ScoringHook | None
     started: Started
     is_whole: bool
-    """Whether its settings say everything: tasks are in a file, and the hook, if there is one, is named."""
+    """Whether its settings fully describe it: tasks are in a file, and a hook, if any, is given by name."""
 
     @property
     def options(self) -> Options:
@@ -81,21 +81,21 @@ async def evaluate(
     options: Options | Mapping[str, object] | object = None,
     **more: object,
 ) -> EvaluationResult:
-    """Ask every model every task, and score the replies.
+    """Run every task with every model and score the replies.
 
     Args:
-        tasks: Dicts, `Task`s or dataclasses of yours; or the path of a file of them.
-        models: Dicts, `Model`s, names or dataclasses of yours; or the path of a file of them.
-        options: A dict, an `Options` or a dataclass of yours. Keys of all three may be in camelCase or snake_case.
-        **more: Options by keyword, over those of `options`.
+        tasks: Dicts, `Task`s or your own dataclasses; or the path of a file of tasks.
+        models: Dicts, `Model`s, names or your own dataclasses; or the path of a file of models.
+        options: A dict, an `Options` or your own dataclass. Keys of all three may be in camelCase or snake_case.
+        **more: Options by keyword; they override `options`.
 
     Returns:
         The documented result object, as a dict.
 
     Raises:
         ValidationError: there are no tasks, or no models.
-        ConfigError: a task, a model or an option is wrong; nothing was sent.
-        HarnessError: an evaluation that was begun cannot be recorded.
+        ConfigError: a task, a model or an option is invalid; nothing was sent.
+        HarnessError: a started evaluation cannot be recorded.
     """
     read = read_options(options, more)
     return await _evaluate(await _prepared(tasks, models, read))
@@ -105,18 +105,18 @@ async def list_runs(limit: int = 25, *, persist_dir: str | Path = RECORDS) -> li
     """The last `limit` stored evaluations, the oldest first.
 
     Args:
-        limit: How many; 0 is all of them.
-        persist_dir: Where they are stored.
+        limit: Maximum number; 0 for all.
+        persist_dir: The folder of the records.
     """
     return await asyncio.to_thread(list_records, limit, persist_dir)
 
 
 async def load_run(run_id: str, *, persist_dir: str | Path = RECORDS) -> RunRecord | None:
-    """A stored evaluation; None if there is none of that id.
+    """Load a stored evaluation; None if there is none with that id.
 
     Args:
-        run_id: Its id, the beginning of exactly one id, or `latest`.
-        persist_dir: Where it is stored.
+        run_id: Its id, a unique prefix of it, or `latest`.
+        persist_dir: The folder of the records.
 
     Raises:
         StoreError: its file cannot be read.
@@ -127,20 +127,20 @@ async def load_run(run_id: str, *, persist_dir: str | Path = RECORDS) -> RunReco
 async def replay_run(
     run_id: str, /, options: Options | Mapping[str, object] | object = None, *, trust: bool = False, **more: object
 ) -> EvaluationResult:
-    """Evaluate the stored tasks and models again, with the stored options under those that are given.
+    """Evaluate the stored tasks and models again, with the stored options overridden by the given ones.
 
-    API keys and a scoring hook are not stored: keys come from their variables or `api_keys`, a hook has to be given
-    again. The replay is not stored unless `persist` says so.
+    API keys and a scoring hook are not stored: keys are read from their variables or `api_keys`, and a hook must be
+    given again. The replay is stored only with `persist`.
 
     Args:
-        run_id: Its id, the beginning of exactly one id, or `latest`.
-        options: As `evaluate` takes them; `run_id` among them is that of the replay.
-        trust: Send keys where a record says that this machine did not make.
+        run_id: Its id, a unique prefix of it, or `latest`.
+        options: As for `evaluate`; a `run_id` among them is that of the replay.
+        trust: Also send keys to hosts from a record that was made on another machine.
         **more: Options by keyword.
 
     Raises:
         StateError: there is no such evaluation, or it was stored without tasks or models.
-        HarnessError: as `evaluate`.
+        HarnessError: see `evaluate`.
     """
     given = read_options(options, more)
     record = await load_run(run_id, persist_dir=given.persist_dir)
@@ -162,9 +162,9 @@ def replayed(
     """Tasks, models and options of a replay.
 
     Args:
-        run_id: As it was asked for.
-        record: What is stored of it; None if nothing is.
-        given: Options of the replay; they win over the stored ones.
+        run_id: The requested id.
+        record: The stored evaluation; None if there is none.
+        given: Options of the replay; they override the stored ones.
 
     Raises:
         StateError: there is nothing to replay.
@@ -181,7 +181,7 @@ def replayed(
 
 
 def lost_hook(record: RunRecord, options: Options) -> str | None:
-    """The name of the function that scored a record, where its replay is scored by the documented formula."""
+    """The name of the hook that scored a record, if its replay would use the documented formula instead; else None."""
     hook = (record.get("meta") or {}).get("scoreOutput")
     return str(hook) if hook and options.score_output is None else None
 
@@ -189,13 +189,13 @@ def lost_hook(record: RunRecord, options: Options) -> str | None:
 async def _prepared(tasks: object, models: object, options: Options) -> _Evaluation:
     try:
         return await asyncio.to_thread(_job, tasks, models, options)
-    except HarnessError as error:  # a refusal repeats what was given, be it an address with a password
+    except HarnessError as error:  # the message may quote an address with a password
         error.args = (redactor.text(str(error), patterns=False),)
         raise
 
 
 def _job(tasks: object, models: object, options: Options) -> _Evaluation:
-    """Read, check and resolve everything; sends nothing."""
+    """Read, validate and resolve everything; sends nothing."""
     file = _file_of(tasks)
     if file is None and (isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Sequence) or not tasks):
         raise ValidationError(f"Task list required{not_a_list(cast(object, tasks), FILES)}")
@@ -233,7 +233,7 @@ def _file_of(value: object) -> Path | None:
 
 
 def _with_keys(models: Sequence[Model], given: Mapping[str, str]) -> tuple[tuple[Model, ...], dict[str, str]]:
-    """The models with the keys that are given by their ids, and the keys that are given by variable."""
+    """The models with the keys given by model id, and the keys given by variable name."""
     labels = {model.label for model in models}
     others: dict[str, str] = {}
     for name, key in given.items():
@@ -251,8 +251,8 @@ def _with_keys(models: Sequence[Model], given: Mapping[str, str]) -> tuple[tuple
 
 
 def _env_args(options: Options, hook: ScoringHook | None) -> JsonDict:
-    """What the runs are about besides their tasks: only what differs from the built-ins, so that the same evaluation
-    is named alike."""
+    """The runs' arguments besides the tasks. Only values that differ from the defaults, so that equal evaluations have
+    the same name."""
     default = Options()
     names = ("match_mode", "length_target", "schema_mode", "timeout_ms", "chat_options")
     found: JsonDict = {
@@ -279,7 +279,7 @@ async def _evaluate(job: _Evaluation) -> EvaluationResult:
 
 @asynccontextmanager
 async def _told(job: _Evaluation) -> AsyncGenerator[Events]:
-    """Who is told of the events, until the last one has been told."""
+    """The receivers of events, open until the last event has been delivered."""
     async with AsyncExitStack() as stack:
         sinks = await stack.enter_async_context(listening(job.options.on_event))
         if job.options.events is not None:
@@ -289,7 +289,7 @@ async def _told(job: _Evaluation) -> AsyncGenerator[Events]:
 
 
 async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tuple[list[ModelResult], JsonDict]:
-    """Make every model's run; returns what they came to, and the versions of what made them."""
+    """Run all models; returns their results, and the versions of the software."""
     options = job.options
     start = StartOptions(" ".join(sys.argv), resume=options.resume, retry_failed=options.retry_failed)
     try:
@@ -319,7 +319,7 @@ def _environments(job: _Evaluation) -> Loader:
     options = job.options
     loader = Loader()
     for model, run in zip(job.inputs.models, job.runs.runs, strict=True):
-        if job.is_whole:  # as a command would load it, so that one can go on with the run
+        if job.is_whole:  # loaded as a command does, so that a command can resume the run
             loader.give(run, load_environment(**run.settings.env.env_args))
             continue
         how = TaskOptions(

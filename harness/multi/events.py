@@ -1,8 +1,7 @@
-"""The events of an evaluation: their names, their payloads and who is told. Owns the order start, progress of every
-task, complete; a listener that fails costs no result.
-
-The engine tells of outcomes from inside its loop and waits for nobody, so events go to sinks that return at once: a
-file, or the queue of `listening`, whose other end awaits the caller's function."""
+"""The events of an evaluation, with their names and payloads: start, progress of every task, complete. An exception of
+a listener does not affect the results. The engine reports outcomes from inside its event loop and must not be blocked,
+so events are passed to sinks that return at once: a file, or the queue of `listening`, which awaits the caller's
+function."""
 
 from __future__ import annotations
 
@@ -33,15 +32,15 @@ PROGRESS = "multi-model:eval:progress"
 COMPLETE = "multi-model:eval:complete"
 
 Sink: TypeAlias = Callable[[str, JsonDict], None]
-"""Takes an event and returns at once; must not raise."""
+"""Receives an event and returns at once; must not raise."""
 
 
 class Events:
-    """Tells of one evaluation.
+    """The events of one evaluation.
 
     Args:
         started: The evaluation.
-        sinks: Who is told, in this order.
+        sinks: Receivers of the events, called in this order.
     """
 
     def __init__(self, started: Started, sinks: Sequence[Sink] = ()) -> None:
@@ -49,22 +48,22 @@ class Events:
         self._sinks = tuple(sinks)
 
     def start(self) -> None:
-        """The first request is about to be sent."""
+        """Report the start, just before the first request."""
         self._tell(START, {**self._started.totals})
 
     def progress(self, model_id: str, task_id: str, completed: int) -> None:
-        """One task of one model has come to its end.
+        """Report a finished task of one model.
 
         Args:
-            model_id: What results call the model.
-            task_id: The task.
-            completed: Tasks of all models that have an outcome by now.
+            model_id: The model's name in the results.
+            task_id: The task's id.
+            completed: Number of finished tasks of all models.
         """
         of = self._started.totals["totalRuns"]
         self._tell(PROGRESS, {"modelId": model_id, "taskId": task_id, "completed": completed, "totalRuns": of})
 
     def complete(self, duration_ms: int, summary: Sequence[ModelSummary]) -> None:
-        """All models have come to their end; nothing is stored yet."""
+        """Report that all models have finished; nothing is stored yet."""
         self._tell(COMPLETE, {"durationMs": duration_ms, "summary": copy.deepcopy(list(summary))})
 
     def _tell(self, name: str, payload: JsonDict) -> None:
@@ -73,14 +72,14 @@ class Events:
 
 
 class EventFile:
-    """A file that gets a line of JSON for each event: `{"event", "at", "payload"}`. Lines are added to what is there.
+    """A file with one line of JSON per event: `{"event", "at", "payload"}`. Lines are appended to an existing file.
 
     Args:
-        path: The file; folders above it are made.
-        private: For its owner only, and so the folders that are made.
+        path: The file; missing parent folders are created.
+        private: Make the file and the created folders readable by their owner only.
 
     Raises:
-        StoreError: it cannot be opened.
+        StoreError: the file cannot be opened.
     """
 
     def __init__(self, path: str | Path, *, private: bool = False) -> None:
@@ -90,10 +89,10 @@ class EventFile:
             flags, mode = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, file_mode(private=private)
             self._fd: int | None = os.open(self._path, flags, mode)
             if private and self._path.is_file():
-                os.fchmod(self._fd, 0o600)  # it may be there from before
+                os.fchmod(self._fd, 0o600)  # of an existing file
 
     def write(self, name: str, payload: JsonDict) -> None:
-        """Add an event. What cannot be written is said once in the log, and nothing more is tried."""
+        """Append an event. A write error is logged once and closes the file."""
         if self._fd is None:
             return
         line = json.dumps({"event": name, "at": timestamp(), "payload": payload}, ensure_ascii=True, default=str)
@@ -104,7 +103,7 @@ class EventFile:
             self.close()
 
     def close(self) -> None:
-        """No more events; idempotent."""
+        """Close the file. May be called repeatedly."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
@@ -120,10 +119,8 @@ class EventFile:
 
 @asynccontextmanager
 async def listening(listener: Listener | None) -> AsyncGenerator[list[Sink]]:
-    """A sink that lets `listener` know of every event, one after the other, awaited if it is async; none without it.
-
-    The block ends when the last event was told. What the listener raises is said once in the log.
-    """
+    """A sink that passes every event to `listener`, in order, awaiting it if it is async; no sink without a listener.
+    The block ends when the last event has been delivered. Only the first exception of the listener is logged."""
     if listener is None:
         yield []
         return
@@ -136,7 +133,7 @@ async def listening(listener: Listener | None) -> AsyncGenerator[list[Sink]]:
                 answer = listener(*event)
                 if inspect.isawaitable(answer):
                     await cast("Awaitable[object]", answer)
-            except Exception:  # the boundary around the caller's function: the evaluation is paid for
+            except Exception:  # boundary around the caller's function: the evaluation is paid for
                 if is_well:
                     logger.warning("on_event raised at %s; further failures are not told", event[0], exc_info=True)
                 is_well = False
@@ -149,7 +146,7 @@ async def listening(listener: Listener | None) -> AsyncGenerator[list[Sink]]:
         except asyncio.CancelledError as error:
             telling.cancel()
             failure = error
-        except BaseException as error:  # raised again outside: the group would wrap it
+        except BaseException as error:  # raised again outside, as the group would wrap it
             failure = error
         queue.put_nowait(None)
     if failure is not None:

@@ -1,5 +1,5 @@
-"""Tables of named values as callers give them: dicts or dataclasses, with camelCase or snake_case keys. Owns the
-reading of names and the refusal of unknown or repeated ones; what a value may be is said by whoever asked."""
+"""Named values given as dicts or dataclasses, with camelCase or snake_case keys: reads them by field name and refuses
+unknown or duplicate names. The caller validates the values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def snake(name: str) -> str:
-    """`modelConcurrency` as `model_concurrency`; a name in snake_case stays as it is."""
+    """Convert `modelConcurrency` to `model_concurrency`; a name in snake_case is unchanged."""
     return _HUMP.sub("_", name).lower()
 
 
 def camel(name: str) -> str:
-    """`model_concurrency` as `modelConcurrency`."""
+    """Convert `model_concurrency` to `modelConcurrency`."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
@@ -29,16 +29,16 @@ def camel(name: str) -> str:
 def read_fields(
     value: object, known: Iterable[str], where: str, *, aliases: Mapping[str, str] | None = None
 ) -> JsonDict:
-    """The values of `value` by field name; those that are None are left out, as if they had not been given.
+    """The values of `value` by field name; None counts as not given.
 
     Args:
         value: A mapping, or an instance of any dataclass.
         known: Names of the fields.
-        where: What the table is, for messages.
-        aliases: Further names, in snake_case, with the fields that they mean.
+        where: Description of the value, for messages.
+        aliases: Alternative names, in snake_case → field names.
 
     Raises:
-        ConfigError: it is no table, or a name is unknown or given twice.
+        ConfigError: the value has no fields, or a name is unknown or duplicate.
     """
     names = list(known)
     spelled = {**{name: name for name in names}, **(aliases or {})}
@@ -57,7 +57,7 @@ def read_fields(
 
 
 def as_dict(value: object) -> object:
-    """A mapping as a plain dict; anything else as it is."""
+    """A mapping as a plain dict; other values unchanged."""
     return dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else value
 
 

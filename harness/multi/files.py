@@ -1,5 +1,4 @@
-"""Files of tasks: JSON, JSON Lines and TOML. Owns the parsing and its error texts; what a task must be is `tasks`'
-business."""
+"""Files of tasks: parsers for JSON, JSON Lines and TOML, with their error texts; `tasks` validates the tasks."""
 
 from __future__ import annotations
 
@@ -18,18 +17,18 @@ from harness.settings.wording import listed, suggestion
 _KEYS = ("tasks", "task")
 
 _RECORD = ("runId", "tasks", "modelConfigs")
-"""Keys that tell the record of an evaluation, whose tasks can be evaluated again as they stand there."""
+"""Keys that identify the record of an evaluation, whose tasks can be evaluated again."""
 
 
 def load_tasks(path: str | Path) -> list[Task]:
     """Read a file of tasks.
 
     Args:
-        path: A .json file (an array of tasks, or an object that has it as `tasks`), a .jsonl file with one task a line,
-            or a .toml file of `[[task]]` or `[[tasks]]`. The record of an evaluation will do as well.
+        path: A .json file (an array of tasks, or an object with the array as `tasks`), a .jsonl file with one task per
+            line, or a .toml file of `[[task]]` or `[[tasks]]`. The record of an evaluation is accepted as well.
 
     Raises:
-        ConfigError: there is no such file, it is not of its format, or a task is wrong; names the file and the task.
+        ConfigError: the file is missing or not valid in its format, or a task is invalid; names the file and the task.
     """
     file = Path(path)
     read = _FORMATS.get(file.suffix.lower())
@@ -40,15 +39,15 @@ def load_tasks(path: str | Path) -> list[Task]:
 
 
 def read_text(file: Path, of: str, endings: Sequence[str]) -> str:
-    """The text of a file, a byte order mark left out.
+    """The text of a file, without a byte order mark.
 
     Args:
         file: The file.
-        of: What it is to hold, for messages.
-        endings: Of the files that hold such.
+        of: The expected content, for messages.
+        endings: Endings of suitable files, for suggestions.
 
     Raises:
-        ConfigError: there is no such file, it cannot be read, or it is no UTF-8.
+        ConfigError: the file is missing, cannot be read or is not UTF-8.
     """
     try:
         return size_limits.read_text(file, size_limits.ROWS)
@@ -109,7 +108,7 @@ _FORMATS: Mapping[str, Callable[[str, str], object]] = {".json": _json, ".jsonl"
 
 
 def _listed(document: Mapping[str, object], keys: tuple[str, ...], where: str) -> object:
-    """The one list of tasks that a document holds under one of `keys`."""
+    """The list of tasks in a document, under one of `keys`."""
     unknown = [key for key in document if key not in keys]
     if unknown:
         hint = suggestion(unknown[0], keys)
@@ -130,7 +129,7 @@ def _kind(value: object) -> str:
 
 
 def _object(where: str, fields: Sequence[tuple[str, object]]) -> object:
-    """An object of the file. A name that it has twice would leave the first value out in silence."""
+    """Build an object of the file, refusing duplicate names, which would silently drop a value."""
     table: dict[str, object] = {}
     for name, value in fields:
         if name in table:

@@ -1,5 +1,5 @@
-"""The scoring hook: a function of the user's in place of the documented formula. Owns how it is found, what it is
-called with and what its answer means. A hook that fails gives no score, and never one of 0."""
+"""The scoring hook: a user's function that replaces the documented formula. Loads it, calls it and reads its score. A
+failed hook gives no score, rather than 0."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from harness.usercode.own_task import OwnTask
 from harness.usercode.threads import offload
 
 HookFunction: TypeAlias = Callable[..., Any]
-"""Takes a `HookCall`, or what of it its parameters name; returns a number, a truth value, a dict of `score`, `valid`
-and `errors`, a `TaskScore`, or an awaitable of one."""
+"""A hook: takes a `HookCall`, or the parts of it that its parameters name; returns a number, a bool, a dict of `score`,
+`valid` and `errors`, a `TaskScore`, or an awaitable of one."""
 
 _PYTHON_NAMES: Mapping[str, str] = {"model_id": "modelId", "schema_registry": "SchemaRegistry"}
 
@@ -31,14 +31,15 @@ _NAMES = ("task", "output", "modelId", "SchemaRegistry")
 
 
 class HookCall(dict[str, Any]):
-    """What a hook is called with: `task`, `output`, `modelId` and `SchemaRegistry`, as keys and as attributes, the last
-    two as `model_id` and `schema_registry` as well.
+    """The argument of a hook: `task`, `output`, `modelId` and `SchemaRegistry`, as keys and as attributes, the last two
+
+    also as `model_id` and `schema_registry`.
 
     Args:
         task: The task; its fields can be read as attributes and by their documented names.
-        output: What the model said, without its thoughts.
-        model_id: What results call the model.
-        registry: Checks values against schemas.
+        output: The model's reply without its thinking.
+        model_id: The model's name in the results.
+        registry: Validates values against schemas.
     """
 
     def __init__(self, task: Task, output: str, model_id: str, registry: SchemaRegistry) -> None:
@@ -62,12 +63,12 @@ class ScoringHook:
     """A scoring hook.
 
     Raises:
-        EvalFnError: it cannot be called with what a hook gets.
+        EvalFnError: its parameters do not accept a hook's arguments.
     """
 
     function: HookFunction
     name: str = "scoreOutput"
-    """What reasons of a missing score call it; of a loaded one `module:function`."""
+    """The hook's name in the reasons of a missing score; `module:function` if it was loaded."""
     files: tuple[Path, ...] = ()
     """The source files of its code."""
 
@@ -80,8 +81,8 @@ class ScoringHook:
         """Score one output. A plain function runs in a thread, an async one in a task of its own.
 
         Raises:
-            EvalFnError: it returned what is no score.
-            Exception: whatever the hook raised.
+            EvalFnError: the returned value is not a score.
+            Exception: any error that the hook raised.
         """
         if _is_async(self.function):
             value = await OwnTask[object](f"scoring hook {self.name!r}").run(self._awaited(call))
@@ -98,15 +99,15 @@ class ScoringHook:
         names = _parameters(self.function, self.name)
         try:
             return self.function(call) if names is None else self.function(**{name: call[name] for name in names})
-        except SystemExit as error:  # whoever runs threads would tell of a function of ours
+        except SystemExit as error:  # the thread runner's message would name a function of ours
             raise EvalFnError(raised(error)) from error
 
 
 def hook_of(value: ScoringHook | HookFunction | str | None) -> ScoringHook | None:
-    """A hook, however it was given: as one, as a function, or as `module:function`.
+    """Convert a hook, given as such, as a function or as `module:function`, to a `ScoringHook`.
 
     Raises:
-        EvalFnError: there is no such function, or it cannot be called with what a hook gets.
+        EvalFnError: there is no such function, or its parameters do not accept a hook's arguments.
     """
     if value is None or isinstance(value, ScoringHook):
         return value
@@ -121,7 +122,7 @@ def hook_of(value: ScoringHook | HookFunction | str | None) -> ScoringHook | Non
 
 
 def code_of(function: HookFunction) -> Callable[..., Any]:
-    """The function or class that a hook's code is in: of a partial the function, of an object its class."""
+    """The function or class with a hook's code: the function of a partial, the class of another object."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     return inspect.unwrap(function) if inspect.isroutine(function) or inspect.isclass(function) else type(function)
@@ -134,7 +135,7 @@ def load_hook(path: str) -> ScoringHook:
         path: `module:function`; the working directory is on the path.
 
     Raises:
-        EvalFnError: there is no such function, or it cannot be called with what a hook gets.
+        EvalFnError: there is no such function, or its parameters do not accept a hook's arguments.
     """
     module, _, name = path.rpartition(":")
     if not module or not name:
@@ -148,10 +149,10 @@ def load_hook(path: str) -> ScoringHook:
 
 
 def read_score(value: object) -> TaskScore:
-    """What a hook returned, as a score. Where it does not say whether the output is valid, it is with a score above 0.
+    """Convert a hook's returned value to a score. By default an output is valid if its score is above 0.
 
     Raises:
-        EvalFnError: it is none.
+        EvalFnError: the value is not a score.
     """
     if isinstance(value, TaskScore):
         value = {"score": value.score, "valid": value.valid, "errors": value.errors}
@@ -182,7 +183,7 @@ def _errors(value: object) -> list[TaskError]:
 
 
 def _error(value: object) -> TaskError:
-    """One of them as a journal holds it: what is no JSON is told in words, for it would be lost."""
+    """An error of a hook in a form that a journal can store; values that are not JSON become text."""
     if not isinstance(value, dict):
         return str(value)
     try:
@@ -200,16 +201,16 @@ def _number(value: object, where: str = "") -> float:
 
 
 def _parameters(function: HookFunction, name: str) -> tuple[str, ...] | None:
-    """The names by which a hook is called; None if it takes the whole call as its one argument.
+    """The keyword arguments with which a hook is called; None if it takes the whole call as its only argument.
 
     Raises:
-        EvalFnError: neither will do.
+        EvalFnError: its parameters fit neither.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise EvalFnError(f"scoring hook {name!r}: its signature cannot be read; wrap it in a def ({error})") from error
-    # What a partial binds by keyword stays in the signature, with a default.
+    # Keywords bound by a partial stay in the signature, with a default.
     known = {*_NAMES, *_PYTHON_NAMES} - (set(function.keywords) if isinstance(function, functools.partial) else set())
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name in known]
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)

@@ -1,5 +1,5 @@
-"""Text as JavaScript has it, which the documented scoring is written in: `String(value)`, `trim()`, lower case, and
-lengths in UTF-16 units. Owns these conversions and no rule of scoring."""
+"""JavaScript's text functions, on which the documented scoring depends: `String(value)`, `trim()`, lower case, and
+lengths in UTF-16 units."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
     "\u205f\u3000\ufeff"
 )
-r"""What `trim()` removes and `\s` matches. Python's own idea of white space is another: it has the separators from
-U+001C to U+001F and U+0085, and lacks U+FEFF."""
+r"""Characters that `trim()` removes and `\s` matches. Python's white space differs: it includes U+001C to U+001F and
+U+0085, and lacks U+FEFF."""
 
 _INDEXES = 2**32 - 1
-"""Keys from here on are names."""
+"""Numeric keys from here on are not array indexes."""
 
 _EXACT = 2**53
-"""Integers beyond this are rounded, because all numbers are doubles."""
+"""Larger integers are rounded, because all JavaScript numbers are doubles."""
 
 
 def text_of(value: object) -> str:
-    """`String(value)` of a JSON value; an infinity and NaN have their names."""
+    """`String(value)` of a JSON value, including infinities and NaN."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -40,7 +40,7 @@ def text_of(value: object) -> str:
 
 
 def number_text(number: float) -> str:
-    """A number as `String` prints it: the fewest digits that are read back as the same double."""
+    """A number as `String` prints it: the fewest digits that parse to the same double."""
     if isinstance(number, int) and abs(number) <= _EXACT:
         return str(number)
     try:
@@ -58,18 +58,18 @@ def number_text(number: float) -> str:
 
 
 def is_truthy(value: object) -> bool:
-    """Whether a JSON value counts as true: an empty array and an empty object do."""
+    """Whether a JSON value is truthy in JavaScript, where empty arrays and objects are."""
     return isinstance(value, Mapping | list) or bool(value)
 
 
 def entries(fields: Mapping[str, object]) -> list[tuple[str, object]]:
-    """`Object.entries(fields)`: keys that are indexes come first, in the order of their numbers."""
+    """`Object.entries(fields)`: keys that are array indexes come first, in numeric order."""
     indexes = sorted((name for name in fields if index_of(name) is not None), key=int)
     return [(name, fields[name]) for name in (*indexes, *(name for name in fields if index_of(name) is None))]
 
 
 def index_of(name: str) -> int | None:
-    """The array index that a key is; None for any other."""
+    """The array index that a key represents; None for other keys."""
     if not (name.isascii() and name.isdigit() and len(name) <= len(str(_INDEXES))):
         return None
     index = int(name)
@@ -87,12 +87,12 @@ def folded(text: str) -> str:
 
 
 def length(text: str) -> int:
-    """`text.length`: UTF-16 units, of which a character beyond U+FFFF has two."""
+    """`text.length`: the number of UTF-16 units; a character beyond U+FFFF has two."""
     return len(text) + sum(1 for letter in text if letter > "\uffff")
 
 
 def words(text: str) -> int:
-    r"""Non-empty parts of `text.split(/\s+/)`."""
+    r"""The number of non-empty parts of `text.split(/\s+/)`."""
     return sum(1 for part in text.translate(_SPACES).split(" ") if part)
 
 
@@ -100,7 +100,7 @@ _SPACES = {ord(letter): " " for letter in SPACE}
 
 
 def _digits(shortest: str) -> str:
-    """Python's shortest digits of a positive double, laid out as JavaScript does."""
+    """Format Python's shortest digits of a positive double as JavaScript does."""
     mantissa, _, power = shortest.partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction.rstrip("0")).lstrip("0") if fraction.strip("0") else whole

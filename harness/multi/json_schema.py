@@ -1,5 +1,5 @@
-"""JSON Schema through the library `jsonschema`, which is imported here alone and late. Owns which draft counts, where
-references may lead (nowhere but into the schema), and the words for a schema that cannot be used."""
+"""JSON Schema by the library `jsonschema`, imported only here and only when needed: choice of the draft, references
+(only within the schema), and error texts for unusable schemas."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from harness.core.errors import ConfigError
 from harness.core.types import JsonDict
 
 Check: TypeAlias = Callable[[object], list[str]]
-"""Says what is wrong with a value, in the order in which it was found; nothing if it fits."""
+"""A function that returns the errors of a value in the order found; an empty list if the value is valid."""
 
 _MOST = 10
-"""Errors that are told of one output."""
+"""Maximum number of errors reported per output."""
 
 _LONGEST = 300
-"""Characters of one: the library repeats the value."""
+"""Maximum length of an error in characters, since the library quotes the value."""
 
 _PROBES: tuple[object, ...] = (None, True, 0, "", list[object](), dict[str, object]())
-"""Values of every kind: a schema that never comes to an end on one of them is refused before any output is paid for."""
+"""Values of every type: a schema that recurses endlessly on one of them is refused before any request."""
 
 TOO_DEEP = "Output is nested too deeply to be checked"
 
 
 def checker(schema: JsonDict) -> Check:
-    """The check of a schema: of the draft that its `$schema` names, else 2020-12. `format` asks for nothing.
+    """The check of a schema, by the draft that `$schema` names, by default 2020-12. `format` is not checked.
 
     Raises:
-        ConfigError: it is no schema, refers to what is not in it, or to itself without end; says where.
+        ConfigError: the schema is invalid, or refers outside itself or to itself endlessly; names the place.
     """
     try:
         text = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
@@ -58,7 +58,7 @@ def _made(schema: JsonDict) -> Check:
         kind.check_schema(schema)
     except library.SchemaError as error:
         raise ConfigError(f"the schema is no JSON Schema: {_told(error)}") from error
-    # An explicit registry: without one, the library would fetch references from the network.
+    # An explicit registry, since without one the library would fetch references from the network.
     registry = referencing.Registry()
     resource = referencing.Resource.from_contents(
         schema, default_specification=drafts.specification_with(kind.META_SCHEMA["$schema"])
@@ -79,8 +79,8 @@ def _made(schema: JsonDict) -> Check:
 
 
 def _not_multiple(validator: Any, step: Any, value: Any, _: Any) -> Iterator[Any]:
-    """What is wrong with a number that is no multiple. Numbers of JSON are decimal: 19.99 is a multiple of 0.01, which
-    it is not once both are doubles."""
+    """The `multipleOf` check in decimal numbers, as in JSON: 19.99 is a multiple of 0.01, which is not true of
+    doubles."""
     if validator.is_type(value, "number") and not _is_multiple(value, step):
         from jsonschema import ValidationError
 
@@ -95,7 +95,7 @@ def _is_multiple(value: float, step: float) -> bool:
 
 
 def _follow_references(resource: Any, registry: Any) -> None:
-    """Refuse a reference that leads out of the schema, also where no value would ever follow it."""
+    """Refuse a reference that leads out of the schema, even if no value would use it."""
     from referencing.exceptions import Unresolvable
 
     resolver = registry.with_resource(resource.id() or "", resource).crawl().resolver_with_root(resource)

@@ -1,5 +1,4 @@
-"""Outputs as JSON: read as strictly as `JSON.parse` does, with or without a code fence. Owns the reading; checks
-nothing."""
+"""Parsing of outputs as JSON, as strictly as `JSON.parse`, with or without a code fence."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ _FENCES = ("```", "~~~")
 
 
 class NotJsonError(Exception):
-    """The text is no JSON."""
+    """A text is not JSON."""
 
 
 def read_json(text: str) -> object:
-    """The value that a text is, nothing but white space around it.
+    """Parse a text that is a JSON value, optionally surrounded by white space.
 
     Raises:
-        NotJsonError: it is none; or it is nested so deeply that nothing here reads it.
+        NotJsonError: the text is not JSON, or is nested too deeply to be parsed.
     """
     try:
         return cast(object, json.loads(text, parse_constant=_refuse, parse_int=_number))
@@ -30,10 +29,10 @@ def read_json(text: str) -> object:
 
 
 def read_fenced_json(text: str) -> object:
-    """As `read_json`; the text may be one fenced code block.
+    """Parse JSON as `read_json` does; the text may be one fenced code block.
 
     Raises:
-        NotJsonError: as above.
+        NotJsonError: see `read_json`.
     """
     block = javascript.trimmed(text)
     first, newline, rest = block.partition("\n")
@@ -43,11 +42,11 @@ def read_fenced_json(text: str) -> object:
 
 
 def _refuse(name: str) -> object:
-    raise ValueError(name)  # NaN and infinities, which Python would read
+    raise ValueError(name)  # NaN and infinities, which Python accepts
 
 
 def _number(digits: str) -> float:
     try:
         return int(digits)
-    except ValueError:  # longer than Python takes; a double is what JavaScript makes of it anyway
+    except ValueError:  # longer than Python accepts; JavaScript uses a double anyway
         return float(digits)

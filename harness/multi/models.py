@@ -1,5 +1,5 @@
-"""The models of an evaluation as they are given: names, dicts, dataclasses or a file of them. Owns their fields and
-what each model is called; where a model is asked is decided in `settings`."""
+"""The models of an evaluation, given as names, dicts, dataclasses or a file of these: fields, validation and labels;
+`settings` resolves their endpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.multi.files import read_text
 from harness.settings.wording import is_secret_header, shown, suggestion
 
 UNKNOWN = "unknown"
-"""What a model is called that says nothing of itself."""
+"""Label of a model without an id, a name and a provider."""
 
 FILES = (".json", ".jsonl", ".toml")
 """Endings of files that hold models."""
@@ -31,7 +31,7 @@ _ALIASES = {
     "extra_headers": "headers",
     "sampling": "sampling_args",
 }
-"""Names that the registry and the settings of a run have for the same things."""
+"""Alternative field names, from the endpoint registry and the settings of a run."""
 
 _NUMBERS = {"temperature": (int | float, "a number"), "max_tokens": (int, "an integer")}
 
@@ -40,40 +40,37 @@ _TEXTS = ("id", "provider", "model_id", "base_url", "api_key", "api_key_var")
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model, and how it is asked.
-
-    Without `provider` and `base_url`, the name may be an alias of the endpoint registry, a `reference/…` model, a
-    `provider/model`, or one of OpenAI's.
-    """
+    """One model and its request settings. Without `provider` and `base_url`, the name may be an alias of the endpoint
+    registry, a `reference/…` model, a `provider/model`, or an OpenAI model."""
 
     id: str = ""
-    """What results call it."""
+    """The model's name in results."""
     provider: str = ""
-    """`openai`, `anthropic`, `gemini`, `ollama`, …, `litellm` or `reference`: picks host and key variable."""
+    """`openai`, `anthropic`, `gemini`, `ollama`, …, `litellm` or `reference`: selects host and key variable."""
     model_id: str = ""
-    """The name that is sent; without it `id` is."""
+    """The model's name in requests; by default `id`."""
     base_url: str = ""
-    """Address of an OpenAI-compatible endpoint; gets no key but one that is given here."""
+    """Address of an OpenAI-compatible endpoint; only a key that is given here is sent to it."""
     api_key: str = field(default="", repr=False)
-    """The key itself. Never written down."""
+    """The API key itself. Never recorded."""
     api_key_var: str = ""
-    """The environment variable that holds the key, if not the provider's own."""
+    """The environment variable of the API key, if not the provider's own."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Further HTTP headers."""
+    """Additional HTTP headers."""
     sampling_args: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Merged into every request body."""
+    """Arguments merged into every request body."""
     temperature: float | None = None
     max_tokens: int | None = None
     rpm: int | None = None
-    """Requests a minute."""
+    """Requests per minute."""
     tpm: int | None = None
-    """Tokens a minute."""
+    """Tokens per minute."""
     max_concurrent: int | None = None
-    """Requests in flight at its endpoint."""
+    """Maximum number of concurrent requests at its endpoint."""
     price: Mapping[str, float] | None = None
-    """US dollars a million tokens: `input`, `output`, `cached_input`."""
+    """US dollars per million tokens: `input`, `output`, `cached_input`."""
     place: str = field(default="models", repr=False, compare=False)
-    """Where it was given, for messages."""
+    """The place in the caller's input, for messages."""
 
     @property
     def label(self) -> str:
@@ -82,7 +79,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """What it is asked for by."""
+        """The model's name in requests."""
         return self.model_id or self.id
 
     @property
@@ -92,7 +89,7 @@ class Model:
         return {**{name: value for name, value in short.items() if value is not None}, **self.sampling_args}
 
     def to_config(self) -> JsonDict:
-        """As it is stored: what was given, under the documented names, without key and without secret headers."""
+        """The model's given fields for a record, under the documented names, without key and secret headers."""
         config: JsonDict = {}
         for each in fields(self):
             value = getattr(self, each.name)
@@ -107,14 +104,14 @@ _FIELDS = tuple(each.name for each in fields(Model) if each.name != "place")
 
 
 def read_model(value: object, place: str) -> Model:
-    """One model.
+    """Read one model.
 
     Args:
         value: A name, a `Model`, or a dict or dataclass with its fields in camelCase or snake_case.
-        place: Where it was given, for messages.
+        place: The place in the caller's input, for messages.
 
     Raises:
-        ConfigError: a field is unknown or of the wrong type, or nothing names a model.
+        ConfigError: a field is unknown or of the wrong type, or the model has no name.
     """
     if isinstance(value, str):
         value = {"id": value.strip()}
@@ -145,15 +142,15 @@ def _check(name: str, value: object, place: str) -> None:
 
 
 def read_models(values: object, place: str = "models") -> tuple[Model, ...]:
-    """The models of an evaluation.
+    """Read the models of an evaluation.
 
     Args:
         values: A list of names, dicts or dataclasses, or the path of a file; see `load_models`.
-        place: What the list is called, for messages.
+        place: The name of the list, for messages.
 
     Raises:
-        ValidationError: it is no list, or an empty one.
-        ConfigError: a model is not as it should be; names it.
+        ValidationError: the value is not a list, or is empty.
+        ConfigError: a model is invalid; names it.
     """
     if isinstance(values, Path) or (isinstance(values, str) and values.lower().endswith(FILES)):
         return load_models(Path(values))
@@ -164,7 +161,7 @@ def read_models(values: object, place: str = "models") -> tuple[Model, ...]:
 
 
 def not_a_list(value: object, endings: Sequence[str]) -> str:
-    """What is wrong with something given as a list or as the path of a file; nothing to say of an empty one."""
+    """The error text for a value that is neither a list nor the path of a file; "" for an empty list or None."""
     if value is None or value in ([], ()):
         return ""
     words = shown(value) if isinstance(value, str) else f"a {type(value).__name__}"
@@ -172,14 +169,14 @@ def not_a_list(value: object, endings: Sequence[str]) -> str:
 
 
 def load_models(path: Path) -> tuple[Model, ...]:
-    """The models of a file: TOML with `[[model]]` tables, JSON with an array or `{"models": […]}`, or JSONL.
+    """Load the models of a file: TOML with `[[model]]` tables, JSON with an array or `{"models": […]}`, or JSONL.
 
     Args:
-        path: The file; its ending says which.
+        path: The file; its ending selects the format.
 
     Raises:
-        ConfigError: it cannot be read, or a model is not as it should be; names file and model.
-        ValidationError: it holds none.
+        ConfigError: the file cannot be read, or a model is invalid; names file and model.
+        ValidationError: the file has no models.
     """
     if path.suffix.lower() not in FILES:
         raise ConfigError(f"{path}: a file of models ends in {', '.join(FILES)}")
@@ -190,7 +187,7 @@ def load_models(path: Path) -> tuple[Model, ...]:
 
 
 def _contents(path: Path, text: str) -> tuple[str, object]:
-    """What the file calls its models, and what it says of them."""
+    """The key of the models in the file, and their value."""
     kind = path.suffix.lower()
     try:
         if kind == ".jsonl":
@@ -214,7 +211,7 @@ def _contents(path: Path, text: str) -> tuple[str, object]:
 
 
 def numbered(labels: Sequence[str]) -> list[str]:
-    """The labels of several models, each told apart from the others: with a number where two are the same."""
+    """Make the labels of several models unique by adding numbers to duplicates."""
     taken = set(labels)
     names: list[str] = []
     for label in labels:

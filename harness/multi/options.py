@@ -1,5 +1,5 @@
-"""The options of an evaluation: the documented ones, with the documented defaults, and ours beside them. Owns their
-names, their checks and what of them is stored with a run; carries none of them out."""
+"""The options of an evaluation: the documented ones, with the documented defaults, and additional ones. Validates them
+and selects those that are stored in a record."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from harness.multi.fields import as_dict, camel, read_fields, snake
 from harness.settings.wording import shown
 
 Listener: TypeAlias = "Callable[[str, JsonDict], Awaitable[object] | object]"
-"""Gets the name of an event and its payload; may be async."""
+"""Receives the name of an event and its payload; may be async."""
 
 MODEL_CONCURRENCY = 2
 RECORDS = ".memory/multi-model-eval"
-"""Where records of evaluations go, below the working directory."""
+"""Default folder of evaluation records, below the working directory."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _WHOLE = ("model_concurrency", "task_concurrency")
@@ -30,12 +30,12 @@ _PATHS = ("output_dir", "persist_dir", "events", "path")
 _TABLES = ("chat_options", "api_keys")
 _NOT_STORED = ("score_output", "persist", "persist_dir", "on_event", "events", "api_keys", "output_dir", "resume",
                "retry_failed", "private")  # fmt: skip
-"""Options that say nothing of what was measured, cannot be written down, or must not be."""
+"""Options that do not affect the measurement, cannot be stored, or must not be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """What the record of an evaluation holds, and where it goes."""
+    """The content and place of an evaluation's record."""
 
     include_inputs: bool = True
     """Tasks and models. Without them it cannot be replayed."""
@@ -48,7 +48,7 @@ class Persist:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How an evaluation goes."""
+    """Options of an evaluation."""
 
     model_concurrency: int = MODEL_CONCURRENCY
     """Models under way at once."""
@@ -91,14 +91,14 @@ class Options:
     """Names of the options that were given, be it with their defaults: a record has these, and in a replay they win."""
 
     def __new__(cls, *values: object, **named: object) -> Self:
-        """Notes which options are given; `__init__` sets them."""
+        """Record which options are given; `__init__` sets them."""
         made = object.__new__(cls)
         names = [each.name for each in fields(cls) if each.init]
         object.__setattr__(made, "given", (*names[: len(values)], *named))
         return made
 
     def stored(self) -> JsonDict:
-        """What of them a record holds: those that were given, under the documented names."""
+        """The given options that a record stores, under the documented names."""
         found: JsonDict = {}
         for name in self.given:
             value = getattr(self, name)
@@ -112,14 +112,14 @@ _PERSIST_NAMES = tuple(each.name for each in fields(Persist))
 
 
 def read_options(options: object = None, more: Mapping[str, object] | None = None) -> Options:
-    """The options of one call.
+    """Read and validate the options of one call.
 
     Args:
         options: A dict or dataclass, in camelCase or snake_case; None for none.
-        more: Keyword arguments; they win.
+        more: Keyword arguments; they override `options`.
 
     Raises:
-        ConfigError: one is unknown, of the wrong type or out of range.
+        ConfigError: an option is unknown, of the wrong type or out of range.
     """
     if isinstance(options, Options):
         found: JsonDict = {name: getattr(options, name) for name in options.given}
@@ -138,7 +138,7 @@ def read_options(options: object = None, more: Mapping[str, object] | None = Non
 
 
 def _checked(name: str, value: object) -> object:
-    """The option's value; None where it means the default."""
+    """The validated value of an option; None for its default."""
     if value is None:
         return None
     if name == "persist":
@@ -170,14 +170,14 @@ def _scalar(name: str, value: object, where: str) -> object:
 
 
 def storable(options: Mapping[str, object]) -> JsonDict:
-    """What of a record's options a replay may take from it: none that names code, a place to write or a run. Those that
-    are unknown here are left out, too: the record may be another system's."""
+    """The options that a replay may take from a record: none that names code, an output path or a run. Unknown options
+    are left out, since the record may be another system's."""
     known = [name for name in _NAMES if name not in (*_NOT_STORED, "run_id")]
     return {name: value for name, value in options.items() if snake(name) in known}
 
 
 def read_persist(value: object) -> Persist:
-    """What a record is to hold.
+    """Read the options of a record.
 
     Args:
         value: A dict or dataclass, in camelCase or snake_case.
@@ -195,7 +195,7 @@ def _whole(value: object, where: str) -> int | None:
         raise ConfigError(f"{where}: must be an integer")
     if value < 0:
         raise ConfigError(f"{where}: must be at least 1")
-    return value or None  # documented: 0 is the default
+    return value or None  # documented: 0 means the default
 
 
 def _number(value: object, where: str) -> float | int:

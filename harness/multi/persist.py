@@ -1,8 +1,7 @@
-"""Records of evaluations on disk: one JSON file each, and an index with a line for each. Owns their layout, which is
-the documented one, and reading them back; a record is an export, and the journals of the runs stay the truth.
-
-No key, token or secret header is in a record: models leave their keys out, and every text goes through the redactor.
-Storing never raises; reading does."""
+"""Records of evaluations on disk, in the documented layout: one JSON file each, and an index with a line for each. A
+record is an export; the journals of the runs remain the source of the data. No key, token or secret header is in a
+record: models are stored without keys, and every text passes through the redactor. Storing never raises; reading
+does."""
 
 from __future__ import annotations
 
@@ -43,15 +42,15 @@ from harness.store.safe_files import open_to_append, read_file
 
 INDEX = "index.jsonl"
 LATEST = "latest"
-"""Names the newest record."""
+"""The id that stands for the newest record."""
 
 NO_FOLDER, NOT_STORED = "Failed to prepare run directory", "Persist failed"
-"""The documented reasons."""
+"""The documented reasons for a failure to store a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What an evaluation was made of."""
+    """The tasks, models and options of an evaluation."""
 
     tasks: Sequence[Task]
     models: Sequence[Model]
@@ -59,12 +58,12 @@ class Inputs:
 
 
 def make_record(result: EvaluationResult, inputs: Inputs, persist: Persist) -> RunRecord:
-    """The record of a result, without secrets.
+    """Build the record of a result, without secrets.
 
     Args:
         result: The evaluation.
-        inputs: What it was made of.
-        persist: What is to be in the record.
+        inputs: Its tasks, models and options.
+        persist: Selects the parts of the record.
     """
     configs = [cast(JsonDict, without_secrets(hidden(model.to_config()))) for model in inputs.models]
     record = RunRecord(
@@ -96,9 +95,9 @@ def save_record(
 
     Args:
         record: The record.
-        persist: Where its file goes, if not into `folder`.
-        folder: Where records and index are; made if it is missing.
-        private: For their owner only: the record, the index, and folders that are made.
+        persist: Has the record's path, if it is not in `folder`.
+        folder: Folder of records and index; created if missing.
+        private: Make the record, the index, and created folders readable by their owner only.
     """
     where = Path(folder)
     path = where / f"{record['runId']}.json" if persist.path is None else Path(persist.path).absolute()
@@ -115,14 +114,13 @@ def save_record(
         atomic_write(path.absolute(), _pretty(record), private=private)
         _append(where, _line(_entry(record, path)), private=private)
         remember(_models_of(record))
-    except (StoreError, TypeError, ValueError, RecursionError) as error:  # of options or errors that are no JSON
+    except (StoreError, TypeError, ValueError, RecursionError) as error:  # options or errors that are not JSON
         return _not_stored(path, NOT_STORED, error)
     return PersistStatus(enabled=True, stored=True, path=str(path), reason=None)
 
 
 def leaks_of(record: RunRecord) -> list[str]:
-    """What a replay of a record would do with keys that needs trust: one that this machine did not make may name a host
-    to send them to.
+    """Uses of API keys in a replay that need trust: a record made on another machine may name a host to send them to.
 
     Args:
         record: As it was read.
@@ -140,15 +138,15 @@ def _models_of(record: RunRecord) -> bytes:
 
 
 def list_records(limit: int = 25, folder: str | Path = RECORDS) -> list[RunEntry]:
-    """The last `limit` lines of the index, the oldest first; lines that cannot be read are left out.
+    """The last `limit` entries of the index, the oldest first; unreadable lines are skipped.
 
     Args:
-        limit: How many; 0 is all of them.
-        folder: Where the index is.
+        limit: Maximum number; 0 for all.
+        folder: The folder of the index.
 
     Raises:
-        ConfigError: `limit` is no integer, or negative.
-        StoreError: the index is there and cannot be read.
+        ConfigError: `limit` is negative or not an integer.
+        StoreError: the index exists and cannot be read.
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"limit = {shown(limit)}: must be 0 (all) or a greater integer")
@@ -164,11 +162,11 @@ def list_records(limit: int = 25, folder: str | Path = RECORDS) -> list[RunEntry
 
 
 def find_entry(run_id: str, folder: str | Path = RECORDS) -> RunEntry | None:
-    """The newest line of the index about a run.
+    """The newest entry of the index for a run; None without a match.
 
     Args:
-        run_id: Its id, the beginning of exactly one id, or `latest`.
-        folder: Where the index is.
+        run_id: Its id, a unique prefix of it, or `latest`.
+        folder: The folder of the index.
     """
     entries = list_records(0, folder)
     if run_id == LATEST:
@@ -181,26 +179,26 @@ def find_entry(run_id: str, folder: str | Path = RECORDS) -> RunEntry | None:
 
 
 def load_record(run_id: str, folder: str | Path = RECORDS) -> RunRecord | None:
-    """A stored evaluation; None if there is none of that id.
+    """Load a stored evaluation; None if there is none with that id.
 
     Args:
-        run_id: Its id, the beginning of exactly one id, or `latest`.
-        folder: Where records and index are.
+        run_id: Its id, a unique prefix of it, or `latest`.
+        folder: The folder of records and index.
 
     Raises:
-        StoreError: its file is there and cannot be read, or holds another evaluation by now.
+        StoreError: its file exists and cannot be read, or now holds another evaluation.
     """
     entry = find_entry(run_id, folder)
     if entry is not None:
         return _record_of(entry, _place(entry, Path(folder)))
-    # The index may be gone; the documented place of a record is known without it. An id is no path.
+    # Without an index, use the documented path of a record. An id must not be a path.
     if Path(run_id).name != run_id or not run_id:
         return None
     return _read_record(Path(folder) / f"{run_id}.json")
 
 
 def _place(entry: RunEntry, folder: Path) -> Path:
-    """The file of an entry. What lies in the folder of records is found there, wherever that was moved."""
+    """The file of an index entry; records in the index's folder are found even if that was moved."""
     path, beside = Path(entry["path"]), folder / Path(entry["path"]).name
     return beside if not path.is_absolute() or (not path.exists() and beside.exists()) else path
 
@@ -257,20 +255,20 @@ def _read_entry(line: bytes) -> RunEntry | None:
 
 
 def _append(folder: Path, line: bytes, *, private: bool) -> None:
-    """Add a line to the index, alone with it: other processes may be adding theirs.
+    """Append a line to the index under a lock, since other processes may append at the same time.
 
     Raises:
-        StoreError: it is not on disk.
+        StoreError: the line could not be written to disk.
     """
     path = folder / INDEX
     with RunLock.take(folder / ".index.lock", f"the index {path}", wait=True), translated("write", path):
         is_new = not path.exists()
         fd = open_to_append(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, file_mode(private=private))
         try:
-            if private:  # it may be there from before; now it tells of something that is
+            if private:  # the index may be older and not private
                 os.fchmod(fd, 0o600)
             end = os.lseek(fd, 0, os.SEEK_END)
-            torn = end > 0 and os.pread(fd, 1, end - 1) != b"\n"  # of a process that died: its line is lost, ours not
+            torn = end > 0 and os.pread(fd, 1, end - 1) != b"\n"  # an incomplete line of a killed process is ended
             write_all(fd, (b"\n" if torn else b"") + line)
             durable_sync(fd)
         finally:
@@ -285,7 +283,8 @@ def _not_stored(path: Path, reason: str, error: Exception) -> PersistStatus:
 
 
 def _unsaid(value: object) -> object:
-    """A copy of a JSON value without known secrets. What merely looks like one stays: prompts and replies are data."""
+    """A copy of a JSON value without registered secrets. Texts that only look like secrets stay: prompts and replies
+    are data."""
     if isinstance(value, str):
         return redactor.text(value, patterns=False)
     if isinstance(value, Mapping):
@@ -299,7 +298,7 @@ def _unsaid(value: object) -> object:
 def _pretty(record: RunRecord) -> bytes:
     try:
         return orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    except TypeError:  # half characters in a reply, or integers beyond 64 bits
+    except TypeError:  # unpaired surrogates in a reply, or integers beyond 64 bits
         return json.dumps(record, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
 

@@ -1,5 +1,5 @@
-"""What the reference models say to a task: an output that scores as high as it can, and one that says nothing. Owns how
-an output is made from a schema and an expected text; what it is worth is asked of `scoring`."""
+"""Replies of the reference models: an output with the best possible score, made from a schema and an expected text and
+rated by `scoring`, and an output without content."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _EMPTY = ("I do not know.", "?", "")
 _FILLER = "This goes on until it is as long as the task wants it. "
 
 _LONGEST = 20_000
-"""Units that an output is filled up to: a target may be any number."""
+"""Maximum length of a padded output in UTF-16 units, as a target may be any number."""
 
 _DEEPEST = 8
-"""Levels of a schema that are filled in; it may refer to itself."""
+"""Maximum depth to which a schema is filled in, as it may refer to itself."""
 
 _COMPOSED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 
@@ -30,11 +30,11 @@ _OF_TYPE: Mapping[str, object] = {"string": "text", "boolean": True, "null": Non
 
 
 def ideal_output(task: Task, options: ScoringOptions) -> str:
-    """The best of some outputs that may be right.
+    """The best-scoring of several candidate outputs.
 
     Args:
-        task: Checked.
-        options: How it is scored.
+        task: A validated task.
+        options: Options of the scoring.
     """
     target = min(options.length_target or LENGTH_TARGET, _LONGEST)
 
@@ -48,7 +48,7 @@ def ideal_output(task: Task, options: ScoringOptions) -> str:
 
 
 def empty_output(task: Task, options: ScoringOptions) -> str:
-    """A phrase that says nothing; one that does not pass, where there is one."""
+    """An output without content, one that does not pass if possible."""
     return next((each for each in _EMPTY if not score_output(task, each, options).valid), _EMPTY[0])
 
 
@@ -66,7 +66,7 @@ def _candidates(task: Task, options: ScoringOptions) -> Iterator[str]:
             yield _json(value)
             if isinstance(value, dict):
                 fields = cast(JsonDict, value)
-                # The documented check knows no integers, and takes null for anything.
+                # The documented check never accepts an integer by type and accepts null for any property.
                 loose = {name: part if isinstance(part, str) else None for name, part in fields.items()}
                 yield _json(loose)
                 if expected is not None:
@@ -81,7 +81,7 @@ def _json(value: object) -> str:
 
 
 def _filled(output: str, target: float, *, is_json: bool) -> str:
-    """An output that is long enough: filled with words, or if it is JSON with space."""
+    """Pad an output to a length: with words, or with spaces in JSON."""
     missing = math.ceil(target) - javascript.length(output)
     if missing <= 0:
         return output
@@ -95,9 +95,7 @@ def _made(schema: JsonDict, text: str | None, *, everything: bool) -> object:
     try:
         return _Maker(schema, text, everything=everything).make(schema)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError):
-        return (
-            None  # the documented check lets a schema hold anything; there is no right answer to be made from this one
-        )
+        return None  # the documented check accepts schemas of any shape; for this one no output can be made
 
 
 def _merged(rules: JsonDict, part: JsonDict) -> JsonDict:
@@ -108,12 +106,12 @@ def _merged(rules: JsonDict, part: JsonDict) -> JsonDict:
 
 
 class _Maker:
-    """Makes a value that fits a schema, for the usual ones.
+    """Generator of a value that fits a schema of a common kind.
 
     Args:
         root: The whole schema, for references into it.
-        text: What is put where any text, or a number, will do.
-        everything: Whether to give objects what they do not require as well.
+        text: The value for strings, and for numbers if it is one; None for a default.
+        everything: Whether objects also get their optional properties.
     """
 
     def __init__(self, root: JsonDict, text: str | None, *, everything: bool) -> None:
@@ -122,7 +120,7 @@ class _Maker:
         self._everything = everything
 
     def make(self, schema: object, depth: int = 0) -> Any:
-        """A value."""
+        """Make a value that fits `schema`."""
         if not isinstance(schema, dict) or depth > _DEEPEST:
             return {}
         rules = self._whole(cast(JsonDict, schema))
@@ -144,7 +142,7 @@ class _Maker:
         return _OF_TYPE.get(kind, {})
 
     def _whole(self, rules: JsonDict) -> JsonDict:
-        """The rules with what they refer to, and the first of what they let choose."""
+        """The rules merged with their references and the first of their alternatives."""
         whole = rules
         for _ in range(_DEEPEST):
             parts = self._parts(whole)
@@ -162,7 +160,7 @@ class _Maker:
         return [cast(JsonDict, part) for part in parts if isinstance(part, dict)]
 
     def _at(self, reference: str) -> object:
-        """What a reference into the schema names."""
+        """The part of the schema that a reference names; None if it is missing."""
         found: object = self._root
         for name in reference.removeprefix("#").split("/")[1:]:
             part = name.replace("~1", "/").replace("~0", "~")

@@ -1,8 +1,6 @@
-"""The result of a multi-model evaluation, as plain dicts with the documented keys. Owns their names and types; what
-stands in them is made by `collect`, `summary`, `document` and `persist`.
-
-The documented keys come first and keep their meaning. Whatever is added stands behind them under names of its own:
-`usage`, `cost`, `notRun`, `stopReason` and `meta`."""
+"""The result of a multi-model evaluation, as typed dicts with the documented keys. `collect`, `summary`, `document` and
+`persist` compute the values. The documented keys come first and keep their meaning. Additional keys follow: `usage`,
+`cost`, `notRun`, `stopReason` and `meta`."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from harness.core.types import JsonDict
 
 
 class TaskUsage(TypedDict):
-    """What the endpoint reported for one task, or for all of a model's. Unknown numbers are None, never 0."""
+    """Usage that the endpoint reported for one task, or for all tasks of a model. Unknown numbers are None, never 0."""
 
     inputTokens: int | None
     outputTokens: int | None
@@ -20,60 +18,60 @@ class TaskUsage(TypedDict):
     cachedTokens: int | None
     requests: int
     unreported: int
-    """Replies without usage."""
+    """Number of replies without usage."""
 
 
 class TaskResult(TypedDict):
-    """One task by one model."""
+    """The result of one task by one model."""
 
     taskId: str
     modelId: str
     output: str
     """The reply without its thinking, trimmed; "" if the task failed."""
     score: float
-    """0 if the task failed."""
+    """The score; 0 if the task failed."""
     valid: bool
     errors: list[Any]
-    """Texts, and `{"expertId", "errors"}` of a schema check."""
+    """Texts, or `{"expertId", "errors"}` for a failed schema check."""
     durationMs: int
-    """Of the reply, without waits for a slot or a rate limit of ours."""
+    """Duration of the reply in ms, without waiting for a slot or a rate limit of ours."""
     tokens: int
-    """Estimated from the words of `output`; `usage` has what the endpoint counted."""
+    """Estimate from the number of words of `output`; `usage` has the endpoint's numbers."""
     error: NotRequired[str]
-    """Only if the task failed: why."""
+    """The reason of a failure; only if the task failed."""
     timeout: NotRequired[bool]
-    """Only if the task failed: whether for want of time."""
+    """Whether the failure was a timeout; only if the task failed."""
     usage: TaskUsage
     cost: float | None
     """US dollars; None if unknown."""
 
 
 class ModelSummary(TypedDict):
-    """One model over the tasks that it ran. A failed task counts 0.0, with its latency."""
+    """Statistics of one model over the tasks that it ran. A failed task counts 0.0, with its latency."""
 
     modelId: str
     total: int
-    """Tasks that came to an outcome."""
+    """Number of tasks with an outcome."""
     successRate: float
     avgScore: float
     avgLatencyMs: float
     avgTokens: float
     errorCount: int
     aborted: bool
-    """Whether it stopped before its last task."""
+    """Whether the model stopped before its last task."""
     notRun: int
-    """Tasks without an outcome."""
+    """Number of tasks without an outcome."""
     stopReason: str | None
-    """Why it stopped before its last task; None if it did not."""
+    """The reason why it stopped before its last task; None if it did not."""
     usage: TaskUsage
     cost: float | None
-    """US dollars, of all replies whose cost is known."""
+    """US dollars for all replies whose cost is known."""
     meta: NotRequired[JsonDict]
-    """Interval of the score, coverage, latency percentiles, schema compliance, and where the run is."""
+    """Interval of the score, coverage, latency percentiles, schema compliance, and the run folder."""
 
 
 class ModelResult(TypedDict):
-    """One model."""
+    """The results and the summary of one model."""
 
     modelId: str
     results: list[TaskResult]
@@ -82,7 +80,7 @@ class ModelResult(TypedDict):
 
 
 class Totals(TypedDict):
-    """How much was asked for."""
+    """The number of requested tasks, models and runs."""
 
     tasks: int
     models: int
@@ -90,7 +88,7 @@ class Totals(TypedDict):
 
 
 class PersistStatus(TypedDict):
-    """What became of the record. Only `enabled` if none was asked for."""
+    """Whether and where the record was stored. Has only `enabled` if no record was requested."""
 
     enabled: bool
     stored: NotRequired[bool]
@@ -98,15 +96,15 @@ class PersistStatus(TypedDict):
     reason: NotRequired[str | None]
     """`Failed to prepare run directory` or `Persist failed`; None if it was stored."""
     detail: NotRequired[str]
-    """Only if it was not stored: what the system said."""
+    """The system's error message; only if the record was not stored."""
 
 
 class EvaluationResult(TypedDict):
-    """What `evaluate` returns and `bench multi --json` prints."""
+    """The result of an evaluation, as `evaluate` returns it and `bench multi --json` prints it."""
 
     runId: str
     startedAt: int
-    """Milliseconds since 1970, as `finishedAt`."""
+    """Milliseconds since 1970, like `finishedAt`."""
     finishedAt: int
     durationMs: int
     totals: Totals
@@ -115,11 +113,11 @@ class EvaluationResult(TypedDict):
     """In the order in which they were given."""
     persist: PersistStatus
     meta: JsonDict
-    """Versions, how each model was asked, and the models compared pair by pair."""
+    """Versions, request settings of each model, and pairwise comparisons of the models."""
 
 
 class RunRecord(TypedDict):
-    """A stored evaluation. What was left out on request is empty."""
+    """A stored evaluation. Parts that were excluded on request are empty."""
 
     runId: str
     startedAt: int
@@ -140,8 +138,8 @@ class RunEntry(TypedDict):
 
     runId: str
     createdAt: str
-    """As `persistedAt` of its record."""
+    """Same as `persistedAt` of the record."""
     path: str
     totals: Totals
     summary: list[ModelSummary]
-    """Without `meta`."""
+    """The summary of each model, without `meta`."""

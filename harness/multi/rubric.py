@@ -1,5 +1,5 @@
-"""The documented scoring as the rubric of a run. Owns what of a rollout is scored, which metrics there are, and what
-becomes of a hook that fails: a rollout without a score, with the reason."""
+"""The documented scoring as the rubric of a run, with its metrics. A failed hook leaves the rollout without a score,
+with the reason."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from harness.usercode.deadline import was_cancelled
 from harness.usercode.threads import offload
 
 VALID, SCHEMA_VALID, MATCHED, TOKENS = "valid", "schema_valid", "matched", "tokens_estimate"
-"""The metrics. `schema_valid` is None for a task without a schema, `matched` for one that expects nothing: that is no
-failure, and leaves the score alone."""
+"""The metrics. `schema_valid` is None for a task without a schema, `matched` for one without an expected text; neither
+affects the score."""
 
 ERRORS = "errors"
-"""State key: what the score says is wrong with the output."""
+"""State key: the errors that the scoring found in the output."""
 
 
 class TaskRubric(Rubric):
-    """Scores by the documented formula, or by the hook in its place.
+    """Score rollouts by the documented formula, or by the hook that replaces it.
 
     Args:
-        tasks: All that are scored: they say which metrics there are.
-        options: How.
+        tasks: All scored tasks; they determine the metrics.
+        options: Options of the scoring.
     """
 
     def __init__(self, tasks: Sequence[Task], options: TaskOptions) -> None:
@@ -50,21 +50,21 @@ class TaskRubric(Rubric):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The metrics that any of the tasks has."""
+        """The metrics that apply to at least one task."""
         return self._names
 
     @property
     def weights(self) -> dict[str, float]:
-        """None: the reward is no sum of the metrics."""
+        """No weights: the reward is not a sum of the metrics."""
         return {}
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """0 to 1 by the formula; a hook may give anything."""
+        """0 to 1 by the formula; unlimited with a hook."""
         return super().reward_range if self._options.score_output is None else (-math.inf, math.inf)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
-        """Refused: the score is the documented one, or the hook's.
+        """Refuse a reward function: the score is the documented one, or the hook's.
 
         Raises:
             EnvironmentFault: always.
@@ -74,7 +74,7 @@ class TaskRubric(Rubric):
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts, one after the other.
 
-        Puts `errors` into each state beside `reward` and `metrics`.
+        Adds `errors` to each state, beside `reward` and `metrics`.
 
         Raises:
             ThreadsHung: earlier calls of the hook hang.
@@ -88,7 +88,7 @@ class TaskRubric(Rubric):
             said = await (self._by_hook(task, output, state) if hook else self._by_formula(task, output, state))
         except ThreadsHung:
             raise
-        except (Exception, SystemExit, asyncio.CancelledError) as error:  # the boundary around the user's hook
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # boundary around the user's hook
             if hook is None or (isinstance(error, asyncio.CancelledError) and was_cancelled()):
                 raise
             score = Score(None, self._metrics(None, output), {hook.name: _reason(error)})
@@ -102,7 +102,7 @@ class TaskRubric(Rubric):
         options = self._options.scoring(state["model"])
         if task.schema is None or options.schema_mode == "subset":
             return score_output(task, output, options)
-        # A schema may hold any regular expression, and an output may be long.
+        # In a thread: a schema may contain a slow regular expression, and an output may be long.
         return await offload.run(score_output, task, output, options)
 
     async def _by_hook(self, task: Task, output: str, state: State) -> TaskScore:
@@ -115,7 +115,7 @@ class TaskRubric(Rubric):
         values: dict[str, float | None] = {TOKENS: estimated_tokens(output)}
         if said is not None:
             values |= {VALID: said.valid, SCHEMA_VALID: said.schema_valid, MATCHED: said.matched}
-        # Every name each time, also without a value: a table has its columns in the order in which it met them.
+        # Always include every name, also without a value, so that tables keep the order of the columns.
         return {name: None if (value := values.get(name)) is None else float(value) for name in self._names}
 
 
@@ -124,5 +124,5 @@ def _reason(error: BaseException) -> str:
 
 
 def task_of(state: State) -> Task:
-    """The task that a rollout is of, as its example says."""
+    """The task of a rollout, from its example."""
     return read_task(state["info"]["task"], 0)

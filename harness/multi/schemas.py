@@ -1,5 +1,5 @@
-"""The schemas of tasks, in both modes: where a task's schema is, what its check says of an output, and the registry
-that a scoring hook gets. Owns the choice between the two checks, which are in `subset` and `json_schema`."""
+"""Schemas of tasks in both modes: the schema of a task, and the registry for scoring hooks, which selects the check of
+`subset` or `json_schema`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ SCHEMA_MODES: tuple[SchemaMode, ...] = ("subset", "jsonschema")
 
 
 class SchemaRegistry:
-    """Checks values against schemas, and knows the tools of a request by name. Its methods have their documented names
-    as well, for hooks that were written after the documents.
+    """Validator of values against schemas, with the tools of a request by name. Its methods also have their documented
+
+    names, for hooks written for the documentation.
 
     Args:
         mode: `subset` for the documented check, `jsonschema` for JSON Schema.
@@ -36,7 +37,7 @@ class SchemaRegistry:
         return self._tools.get(name)
 
     def validate_schema(self, value: object, schema: object) -> JsonDict:
-        """Check a value.
+        """Validate a value against a schema.
 
         Returns:
             `{"valid": bool, "errors": [text, …]}`
@@ -48,17 +49,17 @@ class SchemaRegistry:
         return {"valid": not errors, "errors": errors}
 
     def validate_combined_output(self, outputs: Mapping[str, object], schema: object) -> JsonDict:
-        """Check outputs by the name of who said them; texts are read as JSON first.
+        """Validate several outputs; texts are parsed as JSON first.
 
         Args:
-            outputs: Texts or values.
-            schema: A schema, or the name of a tool; one that is not known asks for JSON and nothing else.
+            outputs: The name of each author → a text or value.
+            schema: A schema, or the name of a tool; for an unknown tool, any JSON is valid.
 
         Returns:
             `{"valid": bool, "errors": [{"expertId": name, "errors": [text, …]}, …]}`
 
         Raises:
-            ConfigError: as above.
+            ConfigError: in the mode `jsonschema`, the schema cannot be used.
         """
         if isinstance(schema, str):
             schema = (self.get_tool_schema(schema) or {}).get("parameters")
@@ -86,15 +87,15 @@ class SchemaRegistry:
 
 
 def chat_options_of(task: Task, common: JsonDict) -> JsonDict:
-    """The chat options of a task's request: its own in place of those of all tasks, never both."""
+    """The chat options of a task's request: its own if it has any, else those of all tasks; they are not merged."""
     return common if task.chat_options is None else task.chat_options
 
 
 def tools_of(chat_options: JsonDict) -> list[JsonDict]:
-    """The tools of chat options as requests have them. A bare `{name, description, parameters}` will do.
+    """The tools of chat options in the shape of requests. A bare `{name, description, parameters}` is accepted.
 
     Raises:
-        ConfigError: they are no list of tools.
+        ConfigError: the value is not a list of tools.
     """
     given: object = chat_options.get("tools")
     if given is None:
@@ -114,12 +115,12 @@ def tools_of(chat_options: JsonDict) -> list[JsonDict]:
 
 
 def registry_of(chat_options: JsonDict, mode: SchemaMode) -> SchemaRegistry:
-    """The registry for a task with these chat options."""
+    """Build the registry for a task with these chat options."""
     return SchemaRegistry(mode, {tool["function"]["name"]: tool["function"] for tool in tools_of(chat_options)})
 
 
 def schema_of(task: Task, chat_options: JsonDict) -> JsonDict | None:
-    """The schema of a task, that of the tool that it names; None if it has none.
+    """The schema of a task, or of the tool that it names; None if it has none.
 
     Raises:
         ConfigError: there is no such tool, or it has no parameters.
@@ -140,10 +141,10 @@ def schema_of(task: Task, chat_options: JsonDict) -> JsonDict | None:
 
 
 def check_schema(schema: JsonDict, mode: SchemaMode) -> None:
-    """Refuse a schema that no output could be checked against.
+    """Refuse a schema against which no output could be validated.
 
     Raises:
-        ConfigError: says what is wrong with it.
+        ConfigError: names the error in the schema.
     """
     if mode == "jsonschema":
         json_schema.checker(schema)

@@ -1,5 +1,5 @@
-"""The documented score of an output, as a pure function: half a point, more or less for the schema, more or less for
-the expected text, and a bonus for length. Owns the formula, in the order in which it is documented, to the last bit."""
+"""The documented score of an output, as a pure function: half a point, adjusted for the schema and the expected text,
+plus a bonus for length. The order of operations is the documented one, so that results are equal to the last bit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.multi.schemas import SchemaMode, chat_options_of, registry_of
 from harness.multi.tasks import MatchMode, Task
 
 TaskError: TypeAlias = "str | JsonDict"
-"""A text, or `{"expertId": model, "errors": [text, …]}` where a schema does not fit."""
+"""A text, or `{"expertId": model, "errors": [text, …]}` for a failed schema check."""
 
 LENGTH_TARGET = 400
 
@@ -23,38 +23,38 @@ _BASE, _FITS, _MISFIT, _MATCH, _LENGTH = 0.5, 0.7, 0.1, 0.2, 0.2
 
 @dataclass(frozen=True, slots=True)
 class ScoringOptions:
-    """What of the options a score depends on."""
+    """The options that affect a score."""
 
     match_mode: MatchMode = "contains"
     length_target: float = LENGTH_TARGET
     schema_mode: SchemaMode = "subset"
     chat_options: JsonDict = field(default_factory=dict[str, Any])
-    """Of all tasks: where the tools are that schemas may name."""
+    """Chat options of all tasks, with the tools that schemas may name."""
     model_id: str = "unknown"
-    """Whose output it is, for its errors."""
+    """The model's name in errors of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskScore:
-    """What an output is worth."""
+    """The score of an output, with its validity and errors."""
 
     score: float
     valid: bool
-    """Whether it passes: this and not the score makes a success."""
+    """Whether the output passes; success depends on this, not on the score."""
     errors: list[TaskError] = field(default_factory=list["TaskError"])
     schema_valid: bool | None = None
-    """Whether it fits the schema; None if there is none."""
+    """Whether the output fits the schema; None without a schema."""
     matched: bool | None = None
-    """Whether it is, or holds, what is expected; None if nothing is."""
+    """Whether the output equals or contains the expected text; None without one."""
 
 
 def score_output(task: Task, output: str, options: ScoringOptions | None = None) -> TaskScore:
     """Score an output by the documented formula.
 
     Args:
-        task: Checked.
-        output: Without the model's thoughts.
-        options: How.
+        task: A validated task.
+        output: The model's reply without its thinking.
+        options: Options of the scoring.
     """
     options = options or ScoringOptions()
     score, valid = _BASE, True
@@ -82,6 +82,6 @@ def score_output(task: Task, output: str, options: ScoringOptions | None = None)
 
 
 def matches(expected: str, output: str, mode: MatchMode) -> bool:
-    """Whether an output is, or holds, what is expected; case and surrounding space do not count."""
+    """Whether an output equals or contains the expected text, ignoring case and surrounding space."""
     wanted, said = javascript.folded(expected), javascript.folded(output)
     return said == wanted if mode == "exact" else wanted in said

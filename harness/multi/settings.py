@@ -1,6 +1,5 @@
-"""From models to runs: where each one is asked, by which name and with which key, and every setting of its run. Owns
-the translation of a model's fields into settings and endpoints; sends nothing, and hands literal keys back beside the
-settings, which hold only the names of variables."""
+"""Conversion of models to runs: the endpoint, name, key and all settings of each model's run. API keys given as text
+are returned separately, since settings contain only the names of variables."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ from harness.settings.values import check
 from harness.settings.wording import is_secret_header, nearest, suggestion
 
 LITELLM, REFERENCE = "litellm", "reference"
-"""Providers that are not in the table of hosts."""
+"""Providers without an entry in the table of hosts."""
 
 _OWN = {
     "headers": ("model", "extra_headers"),
@@ -50,7 +49,7 @@ _OWN = {
     "tpm": ("model", "tpm"),
     "max_concurrent": ("model", "max_concurrent"),
 }
-"""Fields of a model that are settings of its endpoint."""
+"""Fields of a model → settings of its endpoint."""
 
 _MODEL, _URL, _KEY = ("model", "model"), ("model", "api_base_url"), ("model", "api_key_var")
 _BOUND = ("model", "max_concurrent")
@@ -61,44 +60,44 @@ _PRICES = ("input", "output", "cached_input")
 
 @dataclass(frozen=True, slots=True)
 class ModelRuns:
-    """One run for each model, in their order."""
+    """The resolved runs of the models, in the order of the models."""
 
     models: tuple[Model, ...]
     resolution: Resolution
     keys: Mapping[str, str]
-    """Literal keys by the name of their variable: for `Suite(keys=…)`, and never recorded."""
+    """API keys given as text, by variable name; never recorded."""
 
     @property
     def runs(self) -> tuple[ResolvedRun, ...]:
-        """The settings of each."""
+        """The settings of each run."""
         return self.resolution.runs
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What all models of an evaluation share."""
+    """Settings that all models of an evaluation share."""
 
     flags: Mapping[str, object]
-    """Settings as `config.resolver.resolve` takes them: `env_args`, `sampling_args`, `output_dir`, …. `max_concurrent`
-    is the number of tasks that one model may have under way."""
+    """Settings for `settings.resolver.resolve`: `env_args`, `sampling_args`, `output_dir`, …. `max_concurrent` is the
+    maximum number of concurrent tasks per model."""
     sets: Sequence[str] = ()
-    """`--set` texts, for all models or for one: `NAME:PATH=VALUE`."""
+    """`--set` texts, for all models, or for one as `NAME:PATH=VALUE`."""
     registry: Registry | None = None
-    """What a model's name may mean; None reads `configs/endpoints.toml`, if it is there."""
+    """Aliases for model names; None reads `configs/endpoints.toml`, if it exists."""
     told: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What settings are called here that `bench run` has other flags for, by dotted path."""
+    """Dotted path of a setting → its name here, if it differs from the flag of `bench run`."""
 
 
 def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[str, str] | None = None) -> ModelRuns:
-    """Decide every setting of every model's run.
+    """Resolve all settings of every model's run.
 
     Args:
         models: As they were given.
-        common: What they share.
-        environ: Where key and base URL variables are looked up; the process's environment by default.
+        common: Settings of all models.
+        environ: Variables with keys and base URLs; by default the process's environment.
 
     Raises:
-        ConfigError: a model cannot be asked, or a setting is wrong; names the model.
+        ConfigError: a model cannot be used, or a setting is invalid; names the model.
     """
     keys: dict[str, str] = {}
     known = load_registry(None, Path.cwd()) if common.registry is None else common.registry
@@ -118,12 +117,12 @@ def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[
         found = resolve(MULTI_EVAL, flags, _sets_for(name, names, common.sets), registry=registry)
         runs += [_finished(run, model, entries, common.told) for run in found.runs]
         notices += found.notices
-        limits = found.limits  # of the invocation: the same for each model
+        limits = found.limits  # of the invocation, equal for all models
     return ModelRuns(tuple(models), Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits), keys)
 
 
 def without_rows(run: ResolvedRun) -> ResolvedRun:
-    """The same run of tasks that are in a program and in no file: its settings name none."""
+    """A copy of a run whose settings name no file of tasks, for tasks given in a program."""
     path = "env.env_args.tasks"
     env = run.settings.env
     args = {name: value for name, value in env.env_args.items() if name != "tasks"}
@@ -141,7 +140,7 @@ def _remember_secrets(model: Model) -> None:
 def _entries(
     model: Model, registry: Registry, key_var: str | None, environ: Mapping[str, str]
 ) -> tuple[str, tuple[Registered, ...]]:
-    """The name that the run asks for, and where that leads: entries of a registry; none for a reference model."""
+    """The name in the run's settings, and its registry entries; a reference model has no entries."""
     own = _own_values(model)
     price = _price(model)
     if not model.provider and not model.base_url and model.name in registry.entries:
@@ -161,7 +160,7 @@ def _entries(
 
 
 def _address(model: Model, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The name and base URL by which a model is looked up in the table of providers."""
+    """The name and base URL for looking up a model in the table of providers."""
     provider, name = model.provider.strip(), model.name
     if model.base_url or not provider:
         return name, model.base_url
@@ -180,7 +179,7 @@ def _address(model: Model, environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _own_values(model: Model) -> dict[tuple[str, str], object]:
-    """Settings of the endpoint that the model itself gives, checked."""
+    """Validated settings of the endpoint that the model's own fields give."""
     values: dict[tuple[str, str], object] = {}
     for name, path in _OWN.items():
         value: object = getattr(model, name)
@@ -205,7 +204,7 @@ def _is_number(value: object) -> bool:
 
 
 def _with(entry: Registered, own: Mapping[tuple[str, str], object], price: Mapping[str, float] | None) -> Registered:
-    """A registry's entry with what the model says over it; headers add up."""
+    """A registry entry with the model's own values over it; headers are merged."""
     values = {**entry.values, **own}
     headers = _OWN["headers"]
     if headers in own and headers in entry.values:
@@ -214,14 +213,14 @@ def _with(entry: Registered, own: Mapping[tuple[str, str], object], price: Mappi
 
 
 def _variables(models: Sequence[Model], registry: Registry, environ: Mapping[str, str]) -> frozenset[str]:
-    """Variables that are set or asked for: under none of these names may a literal key go, or whoever asks for the
-    variable would be sent it."""
+    """Variable names that are set or in use. An API key given as text must not be stored under one of them, since it
+    would be sent to an endpoint that uses the variable."""
     asked = {entry.values.get(_KEY) for entries in registry.entries.values() for entry in entries}
     return frozenset({*environ, *(model.api_key_var for model in models), *map(str, asked)})
 
 
 def _variable_for(key: str, keys: dict[str, str], taken: Collection[str]) -> str:
-    """What a literal key goes by: settings and run folders name variables only."""
+    """A variable name for an API key given as text: settings and run folders refer to keys by variable names only."""
     known = next((name for name, value in keys.items() if value == key), None)
     if known is None:
         names = (f"{LITERAL_KEY_VAR}_{number}" for number in itertools.count(2))
@@ -238,7 +237,7 @@ def _place_of(model: Model) -> Place:
 def _flags(
     model: Model, name: str, alias: str, entries: Sequence[Registered], common: Mapping[str, object]
 ) -> dict[str, object]:
-    """Settings of one model's run, its own sampling arguments over those of all."""
+    """Settings of one model's run, with its own sampling arguments over the shared ones."""
     given = common.get("sampling_args")
     texts = [json.dumps(given)] if isinstance(given, Mapping) else [given] if isinstance(given, str) else given or []
     own = [_as_text(model)] if model.sampling else []
@@ -246,7 +245,7 @@ def _flags(
     args = cast("JsonDict | None", common.get("env_args")) or {}
     sent = entries[0].values.get(_MODEL) if entries else alias
     if args.get("score_output") or sent != model.label:
-        args = {**args, "model_id": model.label}  # a hook is told of it, and errors of a schema name it
+        args = {**args, "model_id": model.label}  # for the hook, and for schema errors
     return {
         **common,
         "env_args": args,
@@ -266,14 +265,14 @@ def _as_text(model: Model) -> str:
 
 
 def _bound(asked: int, entries: Sequence[Registered], model: Model) -> int:
-    """Tasks under way: no more than the endpoints together take at once."""
+    """The maximum number of concurrent tasks, limited by that of the endpoints together."""
     bounds = [cast("int | None", entry.values.get(_BOUND)) for entry in entries] or [model.max_concurrent]
     allowed = [bound for bound in bounds if bound is not None and bound > 0]
     return min(asked, sum(allowed)) if len(allowed) == len(bounds) and asked > 0 else asked
 
 
 def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], told: Mapping[str, str]) -> ResolvedRun:
-    """The run with what no setting says: bounds and price of its endpoints, and origins in the words used here."""
+    """The run with limits and prices of its endpoints, and with origins in the terms of this API."""
     bounds = {entry.values.get(_URL): entry.values.get(_BOUND) for entry in entries} or {"": model.max_concurrent}
     endpoints: list[Endpoint] = []
     for endpoint in run.endpoints:
@@ -286,7 +285,7 @@ def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], tol
 
 
 def _said_by(model: Model) -> dict[str, str]:
-    """Where settings come from that the model itself decides, by dotted path."""
+    """Origins of the settings that the model itself determines, by dotted path."""
     where = f"{model.place} ({model.label})"
     words = {"model.model": where, "env.name": where}
     if model.base_url:
@@ -302,7 +301,7 @@ def _said_by(model: Model) -> dict[str, str]:
 
 
 def _origin(path: str, origin: Origin, words: Mapping[str, str]) -> Origin:
-    """The origin of a setting in the words used here; those of a table hold for what is in it."""
+    """The origin of a setting in the terms of this API; the origin of a table also applies to its entries."""
     if origin.layer not in ("cli", "registry"):
         return origin
     while path not in words and path.count(".") > 1:
@@ -311,10 +310,10 @@ def _origin(path: str, origin: Origin, words: Mapping[str, str]) -> Origin:
 
 
 def _sets_for(name: str, names: Sequence[str], sets: Sequence[str]) -> list[str]:
-    """The `--set` texts for one run: `fast:model.rpm=60` is for the model that is called so."""
+    """The `--set` texts for one run; `fast:model.rpm=60` applies to the model named `fast`."""
     chosen: list[str] = []
     for text in sets:
-        # A name may hold what ends one: `qwen2.5:7b:model.rpm=60`.
+        # A name may itself contain a colon: `qwen2.5:7b:model.rpm=60`.
         named = max((each for each in names if text.startswith(f"{each}:")), key=len, default=None)
         override = parse_set(text if named is None else text[len(named) + 1 :])
         for path in override.layer:
@@ -331,7 +330,7 @@ def _sets_for(name: str, names: Sequence[str], sets: Sequence[str]) -> list[str]
 
 
 def _refuse_own(name: str, path: Sequence[str]) -> None:
-    """Refuse a `--set` of what is said of a model, or of the tasks."""
+    """Refuse a `--set` of a setting that belongs to a model or to the tasks."""
     if tuple(path[:2]) in (_MODEL, _URL, _KEY, ("env", "name")):
         raise ConfigError(f"--set {name}: a model's name, address and key are said where the model is given")
     if tuple(path[:2]) == ("env", "env_args"):

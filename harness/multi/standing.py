@@ -1,5 +1,5 @@
-"""From the documented results of models to their standing: what has no score told apart from what scored 0. Owns that
-step, for the result object, its screen and that of a record alike; the numbers are `stats.standings`'."""
+"""Conversion of documented results to standings, which distinguish a missing score from 0, for the result object and
+the screens. `stats.standings` computes the numbers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from harness.stats.difference import UNKNOWN, Range
 from harness.stats.standings import Standing, Standings, TaskOutcome, standings
 
 TIMEOUT, FAILED = "timeout", "failed"
-"""Reasons of tasks whose results keep only the words of an error."""
+"""Reasons for failed tasks whose results have only an error text."""
 
 
 def standings_of(models: Sequence[ModelResult], reasons: Sequence[Mapping[str, str]] = ()) -> Standings:
-    """The numbers of the models; of several with one name, the later ones get a number.
+    """Compute the standings of the models; duplicate names get a number.
 
     Args:
-        models: What each came to.
-        reasons: Of each model, why tasks have no score, by task, where more is known than the words of the error.
+        models: The result of each model.
+        reasons: Of each model, task → reason why it has no score, if known more precisely than by its error text.
     """
     known = list(reasons) or [dict[str, str]()] * len(models)
     names = numbered([model["modelId"] for model in models])
@@ -43,7 +43,7 @@ def _planned(model: ModelResult) -> int:
 
 
 def _promised(model: ModelResult) -> Range:
-    """The least and the greatest score possible; infinite where a hook scores, and in a record of another program."""
+    """The range of possible scores; infinite with a hook, and in a record of another program."""
     meta = model["summary"].get("meta") or {}
     match meta.get("scoreRange"):
         case [int() | float() as low, int() | float() as high] if low < high:
@@ -67,7 +67,7 @@ def _attempt(result: TaskResult, reasons: Mapping[str, str]) -> TaskOutcome:
 
 
 def _usage(result: TaskResult) -> Usage:
-    """Tokens of a task; a record of another program has none."""
+    """The usage of a task; empty in a record of another program."""
     if "usage" not in result:
         return Usage()
     usage = result["usage"]
@@ -83,7 +83,7 @@ def _usage(result: TaskResult) -> Usage:
 
 
 def _with_schema(model: Standing, result: ModelResult) -> Standing:
-    """Schema compliance, which results have no key of their own for."""
+    """Add the schema compliance, which is stored only in `meta`."""
     meta = result["summary"].get("meta") or {}
     spread = cast("Mapping[str, float] | None", meta.get("schemaCompliance"))
     if not spread or not spread.get("count"):

@@ -1,8 +1,7 @@
-"""The documented schema check: a small part of JSON Schema, read in JavaScript's way. Owns which keywords count and the
-texts of its errors; `json_schema` is the whole of JSON Schema.
-
-It looks at `type`, `required` and the `type` of `properties`, one level deep, and compares with `typeof`: so "integer"
-and "null" match nothing, and null is fine for any property. Everything else in a schema is ignored."""
+"""The documented schema check: a small part of JSON Schema with JavaScript's semantics, and its error texts;
+`json_schema` is the full check. It checks `type`, `required` and the `type` of `properties`, one level deep, and
+compares with `typeof`: so "integer" and "null" match nothing, and null is valid for any property. All other keywords
+are ignored."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from harness.multi import javascript
 
 
 def check(value: object, schema: object) -> list[str]:
-    """What is wrong with a value, in the documented words.
+    """The errors of a value, in the documented words.
 
     Args:
-        value: As `read_json` reads it.
-        schema: What is no object asks for nothing.
+        value: A value from `read_json`.
+        schema: A schema; anything but an object accepts all values.
     """
     if not isinstance(schema, Mapping):
         return []
@@ -56,7 +55,7 @@ def _misfits(value: Mapping[str, object] | list[object], properties: object) -> 
 
 
 def _kind(value: object) -> str:
-    """`typeof`, with arrays apart: null is an object."""
+    """JavaScript's `typeof`, except that arrays are `array`; null is `object`."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float):
@@ -67,7 +66,7 @@ def _kind(value: object) -> str:
 
 
 def _has(value: Mapping[str, object] | list[object], name: str) -> bool:
-    """`name in value`; an array has its indexes and a length."""
+    """JavaScript's `name in value`; an array has its indexes and `length`."""
     if isinstance(value, Mapping):
         return name in value
     return name == "length" or _index(value, name) is not None

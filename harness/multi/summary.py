@@ -1,6 +1,5 @@
-"""The statistics of an evaluation: the documented ones of each model, in which a failed task counts 0.0, and ours
-beside them, in which it is missing. Owns the words for both, and which models the result object compares; the
-estimators are those of `stats`."""
+"""Statistics of an evaluation: the documented ones of each model, where a failed task counts 0.0, additional ones
+without failed tasks, and comparisons of the models. The estimators are those of `stats`."""
 
 from __future__ import annotations
 
@@ -19,35 +18,35 @@ from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import METHODS, Summary, number
 
 SCHEMA_VALID, MATCHED = "schema_valid", "matched"
-"""Metrics of a task with a schema, and of one with an expected text."""
+"""Metrics of tasks with a schema, and of tasks with an expected text."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How the run of one model ended."""
+    """The outcome of one model's run."""
 
     planned: int
-    """Tasks."""
+    """Number of planned tasks."""
     summary: Summary | None = None
-    """The engine's own numbers; None if it came to none."""
+    """The engine's own statistics; None if it has none."""
     state: str = "done"
     stop_reason: str | None = None
-    """Why it did not end as it should; None if it did."""
+    """The reason why it did not finish normally; None if it did."""
     folder: str | None = None
-    """The run folder; None if nothing was kept."""
+    """The run folder; None if nothing was stored."""
     fail_fast: bool = False
-    """Whether it was to stop at its first failed task."""
+    """Whether the model stops at its first failed task."""
     score_range: Range = UNKNOWN
-    """The least and the greatest score possible; infinite where it is unknown."""
+    """The range of possible scores; infinite if unknown."""
 
 
 def summarize_model(model_id: str, results: Sequence[TaskResult], outcome: RunOutcome) -> ModelSummary:
-    """The summary of one model.
+    """Compute the summary of one model.
 
     Args:
-        model_id: What results call it.
-        results: Of the tasks that it ran.
-        outcome: How its run ended.
+        model_id: The model's name in the results.
+        results: Results of the tasks that it ran.
+        outcome: The outcome of its run.
     """
     total = len(results)
     not_run = max(0, outcome.planned - total)
@@ -70,8 +69,9 @@ def summarize_model(model_id: str, results: Sequence[TaskResult], outcome: RunOu
 
 
 def compare(models: Sequence[ModelResult]) -> list[JsonDict]:
-    """The score of every model less that of the first, over the tasks that both have an outcome for: `counted`, where a
-    failed task counts 0.0, and `scored`, where it is left out.
+    """The score of every model minus that of the first, over tasks with an outcome of both: `counted`, where a failed
+
+    task counts 0.0, and `scored`, without failed tasks.
 
     Args:
         models: In the order in which they were given.
@@ -91,7 +91,7 @@ def compare(models: Sequence[ModelResult]) -> list[JsonDict]:
 
 
 def methods(*, has_pairs: bool) -> JsonDict:
-    """How the numbers are made, in words that travel with them."""
+    """Descriptions of the methods, stored with the numbers."""
     words: JsonDict = {
         "avgScore": "mean over the tasks that came to an outcome; a failed task counts 0.0",
         "successRate": "tasks that are valid and did not fail, of those that came to an outcome",
@@ -117,7 +117,7 @@ def _is_success(result: TaskResult) -> bool:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """0 of nothing, as the documents have it."""
+    """The mean; 0 of no values, as documented."""
     return math.fsum(values) / len(values) if values else 0.0
 
 

@@ -1,5 +1,5 @@
-"""How tasks are asked and scored: the settings of the environment `multi-eval` beside the tasks. Owns the values and
-their checks."""
+"""Options for requests and scoring of tasks: the settings of the environment `multi-eval` besides the tasks, with their
+validation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from harness.settings.wording import shown, suggestion
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """How tasks are asked and scored.
+    """Options for requests and scoring of tasks.
 
     Raises:
-        ConfigError: a value is none that there is; names the option.
+        ConfigError: a value is invalid; names the option.
     """
 
     match_mode: MatchMode = "contains"
@@ -59,10 +59,10 @@ class TaskOptions:
             raise ConfigError(f"model_id must be a text, not {shown(self.model_id)}")
 
     def scoring(self, model_id: str) -> ScoringOptions:
-        """What of it a score depends on.
+        """The options that affect a score.
 
         Args:
-            model_id: The model's own name, which is its label if there is no other.
+            model_id: The model's own name, used if the options have none.
         """
         return ScoringOptions(
             self.match_mode, self.length_target, self.schema_mode, self.chat_options, self.model_id or model_id

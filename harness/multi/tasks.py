@@ -1,5 +1,4 @@
-"""A task: what is asked, and what is known of a good answer. Owns its fields in both spellings, and every message about
-one that is wrong; reads no file and scores nothing."""
+"""A task: its request and its expected answer. Reads its fields in both spellings and words all errors about them."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ MATCH_MODES: tuple[MatchMode, ...] = ("exact", "contains")
 
 
 class Unset(enum.Enum):
-    """Says that a task has no `expected`, where None is a value like any other: JSON's null."""
+    """The marker for a task without `expected`, since None is a valid value: JSON's null."""
 
     UNSET = "unset"
 
@@ -39,29 +38,27 @@ UNSET = Unset.UNSET
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task. Its fields can be read by their documented names as well: `task["matchMode"]`, `task.get("expected")`.
-
-    Build one from a dict with `read_task`, which checks it.
-    """
+    """One task. Its fields can also be read by their documented names: `task["matchMode"]`, `task.get("expected")`. Use
+    `read_task` to build and validate one from a dict."""
 
     id: str = ""
     prompt: str | None = None
     messages: Messages | None = None
     schema: JsonDict | str | None = None
-    """A JSON schema, or the name of a tool of the chat options, whose parameters are one."""
+    """A JSON schema, or the name of a tool in the chat options, whose parameters are the schema."""
     expected: object = UNSET
-    """What the output is to be or to hold, as `String(expected)` has it: None is the text "null"."""
+    """The expected output, or part of it, compared as `String(expected)`: None is the text "null"."""
     match_mode: MatchMode | None = None
     chat_options: JsonDict | None = None
-    """For this task's request, in place of those of all tasks."""
+    """Chat options of this task's request, instead of those of all tasks."""
     timeout_ms: float | None = None
     description: str | None = None
-    """Stands for the prompt where there is none."""
+    """Used as the prompt if there is none."""
     metadata: JsonDict = field(default_factory=dict[str, Any])
-    """Whatever a scoring hook wants to know of the task."""
+    """Any data for a scoring hook."""
 
     def document(self) -> JsonDict:
-        """The fields that are set, by their documented names."""
+        """The task as a dict: the fields that are set, by their documented names."""
         document: JsonDict = {}
         for name, documented in DOCUMENTED.items():
             value: object = getattr(self, name)
@@ -85,14 +82,14 @@ class Task:
 
     @property
     def conversation(self) -> Messages:
-        """What the model is asked: the messages, else the prompt as the user's."""
+        """The messages of the request: `messages`, else the prompt as a user message."""
         if self.messages:
             return self.messages
         return [{"role": "user", "content": self.prompt or self.description or ""}]
 
     @property
     def expected_text(self) -> str | None:
-        """`String(expected)`; None if nothing is expected."""
+        """`String(expected)`; None without an expected value."""
         return None if self.expected is UNSET else javascript.text_of(self.expected)
 
 
@@ -101,7 +98,7 @@ DOCUMENTED: Mapping[str, str] = {
     "expected": "expected", "match_mode": "matchMode", "chat_options": "chatOptions", "timeout_ms": "timeoutMs",
     "metadata": "metadata",
 }  # fmt: skip
-"""The fields of `Task` and what they are called in files."""
+"""The fields of `Task` → their names in files."""
 
 _FIELDS: Mapping[str, str] = {documented: name for name, documented in DOCUMENTED.items()} | {
     name: name for name in DOCUMENTED
@@ -109,15 +106,15 @@ _FIELDS: Mapping[str, str] = {documented: name for name, documented in DOCUMENTE
 
 
 def read_tasks(values: object, where: str = "") -> list[Task]:
-    """Read a list of tasks. One without an id is called `task-` and its number, from 0.
+    """Read a list of tasks. A task without an id gets `task-` and its number, from 0.
 
     Args:
         values: Tasks, dicts or dataclasses.
-        where: What they come from, for messages.
+        where: Their source, for messages.
 
     Raises:
-        ValidationError: there are none.
-        ConfigError: one is wrong, or two have one id; names the task.
+        ValidationError: there are no tasks.
+        ConfigError: a task is invalid, or two have the same id; names the task.
     """
     start = f"{where}: " if where else ""
     if not isinstance(values, Sequence) or isinstance(values, str | bytes) or not values:
@@ -142,11 +139,11 @@ def read_task(value: object, index: int, where: str = "") -> Task:
     Args:
         value: A `Task`, a mapping in either spelling (`matchMode`, `match_mode`), or a dataclass of the caller's, whose
             fields that are None count as not set.
-        index: Its number in its list, from 0: its name, if it has none.
-        where: What it comes from, for messages.
+        index: Its number in its list, from 0, for its default id.
+        where: Its source, for messages.
 
     Raises:
-        ConfigError: it is none, lacks what every task must have, or has a field that none has; names field and task.
+        ConfigError: the value is not a task, lacks a required field, or has an unknown one; names field and task.
     """
     return _TaskReader(_fields_of(value, index, where), index, where).task()
 
@@ -164,7 +161,7 @@ def _fields_of(value: object, index: int, where: str) -> Mapping[object, object]
 
 
 class _TaskReader:
-    """The fields of one task, read into what they must be."""
+    """Validation of the fields of one task."""
 
     def __init__(self, given: Mapping[object, object], index: int, where: str) -> None:
         self._index = index
@@ -182,7 +179,7 @@ class _TaskReader:
                 self._values[name] = self._plain(name, value)
 
     def task(self) -> Task:
-        """The task."""
+        """Build the validated task."""
         self._id = self._name()
         messages = self._messages()
         prompt, description = self._text("prompt"), self._text("description")
@@ -206,7 +203,7 @@ class _TaskReader:
         return ConfigError(f"{self._where}task {self._index}{called} {words}")
 
     def _plain(self, name: str, value: object) -> object:
-        """The value as a journal gives it back, in lists and dicts of its own."""
+        """A copy of the value as a journal would store it."""
         if value is None or isinstance(value, str | bool | int):
             return value
         try:

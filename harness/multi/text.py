@@ -1,5 +1,4 @@
-"""What of a reply is the output that is scored: the text without the model's thoughts, and the estimate of its tokens.
-Owns these rules; scores nothing."""
+"""The scored output of a reply: its text without the model's thinking, and the estimated number of tokens."""
 
 from __future__ import annotations
 
@@ -17,23 +16,23 @@ _THOUGHTS = tuple(
     (re.compile(f"<{name}>", re.IGNORECASE | re.ASCII), re.compile(f"</{name}>", re.IGNORECASE | re.ASCII))
     for name in ("think", "thinking")
 )
-"""Where a block of thoughts begins and ends. Two searches, for one expression would look for the end of each beginning
-anew: a model that repeats itself can write thousands."""
+"""The start and end tags of thinking blocks. Two patterns, since a single one would search for the end again from every
+start: a model that repeats itself can write thousands."""
 
 
 def without_thoughts(text: str) -> str:
-    """The text without `<think>…</think>` and `<thinking>…</thinking>`, trimmed. A block that is never closed stays: it
-    is all that the model has said."""
+    """Remove `<think>…</think>` and `<thinking>…</thinking>` blocks from a text, and trim it. An unclosed block stays,
+    since it may be the whole reply."""
     for begin, end in _THOUGHTS:
         text = _without(text, begin, end)
     return javascript.trimmed(text)
 
 
 def output_of(completion: Prompt) -> str:
-    """The output of a rollout: the text of the last assistant message, without thoughts.
+    """The output of a rollout: the text of the last assistant message, without thinking.
 
     Args:
-        completion: The messages after the prompt; a reply of tool calls alone has no text, nor has a refusal.
+        completion: The messages after the prompt; a reply with tool calls alone, or a refusal, has no text.
     """
     if isinstance(completion, str):
         return without_thoughts(completion)
@@ -42,7 +41,7 @@ def output_of(completion: Prompt) -> str:
 
 
 def estimated_tokens(output: str) -> int:
-    """Tokens as the documented results count them: words of the output, 0.7 of them a token."""
+    """Estimate tokens as the documented results do: the number of words divided by 0.7, rounded up."""
     return math.ceil(javascript.words(output) / WORDS_A_TOKEN)
 
 

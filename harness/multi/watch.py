@@ -1,5 +1,5 @@
-"""What an evaluation looks at while the engine makes its runs: every outcome as it comes, every journal when it is
-whole. Owns the way from the engine's runs to the results of the models, for the Python API and the command alike."""
+"""Observation of an evaluation's runs: passes on every outcome, reads every finished journal, and builds the results of
+the models, for both the Python API and the command."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from harness.store.outcomes import read_journal
 from harness.store.recorded import Recorded
 
 Heard: TypeAlias = Callable[[int, TaskResult, int], None]
-"""Gets the number of the model, the task's result, and the tasks of all models that have an outcome by now."""
+"""Receives the number of the model, the task's result, and the number of finished tasks of all models."""
 
 
 class EvaluationWatch:
-    """Follows the runs of one evaluation.
+    """The observer of one evaluation's runs.
 
     Args:
         models: In the order of their runs.
-        events: Who is told.
+        events: Receives the progress of the tasks.
     """
 
     def __init__(self, models: Sequence[Model], events: Events) -> None:
@@ -37,12 +37,12 @@ class EvaluationWatch:
         self._found: dict[int, list[TaskResult]] = {}
 
     def attach(self, runs: Sequence[Prepared], *, fail_fast: bool = False, heard: Heard | None = None) -> None:
-        """Listen to runs that are about to start. Looks at every task once.
+        """Listen to runs that are about to start. Iterates over all tasks once.
 
         Args:
-            runs: One a model, in their order.
-            fail_fast: Stop a model at its first task that comes to no score.
-            heard: Told of every outcome, once its line is on disk. Must not raise.
+            runs: One per model, in their order.
+            fail_fast: Stop a model at its first task without a score.
+            heard: Called with every outcome, once it is on disk. Must not raise.
         """
         for index, run in enumerate(runs):
             run.fail_fast = fail_fast
@@ -51,8 +51,8 @@ class EvaluationWatch:
             run.progress.listener = partial(self._tell, index, tasks, runs, heard)
 
     def results(self, runs: Sequence[Prepared]) -> list[ModelResult]:
-        """What every model came to, in the order of the models; of one that was cut off, what its journal holds. One
-        that cannot be read any more costs the other models nothing: what is wrong is the stop reason of its own."""
+        """The results of every model, in the order of the models; of an interrupted run, those in its journal. If a
+        journal cannot be read, only that model's results are missing, and its stop reason has the error."""
         return [self._result(index, run) for index, run in enumerate(runs)]
 
     def _tell(

@@ -1,6 +1,5 @@
-"""Messages of settings and engine as whoever wrote down a model, or calls this API, reads them: with the names of
-fields and arguments where those of options stand. Owns the translation alone; the messages are written where the errors
-are raised."""
+"""Translation of error messages of settings and engine for authors of models and callers of this API: names of fields
+and arguments replace those of command-line options."""
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ _OF_A_CALL = (
 
 
 def of_a_model(words: str) -> str:
-    """What is said about a model, to whoever wrote it down."""
+    """Translate a message about a model to the names of a model's fields."""
     return _translated(words, _OF_A_MODEL)
 
 
 def of_a_call(words: str) -> str:
-    """What is said about an evaluation, to whoever wrote the arguments of `evaluate`."""
+    """Translate a message about an evaluation to the argument names of `evaluate`."""
     return _translated(words, (*_OF_A_CALL, *_OF_A_MODEL))
 
 
