@@ -1,4 +1,4 @@
-"""Exceptions of the classic API, and the conversion of our own errors to them. `vf.ModelError` is also a subclass of
+"""Exceptions of the classic API, and the conversion of bench's errors to them. `vf.ModelError` is also a subclass of
 ours, so that the cause is kept if an author's code lets it pass."""
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class BrowserSandboxError(SandboxError):
 
 
 def classic(error: HarnessModelError) -> HarnessModelError:
-    """Convert a failed model call to a classic exception, with ours as its cause. An unusable endpoint's error is
+    """Convert a failed model call to a classic exception, with bench's as its cause. An unusable endpoint's error is
     returned unchanged: it ends the run, and author code must not handle it."""
     if isinstance(error, Error | SystemicError):
         return error

@@ -75,7 +75,7 @@ def answering(found: FoundEnvironment) -> Generator[Generation | None]:
 
 
 def may_ask(source: Path) -> bool:
-    """Whether an environment might use the classic API: its package names it, or does not declare itself as ours.
+    """Whether an environment might use the classic API: its source contains `verifiers`, or never `harness`.
 
     Args:
         source: The package's `__init__.py`, or the single file.

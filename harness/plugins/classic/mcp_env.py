@@ -13,7 +13,7 @@ _SERVER = ("name", "command", "args", "env", "url", "headers", "cwd")
 
 
 class MCPEnv(NativeMCPEnv):
-    """Our `MCPEnv` with the classic constructor arguments; tools, turns, stop conditions and metrics are ours.
+    """bench's `MCPEnv` with the classic constructor arguments, and otherwise unchanged.
 
     Args:
         mcp_servers: Dicts, or objects with the same fields.

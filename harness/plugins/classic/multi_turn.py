@@ -1,5 +1,5 @@
-"""Multi-turn loop of classic environments, on top of ours. Hooks get messages of their generation, lists that they may
-change, and replies in the classic shape."""
+"""Multi-turn loop of classic environments, based on bench's. Hooks get messages of their generation, lists that they
+may change, and replies in the classic shape."""
 
 from __future__ import annotations
 

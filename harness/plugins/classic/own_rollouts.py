@@ -61,7 +61,7 @@ def reading(own: Method) -> Method:
 
 
 def wrap_own(cls: type, name: str, wrap: Callable[[Method], Method]) -> None:
-    """Wrap a method that an author has defined: in `cls` itself or in one of its bases that is not ours."""
+    """Wrap a method that an author has defined: in `cls` itself or in a base that is not of bench."""
     found = getattr(cls, name)
     if not getattr(found, "__module__", "harness.").startswith("harness.") and not hasattr(found, "own"):
         setattr(cls, name, wrap(found))

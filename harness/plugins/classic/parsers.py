@@ -1,5 +1,5 @@
-"""Parsers of the classic API, on top of ours. Two rules differ: a reply without content is parsed as "None" (generation
-B), and every reply gets the spacing points of the graded format reward."""
+"""Parsers of the classic API, based on bench's. Two rules differ: a reply without content is parsed as "None"
+(generation B), and every reply gets the spacing points of the graded format reward."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class PythonWorkerRequestError(faults.SandboxError):
 
 
 class PythonWorkerDeadError(faults.SandboxError):
-    """The interpreter has died. Here the model is told so, and gets a new one."""
+    """The interpreter has died. Here the model gets an error message and a new interpreter."""
 
 
 class PythonMonitorRubric(Rubric):

@@ -59,7 +59,7 @@ class Rubric(NativeRubric):
         self.score_object_providers: list[Callable[[State], Mapping[str, object]]] = []
         self.group_score_object_providers: list[Callable[[list[State]], Mapping[str, object]]] = []
         self._reasons: dict[str, dict[str, str]] = {}
-        """Reasons of missing function values, by rollout, for an author's scoring that calls ours."""
+        """Reasons of missing function values, by rollout, for an author's scoring that calls bench's."""
         self.prepare: Callable[[State], State] | None = None
         """Converts a state of our engine to a classic one; set by the environment."""
         for name, value in kwargs.items():

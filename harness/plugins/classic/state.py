@@ -128,7 +128,7 @@ _KINDS: dict[Generation, type[ClassicState]] = {"B": DictState, "C": TypedState}
 
 
 def adopt(state: State, kind: Generation, columns: Mapping[str, object] | None) -> ClassicState:
-    """Convert a state of ours to one of a generation. A converted state is returned unchanged.
+    """Convert bench's state of a rollout to that of a generation. A converted state is returned unchanged.
 
     Args:
         state: Fresh, or restored from a journal.
