@@ -132,7 +132,7 @@ class TaskEnv(Environment):
         return ideal_output(read_task(example.info["task"], 0), self.options.scoring("reference"))
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """A reply without content, chosen so that it does not pass by chance."""
+        """A reply that does not answer the task, chosen so that it does not pass by chance."""
         return empty_output(read_task(example.info["task"], 0), self.options.scoring("reference"))
 
 

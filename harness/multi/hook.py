@@ -99,7 +99,7 @@ class ScoringHook:
         names = _parameters(self.function, self.name)
         try:
             return self.function(call) if names is None else self.function(**{name: call[name] for name in names})
-        except SystemExit as error:  # the thread runner's message would name a function of ours
+        except SystemExit as error:  # the thread runner's message would name an internal function
             raise EvalFnError(raised(error)) from error
 
 

@@ -1,5 +1,5 @@
 """Replies of the reference models: an output with the best possible score, made from a schema and an expected text and
-rated by `scoring`, and an output without content."""
+rated by `scoring`, and an output that answers nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ideal_output(task: Task, options: ScoringOptions) -> str:
 
 
 def empty_output(task: Task, options: ScoringOptions) -> str:
-    """An output without content, one that does not pass if possible."""
+    """An output that does not answer the task, and does not pass if possible."""
     return next((each for each in _EMPTY if not score_output(task, each, options).valid), _EMPTY[0])
 
 

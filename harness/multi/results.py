@@ -34,7 +34,7 @@ class TaskResult(TypedDict):
     errors: list[Any]
     """Texts, or `{"expertId", "errors"}` for a failed schema check."""
     durationMs: int
-    """Duration of the reply in ms, without waiting for a slot or a rate limit of ours."""
+    """Duration of the reply in ms, without waiting for a slot or a client-side rate limit."""
     tokens: int
     """Estimate from the number of words of `output`; `usage` has the endpoint's numbers."""
     error: NotRequired[str]
@@ -75,7 +75,7 @@ class ModelResult(TypedDict):
 
     modelId: str
     results: list[TaskResult]
-    """In the order of the tasks."""
+    """The results, in the order of the tasks."""
     summary: ModelSummary
 
 
@@ -110,7 +110,7 @@ class EvaluationResult(TypedDict):
     totals: Totals
     summary: list[ModelSummary]
     models: list[ModelResult]
-    """In the order in which they were given."""
+    """The results of each model, in the order in which the models were given."""
     persist: PersistStatus
     meta: JsonDict
     """Versions, request settings of each model, and pairwise comparisons of the models."""
