@@ -44,7 +44,7 @@ LINES = {
 """Lines of each room and plugin. Lower a figure whenever a room has become shorter; to raise one, say why beside it."""
 
 BANNED_WORDS = {
-    "__init__": 1, "agents": 0, "cli": 83, "core": 5, "envs": 3, "multi": 3, "plugins": 5,
+    "__init__": 1, "agents": 0, "cli": 13, "core": 5, "envs": 3, "multi": 3, "plugins": 5,
     "reference": 1, "report": 2, "sandbox": 1, "settings": 6, "store": 32,
 }  # fmt: skip
 """Occurrences of `BANNED` in the docstrings and comments of each room. Lower them; raise none."""

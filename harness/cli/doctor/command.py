@@ -1,5 +1,4 @@
-"""`bench doctor [TARGET]`: what here would keep a run from working. Owns the command's words and the report's layout;
-`harness.cli.doctor` makes the checks."""
+"""Implement `bench doctor [TARGET]`: run the checks of `harness.cli.doctor` and print the report."""
 
 from __future__ import annotations
 
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
     from harness.cli.doctor.findings import Diagnosis, DoctorReport
 
 _LEFT = 9
-"""Cells of the column of verdicts."""
+"""Width in cells of the status column."""
 
 _WIDEST = 120
 
 LONGEST = 600.0
-"""Seconds that one may give a request."""
+"""Maximum value of the request timeout, in seconds."""
 
 
 MODEL, REQUESTS, OUTPUT = "Model and runs, as for bench run", "Requests", "Output"
@@ -36,7 +35,7 @@ MODEL, REQUESTS, OUTPUT = "Model and runs, as for bench run", "Requests", "Outpu
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorOptions:
-    """What `bench doctor` takes."""
+    """Options of `bench doctor`."""
 
     target: Annotated[
         str | None, argument("TARGET", "Environments separated by commas, or a suite file: look at its runs.")
@@ -72,10 +71,10 @@ class DoctorOptions:
     as_json: Annotated[bool, option(OUTPUT, "--json", doc="Print all findings as JSON on stdout.")] = False
 
     def check(self) -> None:
-        """Refuse what makes no sense.
+        """Validate the options.
 
         Raises:
-            UsageError: says what.
+            UsageError: an option is invalid.
         """
         if not 0 < self.timeout <= LONGEST:
             raise UsageError(f"--timeout {self.timeout:g}: must be more than 0 and at most {LONGEST:g} seconds")
@@ -83,7 +82,7 @@ class DoctorOptions:
             raise UsageError("--set changes the settings of runs: name their TARGET")
 
     def flags(self) -> dict[str, object]:
-        """Those that `bench run` has as well, by setting."""
+        """Values of the options shared with `bench run`, by setting key."""
         return {name: getattr(self, name) for name in _SETTINGS}
 
 
@@ -97,13 +96,13 @@ def doctor(_ctx: typer.Context, options: DoctorOptions) -> int:
     TARGET, or the model that a run would ask. Each model gets one request of one token; nothing else leaves this
     machine. Keys are named, never shown. Exit code 1 if anything is a problem.
     """
-    from harness.cli.doctor.examination import Manner, examine  # slow to import, and --help needs none
+    from harness.cli.doctor.examination import Manner, examine  # slow to import, and --help does not need it
     from harness.cli.doctor.subject import find_subject
     from harness.cli.trust import recorded_in
 
     options.check()
     if options.target is not None:
-        recorded_in(options.target)  # refuses settings of a run that are a link, or no regular file
+        recorded_in(options.target)  # raises for a settings file of a run that is a link or irregular
     subject = find_subject(options.target, options.flags(), options.sets or (), registry=options.registry)
     manner = Manner(options.offline, options.hub, options.timeout, os.environ, _overruled(Path.cwd() / ".env"))
     report = examine(subject, manner, _announce)
@@ -120,7 +119,7 @@ app = command_of(DoctorOptions, doctor, (MODEL, REQUESTS, OUTPUT))
 
 
 def _overruled(path: Path) -> list[str]:
-    """Variables that `.env` sets to something else than the environment has."""
+    """Names of variables whose value in `.env` differs from the environment's."""
     try:
         variables, _ = dotenv.parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):

@@ -1,5 +1,5 @@
-"""Keys by the names of their variables: set, unset, or odd. Owns what is odd about a key; nothing here ever says a key,
-a part of one, or how long it is."""
+"""Checks of API keys by the names of their variables: set, unset or malformed. No finding contains a key, a part of
+one, or its length."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _PLACEHOLDER = re.compile(r"<.*>|\.{3}|x{3,}|(?:your|my)[-_ ].*|.*[-_ ]here|chan
 
 @dataclass(frozen=True, slots=True)
 class WantedKey:
-    """A variable that should hold a key."""
+    """A variable that should hold an API key."""
 
     name: str
     whom: str
-    """Who is asked with it, for people."""
+    """Name of the endpoint that uses the key, for messages."""
     is_asked: bool
-    """Whether the user asked for that endpoint: then an unset variable is a problem, else a note."""
+    """Whether the user requested the endpoint: if so, an unset variable is a problem, else a note."""
     is_local: bool = False
     """Whether the endpoint is on this machine, and needs no key."""
 
 
 def oddity(value: str) -> str:
-    """What is wrong with a key, as the rest of a sentence that names its variable; "" if nothing can be seen."""
+    """Describe a malformed key, as the rest of a sentence that names its variable; "" if no defect is visible."""
     text = value.strip()
     tests = (
         ("begins or ends with a quotation mark", bool(text) and (text[0] in _QUOTES or text[-1] in _QUOTES)),
@@ -46,12 +46,12 @@ def oddity(value: str) -> str:
 def check_keys(
     wanted: Sequence[WantedKey], environ: Mapping[str, str], overruled: Collection[str] = ()
 ) -> list[Diagnosis]:
-    """Whether each key is there and looks like one.
+    """Check that each key is set and well-formed.
 
     Args:
-        wanted: The variables.
-        environ: Where they are looked up.
-        overruled: Variables that `.env` sets to something else than the environment does.
+        wanted: Variables to check.
+        environ: Environment variables.
+        overruled: Variables whose value in `.env` differs from the environment's.
     """
     found = [_check(each, environ) for each in _merged(wanted)]
     for name in sorted(set(overruled) & {each.name for each in wanted}):
@@ -61,7 +61,7 @@ def check_keys(
 
 
 def _merged(wanted: Sequence[WantedKey]) -> list[WantedKey]:
-    """One for each variable; the strictest use of it counts."""
+    """Merge duplicates into one entry per variable, with the strictest requirement."""
     merged: dict[str, WantedKey] = {}
     for each in wanted:
         known = merged.get(each.name)
@@ -90,7 +90,7 @@ def _check(wanted: WantedKey, environ: Mapping[str, str]) -> Diagnosis:
 
 
 def _others(wanted: Collection[str], environ: Mapping[str, str]) -> list[Diagnosis]:
-    """Keys of providers that nothing asks for here."""
+    """Notes about set API keys of providers that the target does not use."""
     names = sorted({name for provider in PROVIDERS.values() for name in provider.key_vars} - set(wanted))
     there = [name for name in names if environ.get(name, "").strip()]
     found = [ok("keys", "others", f"also set: {', '.join(there)}")] if there else []

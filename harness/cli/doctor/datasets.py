@@ -1,5 +1,5 @@
-"""Whether the Hub's datasets of a target can be loaded: their names as the environments' sources give them, the Hub's
-answer to one request for each, and whether a copy is cached. Nothing is downloaded."""
+"""Check that the Hub datasets of a target can be loaded: find their names in the environments' sources, send the Hub
+one request for each, and look for a cached copy. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORMATS = (
     *("arrow", "audiofolder", "csv", "generator", "imagefolder", "json", "pandas", "parquet", "sql", "text"),
     *("videofolder", "webdataset", "xml"),
 )
-"""What `load_dataset` reads from files."""
+"""Names that `load_dataset` takes for builders of local files."""
 _AT_ONCE = 8
 
 
@@ -33,9 +33,9 @@ class HubDataset:
     """A dataset on the Hub.
 
     Args:
-        name: Its id, `namespace/name`.
-        environments: The environments that load it.
-        has_sample: Whether they bring rows of their own, as `split="sample"`.
+        name: Id of the dataset, `namespace/name`.
+        environments: Environments that load the dataset.
+        has_sample: Whether the environments contain rows of their own, as `split="sample"`.
     """
 
     name: str
@@ -44,14 +44,14 @@ class HubDataset:
 
 
 def find_datasets(files: Sequence[Path], arguments: Mapping[str, object]) -> tuple[list[str], bool]:
-    """The Hub's datasets that an environment loads, as far as its source says so.
+    """Find the Hub datasets that an environment loads, as far as its source shows them.
 
     Args:
-        files: Its Python files.
-        arguments: What its `load_environment` is given.
+        files: Python files of the environment.
+        arguments: Arguments of its `load_environment`.
 
     Returns:
-        Their ids, and whether it brings rows of its own.
+        The ids of the datasets, and whether the environment contains rows of its own.
     """
     trees = [tree for file in files if (tree := _tree(file)) is not None]
     values: dict[str, object] = {}
@@ -70,7 +70,7 @@ def find_datasets(files: Sequence[Path], arguments: Mapping[str, object]) -> tup
         value for name, value in parameters.items() if "dataset" in name and ("/" in str(value) or str(value) in named)
     ]
     known = values | parameters
-    # What a caller may name takes the place of the id that it replaces.
+    # A dataset named by the caller replaces the id in the code.
     loaded = [_value(node, known) for name, node in calls if not (name == "RowSource" and "dataset" in parameters)]
     ids = [named.get(value, value) for value in [*chosen, *loaded] if isinstance(value, str)]
     return [each for each in dict.fromkeys(ids) if _is_hub_id(each)], has_sample
@@ -92,7 +92,7 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, object]]:
 
 
 def _defaults(tree: ast.Module, known: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """The defaults of `load_environment`."""
+    """Defaults of the parameters of `load_environment`."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "load_environment":
             places = [*node.args.posonlyargs, *node.args.args]
@@ -103,7 +103,7 @@ def _defaults(tree: ast.Module, known: Mapping[str, object]) -> Iterator[tuple[s
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
-    """Calls that load a dataset, each with the expression of its name."""
+    """Calls that load a dataset, each with the expression of the dataset's name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -120,7 +120,7 @@ def _value(node: ast.expr | None, known: Mapping[str, object]) -> object:
 
 
 def _named_datasets() -> dict[str, str]:
-    """The datasets that import hooks know by a short name."""
+    """Datasets for which import hooks define a short name."""
     return {name: repository for hook in import_hooks() for name, repository in hook.datasets.items()}
 
 
@@ -132,23 +132,23 @@ def _is_hub_id(name: str) -> bool:
 
 
 def request(dataset: HubDataset) -> str:
-    """What is sent, for people."""
+    """Describe the request for a dataset, for the user."""
     return f"whether the Hub has {dataset.name}: {_address(dataset.name)}"
 
 
 def is_offline() -> bool:
-    """Whether the Hub's libraries are told to send nothing."""
+    """Whether the Hub's libraries are set to offline mode."""
     from huggingface_hub import constants
 
     return bool(constants.HF_HUB_OFFLINE)
 
 
 def check_datasets(datasets: Sequence[HubDataset], *, offline: str = "") -> list[Diagnosis]:
-    """Whether each can be loaded.
+    """Check that each dataset can be loaded.
 
     Args:
-        datasets: What environments load.
-        offline: The option or variable that forbids to ask the Hub; "" if nothing does.
+        datasets: Datasets that environments load.
+        offline: Option or variable that forbids requests to the Hub; "" if none does.
     """
     if offline:
         return [_unanswered(each, f"not asked, because of {offline}") for each in datasets]
@@ -193,7 +193,7 @@ def _unanswered(dataset: HubDataset, why: str) -> Diagnosis:
 
 
 def _is_cached(name: str) -> bool:
-    """Whether `datasets` has prepared any configuration of it."""
+    """Whether `datasets` has cached any configuration of this dataset."""
     from huggingface_hub import constants
 
     cache = Path(os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")).expanduser()
@@ -205,5 +205,5 @@ def _is_cached(name: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """Without what `datasets` changes in a name: capitals become `_` and a small letter."""
+    """Normalize a name as `datasets` does in cache folders, where capitals become `_` and a small letter."""
     return name.lower().replace("_", "").replace("-", "")

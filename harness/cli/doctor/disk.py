@@ -1,5 +1,5 @@
-"""Where results go: room, rights, speed, and what the file system can do. Owns these checks; what they write is in one
-folder of their own that is gone afterwards."""
+"""Checks of the output folder: free space, permissions, speed, and features of the file system. Probe files go to a
+temporary folder that is removed afterwards."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from harness.store.atomic import can_exchange, durable_sync, store_error
 
 TOO_LITTLE = 100 * 2**20
 LITTLE = 2 * 2**30
-"""Bytes free. Transcripts of a large run take hundreds of megabytes, twice while its dataset is written."""
+"""Minimum free bytes. Transcripts of a large run take hundreds of megabytes, twice while its dataset is written."""
 
 SYNCS = 5
 SLOW_SYNC = 0.1
-"""Seconds. The journal waits for one sync after every handful of rollouts."""
+"""Maximum seconds of one sync. The journal syncs after every few rollouts."""
 
 _FORGETFUL = ("tmpfs", "ramfs")
 _MOUNTS = Path("/proc/self/mounts")
@@ -31,10 +31,10 @@ _ESCAPES = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
 
 def check_disk(folder: Path) -> list[Diagnosis]:
-    """Whether runs can be kept in an output folder.
+    """Check that runs can be saved in an output folder.
 
     Args:
-        folder: The output folder; it need not be there yet, and is not made.
+        folder: The output folder; may be missing, and is not created.
     """
     name = shown_path(folder, Path.cwd())
     there = _nearest(folder)
@@ -59,7 +59,7 @@ def _said(action: str, path: Path, error: OSError) -> tuple[str, str]:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder itself, or the nearest one above that exists."""
+    """The folder itself, or its nearest existing parent."""
     path = folder.absolute()
     while not path.exists() and path.parent != path:
         path = path.parent
@@ -107,7 +107,7 @@ def _abilities(name: str, probe: Path, place: str) -> list[Diagnosis]:
 
 
 def _sync_seconds(probe: Path) -> float:
-    """The median of a few."""
+    """Median duration of a few syncs, in seconds."""
     taken: list[float] = []
     fd = os.open(probe / "synced", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -122,7 +122,7 @@ def _sync_seconds(probe: Path) -> float:
 
 
 def _renames(probe: Path) -> str:
-    """Why a file cannot take another one's place; "" if it can."""
+    """Reason why a rename cannot replace a file; "" if it can."""
     old, new = probe / "old", probe / "new"
     old.write_bytes(b"old")
     new.write_bytes(b"new")
@@ -134,7 +134,7 @@ def _renames(probe: Path) -> str:
 
 
 def _locks(probe: Path) -> str:
-    """Why a file cannot be locked, or why a lock keeps nobody out; "" if all is well."""
+    """Reason why files cannot be locked, or why a lock does not exclude others; "" if locks work."""
     path = probe / "lock"
     with path.open("w") as one, path.open("w") as other:
         try:
@@ -162,7 +162,7 @@ def _exchanges(probe: Path) -> bool:
 
 
 def file_system(path: Path, mounts: Path = _MOUNTS) -> str:
-    """The kind of file system that `path` is on; "" where that cannot be told."""
+    """Type of the file system of `path`; "" if unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -176,6 +176,6 @@ def file_system(path: Path, mounts: Path = _MOUNTS) -> str:
         point = fields[1]
         for escape, letter in _ESCAPES.items():
             point = point.replace(escape, letter)
-        if real.is_relative_to(point) and len(point) >= best:  # of two on one place, the later one is seen
+        if real.is_relative_to(point) and len(point) >= best:  # of two mounts on one path, the later one is visible
             best, kind = len(point), fields[2]
     return kind

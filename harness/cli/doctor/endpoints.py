@@ -1,5 +1,5 @@
-"""One cheap request for each model at each endpoint, side by side. Owns what the answers mean for people; the request
-is `clients.preflight`'s, sent by the client that runs use."""
+"""Connection checks of endpoints: one cheap request per model and endpoint, sent concurrently by the client that runs
+use (`clients.preflight`), and the findings made from the replies."""
 
 from __future__ import annotations
 
@@ -33,49 +33,49 @@ from harness.usercode.threads import offload
 _HTTP = {"http", "https"}
 
 _MORE_TRIES = 2
-"""Of a request whose connection breaks: once may be chance, and what breaks every time is no API. Whatever is answered
-settles the matter at once."""
+"""Retries after a broken connection: one failure may be chance, repeated ones mean that no API is there. Any reply ends
+the retries."""
 
 _TRY_AGAIN = RetryPolicy(base=0.2)
 
 _HALF_SHOWN = re.compile(r"[^\s\"']*\*{2,}[^\s\"']*")
-"""How providers repeat a key that they refuse: its beginning and its end, with asterisks between."""
+"""Pattern of a key in a provider's error message: its beginning and end, with asterisks between."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointQuery:
-    """One model at one endpoint."""
+    """A query to one model at one endpoint."""
 
     endpoint: Endpoint
     whom: str
-    """Who would ask it: an alias, or names of runs; for people."""
+    """Alias, or names of the runs that use the model, for messages."""
     is_asked: bool = True
-    """Whether the user named it, or what needs it."""
+    """Whether the user named the model, or a run that uses it."""
 
     @property
     def host(self) -> str:
-        """The endpoint, as people know it."""
+        """Name of the endpoint, for messages."""
         provider = litellm_provider(self.endpoint.url)
         return f"{provider} (litellm)" if provider is not None else urlsplit(self.endpoint.url).netloc
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the embedded reference server plays it."""
+        """Whether the embedded reference server plays this model."""
         return not self.endpoint.url
 
     @property
     def name(self) -> str:
-        """As findings call it."""
+        """Name of the query in findings."""
         return self.endpoint.model if self.is_embedded else f"{self.endpoint.model} at {self.host}"
 
     @property
     def request(self) -> str:
-        """What is sent, for people."""
+        """Describe the request, for the user."""
         return f"one message and one token to {self.host} for {self.endpoint.model}"
 
 
 def unaskable(asked: EndpointQuery, environ: Mapping[str, str]) -> Diagnosis | None:
-    """What is to be said of a model that is not asked, since there is nothing to ask or it would be no use."""
+    """Finding for a model that gets no request: embedded, or key or litellm missing. None if it can be queried."""
     endpoint, name = asked.endpoint, asked.name
     if is_reference(endpoint.model) and asked.is_embedded:
         return _embedded(name)
@@ -93,7 +93,7 @@ def unaskable(asked: EndpointQuery, environ: Mapping[str, str]) -> Diagnosis | N
 
 
 def _embedded(name: str) -> Diagnosis:
-    """Whether bench can serve a reference model itself."""
+    """Check that bench can serve a reference model itself."""
     try:
         parse_model(name)
     except ConfigError as error:
@@ -107,19 +107,19 @@ def _embedded(name: str) -> Diagnosis:
 
 
 async def ask_all(asked: Sequence[EndpointQuery], environ: Mapping[str, str], seconds: float) -> list[Diagnosis]:
-    """Ask every model once, at the same time.
+    """Send one request to every model, all at the same time.
 
     Args:
-        asked: Each of which `unaskable` had nothing to say.
-        environ: Where keys are looked up.
-        seconds: How long each may take.
+        asked: Queries for which `unaskable` returned None.
+        environ: Environment variables with the API keys.
+        seconds: Timeout of each request.
 
     Returns:
-        One finding for each, in their order.
+        One finding per query, in the same order.
     """
-    # Its import takes seconds, in which the others' time would run out.
+    # Its import takes seconds, which would use up the other requests' timeout.
     broken = await _broken_litellm([provider for each in asked if (provider := litellm_provider(each.endpoint.url))])
-    if asked:  # that of aiohttp a good part of one, which a short time for a dead host does not have
+    if asked:  # aiohttp's import takes much of a second, which a short timeout for a dead host lacks
         await offload.run(import_module, "harness.models.transport")
     async with asyncio.TaskGroup() as tasks:
         asking = [tasks.create_task(_ask(each, environ, seconds, broken)) for each in asked]
@@ -127,14 +127,14 @@ async def ask_all(asked: Sequence[EndpointQuery], environ: Mapping[str, str], se
 
 
 async def _broken_litellm(providers: Sequence[str]) -> str:
-    """Why litellm cannot be imported, though it is installed; "" if it can, or is not needed."""
+    """Reason why the installed litellm cannot be imported; "" if it can be, or is not needed."""
     if not providers:
         return ""
     from harness.models import litellm
 
     try:
         await offload.run(litellm.load, providers[0])
-    except Exception as error:  # a package that is half there can raise anything
+    except Exception as error:  # a partly installed package can raise anything
         cause = error.__cause__ or error
         return f"{type(cause).__name__}: {cause}"
     return ""
@@ -159,14 +159,14 @@ async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float,
             says = "replied as `bench serve --env` does to whoever is none of its environments"
             return ok("endpoints", asked.name, says)
         return problem("endpoints", asked.name, _words(error, client), _advice(asked, error))
-    except HarnessError as error:  # a URL, header or proxy that cannot be used
+    except HarnessError as error:  # an invalid URL, header or proxy
         if "proxy" in str(error):
             return note("endpoints", asked.name, "not asked: its proxy cannot be used, see network")
         return problem("endpoints", asked.name, str(error), f"correct the settings of {asked.whom}")
     except TimeoutError:
         says = f"takes the request, and has not answered within {seconds:g} s: it may be loading the model"
         return note("endpoints", asked.name, says, "try again later, or with a larger --timeout")
-    except Exception as error:  # what libraries say to an address that nobody thought of
+    except Exception as error:  # errors of libraries for unforeseen addresses
         says = f"cannot be asked: {type(error).__name__}: {error}"
         return problem("endpoints", asked.name, says, f"correct the settings of {asked.whom}")
     finally:
@@ -179,7 +179,7 @@ async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float,
 
 
 def _words(error: ModelError, client: ChatClient | None) -> str:
-    """What a client says went wrong, without what its finding says as well."""
+    """Format a client's error without advice, without the parts that the finding repeats, and with keys redacted."""
     label = f"{client.target.label}: " if client is not None else ""
     words = without_advice(error).removeprefix(label).partition(", and it has never answered")[0]
     return _HALF_SHOWN.sub("[redacted]", words)
@@ -197,7 +197,7 @@ _PASSING = {
     "bad_request": "it refused this short request for what it asks; see whether it takes a run's: bench run ENV -n 1",
     "bad_response": "if it stays so, check the base URL (-b): that of an OpenAI-compatible API usually ends in /v1",
 }
-"""What to do, by reason, about an answer that need not be that of a run."""
+"""Advice by error reason, for errors that need not occur in a run."""
 
 
 _SIGNS = (
@@ -208,11 +208,11 @@ _SIGNS = (
     ("proxy", "check HTTPS_PROXY and HTTP_PROXY, or add the host to NO_PROXY"),
     ("at every attempt", "check http against https in the base URL (-b), and what it is that listens there"),
 )
-"""What to do about a connection, by words of why there is none; the first that is there counts."""
+"""Advice on failed connections by words in the error; the first match is used."""
 
 
 def _advice(asked: EndpointQuery, error: SystemicError) -> str:
-    """What to do about an endpoint that cannot be used."""
+    """Advice on an unusable endpoint."""
     endpoint, words = asked.endpoint, str(error)
     if error.reason == "auth":
         if not endpoint.key_var:

@@ -1,5 +1,5 @@
-"""Whether the environments of a target can be used: found, installed with what they want, importable. Owns these
-checks; nothing of theirs is built or run, and they are imported in a process of their own."""
+"""Checks of the environments of a target: found, requirements installed, importable. Environments are imported in a
+separate process, and neither built nor run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness.settings.packages import FoundEnvironment
 _MODULE = re.compile(r"(?:the module|No module named) '([\w.]+)'")
 
 _MODULES = {"math_verify": "math-verify", "reasoning_gym": "reasoning-gym", "fastmcp": "fastmcp"}
-"""Distributions that are not called as their module."""
+"""Distribution names of modules where they differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +34,20 @@ class WantedEnvironment:
     """One environment of the target."""
 
     env_id: str
-    """As it was named."""
+    """Id of the environment as typed."""
     name: str
-    """As tables call it."""
+    """Name of the environment in tables."""
     found: FoundEnvironment
     is_built_in: bool = False
 
 
 def wanting_sandbox(wanted: Sequence[WantedEnvironment]) -> list[str]:
-    """The environments whose code mentions a sandbox."""
+    """Names of the environments whose code mentions a sandbox."""
     return [each.name for each in wanted if not each.is_built_in and asks_for_sandbox(each.found.source_files)]
 
 
 def check_environments(wanted: Sequence[WantedEnvironment], installed: Installed | None = None) -> list[Diagnosis]:
-    """Whether each can be imported, and has installed beside it what it wants."""
+    """Check that each environment can be imported, and that its requirements are installed."""
     installed = installed or Installed()
     others = [each for each in wanted if not each.is_built_in]
     imported = dict(zip([each.env_id for each in others], import_all([each.env_id for each in others]), strict=True))
@@ -81,7 +81,7 @@ def _import_finding(wanted: WantedEnvironment, imported: Imported, installed: In
 
 
 def _unmet(wanted: WantedEnvironment, installed: Installed) -> list[Diagnosis]:
-    """Requirements of the environment's distribution that are not met, those of the extras that it names included."""
+    """Unmet requirements of the environment's distribution, including the extras that it names."""
     dist = installed.get(wanted.found.dist_name) if wanted.found.dist_name else None
     if dist is None:
         return []

@@ -1,5 +1,4 @@
-"""All checks, side by side, each with a time limit. Owns their order, what is sent off this process, and that a check
-which fails itself is a finding and not the end."""
+"""Run all checks concurrently, each with a timeout. A check that fails itself is reported as a finding."""
 
 from __future__ import annotations
 
@@ -28,10 +27,10 @@ AREAS = (
     "python", "packages", "machine", "disk", "sandbox", "settings", "environments", "keys",
     "network", "endpoints", "hub",
 )  # fmt: skip
-"""In the order of the report."""
+"""Areas in the order of the report."""
 
 CHECK_SECONDS = 45.0
-"""For a check that sends nothing: a file system that has gone away answers nobody."""
+"""Timeout in seconds of a check that sends nothing, such as one of an unreachable file system."""
 
 Check = Callable[[], Sequence[Diagnosis]]
 
@@ -41,43 +40,43 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How to examine."""
+    """Options of an examination."""
 
     offline: bool = False
     """Send nothing."""
     hub: bool = False
-    """Ask the Hub about its token, also when nothing is to be pushed."""
+    """Query the Hub about its token, even if no run pushes to it."""
     seconds: float = 10.0
-    """How long each request may take."""
+    """Timeout of each request, in seconds."""
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Where keys are looked up."""
+    """Environment variables with the API keys."""
     overruled: Collection[str] = ()
-    """Variables that `.env` sets to something else than the environment does."""
+    """Variables whose value in `.env` differs from the environment's."""
 
 
 def examine(subject: Subject, manner: Manner, announce: Callable[[Sequence[str]], None]) -> DoctorReport:
-    """Make every check.
+    """Run every check.
 
     Args:
-        subject: What to look at.
-        manner: How.
-        announce: Told what is about to be sent off this process, if anything is.
+        subject: Endpoints, folders and environments to check.
+        manner: Options of the examination.
+        announce: Called with descriptions of the requests before they are sent, if there are any.
     """
     return asyncio.run(_examine(subject, manner, announce))
 
 
 class _Abandoned(ThreadPoolExecutor):
-    """Where the event loop looks up names, and waits for whoever does at its end: for minutes where the resolver is
-    dead. Here nobody is waited for."""
+    """Executor for name resolution by the event loop whose threads are not joined at the end: with a dead resolver, a
+    join would take minutes."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call it in a thread of its own, which the end of the process ends."""
+        """Call the function in a daemon thread."""
         future = Future[T]()
 
         def call() -> None:
             try:
                 result = fn(*args, **kwargs)
-            except BaseException as error:  # told to whoever waits for it, as every executor does
+            except BaseException as error:  # passed on to the future's reader, as by every executor
                 future.set_exception(error)
             else:
                 future.set_result(result)
@@ -115,7 +114,7 @@ async def _examine(subject: Subject, manner: Manner, announce: Callable[[Sequenc
 
 
 def _sorted(subject: Subject, manner: Manner) -> tuple[list[EndpointQuery], list[Diagnosis]]:
-    """Which models are asked, and what is to be said of the others."""
+    """Separate the models to query from the findings about all others."""
     asked: list[EndpointQuery] = []
     said: list[Diagnosis] = []
     for each in subject.asked:
@@ -130,7 +129,7 @@ def _sorted(subject: Subject, manner: Manner) -> tuple[list[EndpointQuery], list
 
 
 def _local_checks(subject: Subject, manner: Manner) -> list[tuple[str, Check, float]]:
-    """Those that send nothing, with their areas and how long each may take."""
+    """Checks that send nothing, each with its area and timeout."""
     importing = CHECK_SECONDS + PATIENCE * len(subject.environments)
     imports = ("environments", partial(environments.check_environments, subject.environments), importing)
     checks: list[tuple[str, Check]] = [
@@ -150,14 +149,14 @@ def _local_checks(subject: Subject, manner: Manner) -> list[tuple[str, Check, fl
 async def _guarded(
     area: str, check: Check, seconds: float = CHECK_SECONDS, late: Diagnosis | None = None
 ) -> Sequence[Diagnosis]:
-    """What a check finds. One that fails or hangs is a problem of its area; `late` says it better of the latter."""
+    """Run a check. An exception or timeout becomes a problem of its area; `late` replaces the finding for a timeout."""
     try:
         async with asyncio.timeout(seconds):
             return await offload.run(check)
     except TimeoutError:
         held = problem(area, area, f"looking took more than {seconds:g} s", "see what holds this machine up")
         return [late or held]
-    except Exception as error:  # the boundary around whatever this machine has in store
+    except Exception as error:  # a check may fail in any way on an unknown machine
         says = f"could not be looked at: {type(error).__name__}: {error}"
         return [problem(area, area, says, "report this as a fault of bench")]
 
@@ -173,7 +172,8 @@ async def _way(name: str) -> str:
 
 
 async def _silent_hub(manner: Manner) -> Sequence[Diagnosis]:
-    """What is to be said where the Hub is not asked about its token; nothing if it is."""
+    """Findings that replace the query of the Hub's token when offline or not requested; empty if the token is
+    usable."""
     if manner.offline:
         return [note("hub", "token", "not asked, because of --offline", "look again without it")]
 
@@ -185,6 +185,6 @@ async def _silent_hub(manner: Manner) -> Sequence[Diagnosis]:
 
 
 async def _hub(subject: Subject, manner: Manner) -> Sequence[Diagnosis]:
-    # A little longer than the request itself may take: it then says what went wrong.
+    # Slightly longer than the request's own timeout, whose error is more precise.
     check = partial(hub.check_hub, subject.pushes, manner.seconds)
     return await _guarded("hub", check, 2.0 * manner.seconds + 5.0, hub.silent(manner.seconds))

@@ -1,4 +1,4 @@
-"""What a check says. Owns the three verdicts and the report that they make up; lays nothing out."""
+"""Findings of checks with their three statuses (ok, note, problem), and the report made of them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Status: TypeAlias = Literal["ok", "note", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that was looked at. Its texts never hold a secret, whoever wrote them."""
+    """One finding of a check. Its texts are redacted."""
 
     area: str
-    """What it belongs to: `packages`, `disk`, …"""
+    """Area of the finding: `packages`, `disk`, …"""
     name: str
-    """What was looked at: a package, a variable, an endpoint."""
+    """Name of the checked package, variable or endpoint."""
     status: Status
     """`problem`: a run would fail or mislead; `note`: worth knowing; `ok`."""
     says: str
     fix: str = ""
-    """What to do; never empty for a problem."""
+    """Advice; never empty for a problem."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", redactor.text(self.name))
@@ -32,22 +32,22 @@ class Diagnosis:
         object.__setattr__(self, "fix", redactor.text(self.fix))
 
     def to_json(self) -> JsonDict:
-        """As `bench doctor --json` prints it."""
+        """The finding as `bench doctor --json` prints it."""
         return {"area": self.area, "name": self.name, "status": self.status, "says": self.says, "fix": self.fix or None}
 
 
 def ok(area: str, name: str, says: str) -> Diagnosis:
-    """Nothing to do."""
+    """A finding that needs no action."""
     return Diagnosis(area, name, "ok", says)
 
 
 def note(area: str, name: str, says: str, fix: str = "") -> Diagnosis:
-    """Worth knowing; runs work all the same."""
+    """A finding worth knowing that does not stop runs."""
     return Diagnosis(area, name, "note", says, fix)
 
 
 def problem(area: str, name: str, says: str, fix: str) -> Diagnosis:
-    """A run would fail, or its results mislead."""
+    """A finding that makes a run fail or its results misleading."""
     return Diagnosis(area, name, "problem", says, fix)
 
 
@@ -57,19 +57,19 @@ class DoctorReport:
 
     findings: Sequence[Diagnosis]
     requests: Sequence[str] = ()
-    """What was sent off this process, one line each; nothing else was."""
+    """All requests sent to other hosts, one line each."""
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing is a problem."""
+        """Whether the report has no problem."""
         return not any(finding.status == "problem" for finding in self.findings)
 
     def count(self, status: Status) -> int:
-        """How many findings say so."""
+        """Number of findings with this status."""
         return sum(finding.status == status for finding in self.findings)
 
     def to_json(self) -> JsonDict:
-        """As `bench doctor --json` prints it."""
+        """The report as `bench doctor --json` prints it."""
         return {
             "ok": self.is_well,
             "problems": self.count("problem"),

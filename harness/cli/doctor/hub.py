@@ -1,4 +1,4 @@
-"""Whose the Hub's token is, and what it may do. Owns the reading of the Hub's own answer; asks it one question."""
+"""Check of the Hub token: its owner, and its rights to push. Sends one request."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _WRITE = "repo.write"
 
 
 def endpoint() -> str:
-    """The Hub that is configured."""
+    """URL of the configured Hub."""
     from huggingface_hub import constants
 
     return str(constants.ENDPOINT)
 
 
 def request() -> str:
-    """What is sent, for people."""
+    """Describe the request, for the user."""
     return f"who the token belongs to: {endpoint()}/api/whoami-v2"
 
 
 def unaskable() -> Diagnosis | None:
-    """What is to be said where the Hub cannot be asked; None if it can."""
+    """Finding if the Hub cannot be queried (offline mode, missing or malformed token); None if it can."""
     from huggingface_hub import constants, get_token
 
     if constants.HF_HUB_OFFLINE:
@@ -44,17 +44,17 @@ def unaskable() -> Diagnosis | None:
 
 
 def silent(seconds: float) -> Diagnosis:
-    """What is to be said where not even its address could be found out in time."""
+    """Finding for a Hub that did not answer within the timeout."""
     fix = "check the connection to the Hub (HF_ENDPOINT, proxies, name resolution)"
     return problem("hub", "token", f"{endpoint()} has not answered within {seconds:g} s", fix)
 
 
 def check_hub(repos: Sequence[str | None], seconds: float) -> list[Diagnosis]:
-    """Ask whose the token is, and compare that with what is to be pushed.
+    """Query the owner of the token, and compare its rights with the planned pushes.
 
     Args:
-        repos: Where runs push: `name`, `namespace/name`, or None for the default.
-        seconds: How long it may take.
+        repos: Repositories of the runs: `name`, `namespace/name`, or None for the default.
+        seconds: Timeout of the request.
     """
     from huggingface_hub import get_session, get_token
     from huggingface_hub.utils import hf_raise_for_status
@@ -64,7 +64,7 @@ def check_hub(repos: Sequence[str | None], seconds: float) -> list[Diagnosis]:
     patience = Patience(total=seconds, silence=seconds, longest_wait=0.0)
     try:
         with bounded(patience, time.monotonic() + seconds):
-            # Not by the library's `whoami`: its headers may cost a request of their own, for a list of agents.
+            # Not by the library's `whoami`, whose headers may cost another request, for a list of agents.
             reply = get_session().get(f"{endpoint()}/api/whoami-v2", headers={"Authorization": f"Bearer {token}"})
             hf_raise_for_status(reply)
             who = _table(reply.json())
@@ -75,7 +75,7 @@ def check_hub(repos: Sequence[str | None], seconds: float) -> list[Diagnosis]:
 
 
 def judge(who: JsonDict, repos: Sequence[str | None]) -> list[Diagnosis]:
-    """What the Hub's answer means for these pushes."""
+    """Findings on the planned pushes from the Hub's answer."""
     name = str(who.get("name", "?"))
     auth = _table(who.get("auth"))
     access = _table(auth.get("accessToken"))
@@ -108,7 +108,7 @@ def judge(who: JsonDict, repos: Sequence[str | None]) -> list[Diagnosis]:
 
 
 def _may_write(access: JsonDict, space: str) -> bool:
-    """Whether a fine-grained token may write repositories of a namespace, or some of them."""
+    """Whether a fine-grained token may write to any repository of a namespace."""
     scopes = _table(access.get("fineGrained"))
     for scope in _tables(scopes.get("scoped")):
         whose = str(_table(scope.get("entity")).get("name", "")).partition("/")[0]

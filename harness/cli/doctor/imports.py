@@ -1,6 +1,6 @@
-"""The process in which environments are imported, so that one that ends its process, hangs or prints does no harm. Owns
-both ends of it. As a program, `-m harness.cli.doctor.imports FD FILE NAME…` appends one line of JSON to the file for
-each environment, as soon as it is known. Environments are imported and not built: nothing is downloaded."""
+"""Import of environments in a separate process, so that one that exits, hangs or prints does no harm; contains both
+parent and child. As a program, `-m harness.cli.doctor.imports FD FILE NAME…` appends one line of JSON to the file after
+each import. Environments are not built, so nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from harness.core.errors import HarnessError
 from harness.engine.loader import find_function
 
 PATIENCE = 20.0
-"""Seconds without news after which an import hangs."""
+"""Timeout in seconds of one import."""
 
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 _START = 60.0
-"""Seconds that the process may take to begin, on a machine that is busy."""
+"""Timeout in seconds for the start of the process on a busy machine."""
 
 _TICK = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """How an import went."""
+    """Result of one import."""
 
     name: str
     seconds: float
@@ -41,14 +41,14 @@ class Imported:
 
 
 def import_all(names: Sequence[str], patience: float = PATIENCE) -> list[Imported]:
-    """Import each of these environments in one process, or in as many as they end.
+    """Import environments in one process, or in several if one of them ends its process.
 
     Args:
-        names: Names or paths, as settings have them.
-        patience: Seconds that each may take.
+        names: Names or paths, as in settings.
+        patience: Timeout of each import in seconds.
 
     Returns:
-        How each went, in their order.
+        One result per environment, in the same order.
     """
     done: list[Imported] = []
     with tempfile.TemporaryDirectory(prefix="bench-doctor-") as folder:
@@ -62,7 +62,7 @@ def import_all(names: Sequence[str], patience: float = PATIENCE) -> list[Importe
 
 
 def _try(names: Sequence[str], out: Path, patience: float) -> tuple[list[Imported], str]:
-    """What one process said, and how it ended if it did not come to the end."""
+    """Import environments in one process; return its results, and how it ended if not normally."""
     out.touch()
     ours, theirs = os.pipe()
     try:
@@ -77,7 +77,7 @@ def _try(names: Sequence[str], out: Path, patience: float) -> tuple[list[Importe
         why = _watch(child, out, patience)
     finally:
         os.close(theirs)
-        # With whatever it has started: also of a process that has ended, of its group some may be left.
+        # kill its process group: children may be left even after its end
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
@@ -86,7 +86,7 @@ def _try(names: Sequence[str], out: Path, patience: float) -> tuple[list[Importe
 
 
 def _watch(child: subprocess.Popen[bytes], out: Path, patience: float) -> str:
-    """Wait until the process ends or says nothing more; returns how it ended."""
+    """Wait until the process ends or its output stalls; return how it ended."""
     size, since = 0, time.monotonic()
     while True:
         try:
@@ -104,7 +104,7 @@ def _watch(child: subprocess.Popen[bytes], out: Path, patience: float) -> str:
 
 
 def _end_with(lifeline: int) -> None:
-    """End this process and all that it has started when the other end of a pipe is closed: when its parent is gone."""
+    """Kill this process and its children when the other end of a pipe is closed, because the parent has ended."""
     os.set_inheritable(lifeline, False)
 
     def wait() -> None:
@@ -115,7 +115,7 @@ def _end_with(lifeline: int) -> None:
 
 
 def _main(out: Path, names: Sequence[str]) -> None:
-    out.write_text("\n", encoding="utf-8")  # from now on, the time is the environments'
+    out.write_text("\n", encoding="utf-8")  # from here on, the environments use up the time
     for name in names:
         begun = time.monotonic()
         try:
@@ -127,7 +127,7 @@ def _main(out: Path, names: Sequence[str]) -> None:
         with out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(told)) + "\n")
     sys.stdout.flush()
-    os._exit(0)  # threads that an environment has started need not end
+    os._exit(0)  # threads of an environment may never end
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Checks of Python itself and the event loop, in this process."""
+"""Checks of Python and the event loop in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OLDEST = (3, 11)
 
 
 def check_python() -> list[Diagnosis]:
-    """Whether this interpreter is one that bench is made for."""
+    """Check that bench supports this Python version."""
     version = platform.python_version()
     kind = platform.python_implementation()
     place = "in a virtual environment" if sys.prefix != sys.base_prefix else "not in a virtual environment"
@@ -34,7 +34,7 @@ def check_python() -> list[Diagnosis]:
 
 
 def check_event_loop() -> list[Diagnosis]:
-    """Whether the event loop of the commands can be made."""
+    """Check that the event loop of the commands can be created."""
     try:
         import uvloop
 

@@ -1,4 +1,4 @@
-"""Processors, memory and open files, with the bounds that a container puts on them. Owns these checks."""
+"""Checks of processors, memory and open files, including the limits of a container."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.cli.doctor.findings import Diagnosis, note, ok, problem
 from harness.models.pool import FILES_BESIDE
 
 LITTLE_MEMORY = 1 << 30
-"""Bytes free below which a run of many rollouts, or a dataset, may be killed."""
+"""Minimum free bytes; below it, a run of many rollouts or a dataset may be killed."""
 
 FILES_FEW = 1024
 
@@ -18,7 +18,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def check_processors() -> list[Diagnosis]:
-    """How many processors this process may use."""
+    """Report the number of processors that this process may use."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     share = _processor_share()
     words = f"{count} processor{'s' if count != 1 else ''}"
@@ -40,7 +40,7 @@ def _processor_share(root: Path = _CGROUP) -> float | None:
 
 
 def check_memory() -> list[Diagnosis]:
-    """How much memory is free."""
+    """Check the free memory."""
     total, free = _memory()
     limit = _memory_bound()
     if total is None and limit is None:
@@ -57,7 +57,7 @@ def check_memory() -> list[Diagnosis]:
 
 
 def _memory() -> tuple[int | None, int | None]:
-    """Bytes in all, and bytes free."""
+    """Total and free memory in bytes."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         fields = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
@@ -71,7 +71,7 @@ def _memory() -> tuple[int | None, int | None]:
 
 
 def _memory_bound(root: Path = _CGROUP) -> tuple[int, int] | None:
-    """What the container may use, and what of that is left."""
+    """Memory limit of the container and the rest of it, in bytes; None without a limit."""
     try:
         bound = (root / "memory.max").read_text().strip()
         used = int((root / "memory.current").read_text())
@@ -81,10 +81,10 @@ def _memory_bound(root: Path = _CGROUP) -> tuple[int, int] | None:
 
 
 def check_open_files(in_flight: int) -> list[Diagnosis]:
-    """Whether as many connections can be open as requests are in flight.
+    """Check that the limit of open files allows one connection per request in flight.
 
     Args:
-        in_flight: Requests in flight of all runs together.
+        in_flight: Concurrent requests of all runs together.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:

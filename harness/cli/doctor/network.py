@@ -1,4 +1,4 @@
-"""What the environment says about the way to the network: proxies and certificates. Owns the checks; sends nothing."""
+"""Checks of the environment variables for proxies and certificates. Sends nothing."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from harness.core.loopback import is_loopback_url, litellm_provider
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-"""What OpenSSL reads, and so everything here."""
+"""Certificate variables of OpenSSL, which all connections here use."""
 
 _OTHERS_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 def check_network(urls: Sequence[str], environ: Mapping[str, str]) -> list[Diagnosis]:
-    """Proxies and certificates.
+    """Check the variables for proxies and certificates.
 
     Args:
-        urls: Base URLs of the endpoints that runs would ask.
-        environ: The environment.
+        urls: Base URLs of the endpoints of the runs.
+        environ: Environment variables.
     """
     return [*_proxies(urls, environ), *_certificates(environ)]
 

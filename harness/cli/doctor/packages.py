@@ -1,5 +1,5 @@
-"""What is installed, against what bench needs; extras and what they would give; releases that are known to be bad. Owns
-these tables and checks; reads metadata and imports no package that it looks at."""
+"""Checks of installed packages against the requirements of bench and its extras. Reads metadata, and imports none of
+the checked packages."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ GIVES: Mapping[str, str] = {
     "reasoning-gym": "classic environments of reasoning-gym",
     "textarena": "classic environments of textarena",
 }
-"""What one has of each extra. `dev` is for working on bench itself."""
+"""Features of each extra. `dev` is for work on bench itself."""
 
 SHIMMED = frozenset({"verifiers"})
-"""What classic packages ask for and bench answers to itself."""
+"""Packages that classic environments require and bench provides itself."""
 
 
 @dataclass(slots=True)
 class Installed:
-    """What can be imported here, read once.
+    """Installed distributions, read once.
 
     Args:
-        paths: Where distributions are looked for; by default the import path.
+        paths: Search path of distributions; by default the import path.
     """
 
     paths: Sequence[str] | None = None
     _known: dict[str, Distribution | None] = field(default_factory=dict[str, Distribution | None])
 
     def get(self, name: str) -> Distribution | None:
-        """The distribution of this name, if it is installed."""
+        """The distribution of this name, or None if it is not installed."""
         key = normal(name)
         if key not in self._known:
             self._known[key] = self._find(name)
@@ -64,12 +64,12 @@ class Installed:
 
 
 def normal(name: str) -> str:
-    """A distribution's name as one compares it."""
+    """Normalize a distribution's name for comparison."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def requirements_of(dist: Distribution, extras: Iterable[str] = ("",)) -> Iterator[Requirement]:
-    """What a distribution needs on this machine, with these extras ("" for none)."""
+    """Requirements of a distribution on this machine, with these extras ("" for none)."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     wanted = tuple(extras)
@@ -77,7 +77,7 @@ def requirements_of(dist: Distribution, extras: Iterable[str] = ("",)) -> Iterat
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
-            continue  # an old package's own fault; pip would not have read it either
+            continue  # an old package's fault; pip would not parse it either
         if requirement.marker is None:
             if "" in wanted:
                 yield requirement
@@ -86,7 +86,7 @@ def requirements_of(dist: Distribution, extras: Iterable[str] = ("",)) -> Iterat
 
 
 def shortfall(requirement: Requirement, installed: Installed) -> str:
-    """What is not as a requirement wants it; "" if it is met."""
+    """Describe how the installed packages fail a requirement; "" if it is met."""
     dist = installed.get(requirement.name)
     if dist is None:
         return "not installed"
@@ -96,7 +96,7 @@ def shortfall(requirement: Requirement, installed: Installed) -> str:
 
 
 def extra_that_brings(package: str, installed: Installed | None = None) -> str:
-    """The extra of bench that installs `package` (a distribution's or a module's name); "" if none does."""
+    """Extra of bench that installs `package` (name of a distribution or module); "" if none does."""
     ours = (installed or Installed()).get(OURS)
     if ours is None:
         return ""
@@ -107,18 +107,18 @@ def extra_that_brings(package: str, installed: Installed | None = None) -> str:
 
 
 def install_extra(extra: str) -> str:
-    """The command that installs an extra."""
+    """Command that installs an extra."""
     return f"{sys.executable} -m pip install 'bench-harness[{extra}]'"
 
 
 def _only(dist: Distribution, extra: str) -> list[Requirement]:
-    """What an extra adds to the requirements."""
+    """Requirements that an extra adds."""
     plain = {str(each) for each in requirements_of(dist)}
     return [each for each in requirements_of(dist, (extra,)) if str(each) not in plain]
 
 
 def check_packages(installed: Installed | None = None) -> list[Diagnosis]:
-    """Whether what bench needs is installed, in releases that fit and that fit one another."""
+    """Check that the requirements of bench are installed, in versions that fit bench and one another."""
     installed = installed or Installed()
     found: list[Diagnosis] = []
     ours = installed.get(OURS)
@@ -145,7 +145,7 @@ def _install(requirement: Requirement) -> str:
 
 
 def _extras(ours: Distribution, installed: Installed) -> tuple[list[str], list[Diagnosis]]:
-    """Which extras are here, and what to say of all of them."""
+    """Installed extras, and the findings on all extras."""
     present: list[str] = []
     absent: list[str] = []
     found: list[Diagnosis] = []
@@ -165,7 +165,7 @@ def _extras(ours: Distribution, installed: Installed) -> tuple[list[str], list[D
 
 
 def _conflicts(ours: Distribution, extras: Sequence[str], installed: Installed) -> Iterator[Diagnosis]:
-    """Requirements of what bench needs, and so on, that are not met."""
+    """Unmet requirements of the packages that bench requires, recursively."""
     seen = {normal(OURS)}
     todo = [each for each in requirements_of(ours, ("", *extras)) if installed.get(each.name) is not None]
     while todo:

@@ -1,4 +1,4 @@
-"""Whether model-written code could be run here. Owns the check; `harness.sandbox.find` tries each way."""
+"""Check that model-written code can be run here; `harness.sandbox.find` tries each sandbox."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from harness.cli.doctor.findings import Diagnosis, note, ok, problem
 from harness.sandbox.find import ENGINES, unavailable_reason
 
 WAYS = ("bubblewrap", *ENGINES)
-"""In the order in which `sandbox="auto"` takes them."""
+"""Sandboxes in the order of `sandbox="auto"`."""
 
 _ASKS = re.compile(rb"\bfind_sandbox\b|\bharness\.sandbox\b|\bPythonEnv\b|\bSandboxEnv\b|\bsandbox-env\b")
 
 
 def asks_for_sandbox(files: Sequence[Path]) -> bool:
-    """Whether code mentions a sandbox. It may still do without one, by its arguments."""
+    """Whether code mentions a sandbox. Its arguments may still disable the sandbox."""
     return any(_ASKS.search(file.read_bytes()) for file in files if file.is_file())
 
 
 def check_way(name: str) -> str:
-    """Why one way does not work; "" if a program was run in it, or its engine answered."""
+    """Reason why a sandbox does not work; "" if a program ran in it, or its engine answered."""
     return unavailable_reason(name)
 
 
 def judge_ways(reasons: Sequence[str], wanted_by: Sequence[str] = ()) -> list[Diagnosis]:
-    """What to say of all ways together.
+    """Findings on all sandboxes together.
 
     Args:
-        reasons: What `check_way` said of each of `WAYS`.
+        reasons: Result of `check_way` for each of `WAYS`.
         wanted_by: Environments that may run code.
     """
     works = [name for name, reason in zip(WAYS, reasons, strict=True) if not reason]

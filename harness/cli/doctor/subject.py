@@ -1,5 +1,5 @@
-"""What is to be looked at: endpoints, folders and environments of a target, or of what `bench run` would use unless one
-says otherwise. Owns this choice; settings are resolved as for a run."""
+"""Selection of the endpoints, folders and environments to check: those of a target, or by default those of `bench run`.
+Settings are resolved as for a run."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from harness.settings.sections import builtins
 from harness.settings.serving import MODEL, Layers, serve
 
 DEFAULT_IN_FLIGHT = 32
-"""Requests in flight of one run, unless it says otherwise."""
+"""Default number of concurrent requests of one run."""
 
 _NAMING = ("model", "api_base_url", "api_key_var")
 
 
 @dataclass(slots=True)
 class Subject:
-    """What an examination is about."""
+    """Endpoints, folders, environments and datasets to check."""
 
     asked: list[EndpointQuery] = field(default_factory=list[EndpointQuery])
     output_dirs: list[Path] = field(default_factory=list[Path])
     environments: list[Environment] = field(default_factory=list[Environment])
     datasets: dict[str, HubDataset] = field(default_factory=dict[str, HubDataset])
-    """What runs load from the Hub, by id."""
+    """Hub datasets of the runs, by id."""
     pushes: list[str | None] = field(default_factory=list[str | None])
-    """Repositories that runs push to; None for the default name."""
+    """Repositories of planned pushes; None for the default name."""
     in_flight: int = 0
     findings: list[Diagnosis] = field(default_factory=list[Diagnosis])
-    """What was found out on the way."""
+    """Findings made during the selection."""
 
     @property
     def keys(self) -> list[Key]:
-        """The variables that hold the keys of its endpoints."""
+        """Variables that hold the API keys of the endpoints."""
         return [
             Key(each.endpoint.key_var, each.host, each.is_asked, is_loopback_url(each.endpoint.url))
             for each in self.asked
@@ -56,11 +56,11 @@ class Subject:
 
     @property
     def urls(self) -> list[str]:
-        """The endpoints' addresses."""
+        """Base URLs of the endpoints."""
         return [each.endpoint.url for each in self.asked if each.endpoint.url]
 
     def ask(self, endpoint: Endpoint, whom: str, *, is_asked: bool = True) -> None:
-        """Have a model asked, unless it will be: runs and aliases often share one."""
+        """Add a query of a model, or merge it with an equal one, since runs and aliases often share a model."""
         for index, known in enumerate(self.asked):
             if _same(known.endpoint, endpoint):
                 whom = known.whom if whom in known.whom.split(", ") else f"{known.whom}, {whom}"
@@ -78,13 +78,13 @@ def _same(one: Endpoint, other: Endpoint) -> bool:
 def find_subject(
     target: str | None, flags: Mapping[str, object], sets: Sequence[str] = (), *, registry: bool = False
 ) -> Subject:
-    """What to look at.
+    """Select the endpoints, folders and environments to check.
 
     Args:
-        target: A suite file, or environments separated by commas; None for none.
+        target: A suite file, or environments separated by commas; None for the defaults.
         flags: Values of options by setting key, as `resolve` takes them.
         sets: `--set` texts.
-        registry: Whether every endpoint of the registry is to be asked as well.
+        registry: Also query every endpoint of the registry.
     """
     subject = Subject()
     if target is not None:
@@ -101,7 +101,7 @@ def find_subject(
 
 
 def _runs(target: str, flags: Mapping[str, object], sets: Sequence[str], subject: Subject) -> list[ResolvedRun]:
-    """The runs of a target. Of a list of environments, those that can be resolved."""
+    """Runs of a target. For a list of environments, only those that can be resolved."""
     runs: list[ResolvedRun] = []
     is_file = target.endswith(".toml")
     words = [target] if is_file else [word.strip() for word in target.split(",") if word.strip()] or [target]
@@ -121,7 +121,7 @@ def _runs(target: str, flags: Mapping[str, object], sets: Sequence[str], subject
 
 
 def _split(message: str, about: str = "") -> tuple[str, str]:
-    """What is wrong, and what to do about it, where a message says both; `about` is what it need not repeat."""
+    """Split a message into its problem and its advice, without the prefix `about`."""
     words = message.removeprefix(f"{about}: ")
     marks = [at for mark in ("run: bench ", "Install it with ", "did you mean ") if (at := words.find(mark)) > 0]
     if not marks:
@@ -159,7 +159,7 @@ def _add_datasets(subject: Subject, run: ResolvedRun, found: FoundEnvironment) -
 
 
 def _add_default(subject: Subject, flags: Mapping[str, object]) -> None:
-    """The model that a run would ask, were one made with these flags."""
+    """Add the model that a run with these flags would use."""
     try:
         registry = _registry(flags)
         cli = command_line({key: value for key, value in flags.items() if key != "endpoints_path"})
