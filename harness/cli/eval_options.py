@@ -120,7 +120,7 @@ class AgentFlags:
 
     @property
     def literal_keys(self) -> dict[str, str]:
-        """Keys that were typed, by the name of the variable that stands for them."""
+        """Typed API keys, by the generated variable name of each."""
         from harness.settings.providers import LITERAL_KEY_VAR  # slow to import, and --help does not need it
 
         return {} if self.api_key is None else {LITERAL_KEY_VAR: self.api_key.strip()}
@@ -230,12 +230,12 @@ class EvalOptions(AgentFlags):
 
     @property
     def is_resuming(self) -> bool:
-        """Whether to go on with an earlier run."""
+        """Whether to resume an earlier run."""
         return self.resume or self.retry_failed
 
     @property
     def literal_keys(self) -> dict[str, str]:
-        """Keys that were typed, by the name of the variable that stands for them."""
+        """Typed API keys, by the generated variable name of each."""
         keys = super().literal_keys
         from harness.settings.providers import BASELINE_KEY_VAR  # slow to import, as above
 

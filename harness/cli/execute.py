@@ -1,4 +1,4 @@
-"""Runs an evaluation for a command: display, signals, push, final table, exit code. All printing of a command is here
+"""Execution of an evaluation for a command: display, signals, push, final table, exit code. A command prints only here
 and in its view; the engine prints nothing."""
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _STDOUT, _STDERR = 1, 2
 
 
 class View:
-    """Prints one command's evaluation. This one is `bench run`'s; other commands have their own."""
+    """Prints one command's evaluation. The base class is for `bench run`; other commands have subclasses."""
 
     plain_lines: bool = True
-    """Whether the display says how runs get on where it has no table."""
+    """Whether the display prints progress lines if it has no live table."""
     display: Display
     """The live display, set before anything is loaded."""
     budget: Budget

@@ -168,7 +168,7 @@ class EvaluationOptions:
 
     @property
     def is_resuming(self) -> bool:
-        """Whether to go on with earlier runs."""
+        """Whether to resume earlier runs."""
         return self.resume or self.retry_failed
 
     @property

@@ -187,7 +187,7 @@ class MultiView(View):
             yield Step(f"{'go on, and ' if is_cut else ''}try again what failed", again)
 
     def _publish(self, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> Iterator[Step]:
-        """Suggest a command that pushes all runs; after a failed push, one that pushes the remaining runs."""
+        """Suggest a command that pushes all runs; if a push was requested, one for each run whose push failed."""
         saves = [run.resolved.settings.save for run in runs]
         if any(save.save_to_hf_hub for save in saves):
             yield from (step for report in reports for step in report.next_steps if step.purpose == PUBLISH)

@@ -65,7 +65,7 @@ _DISCOVERY = RolloutRequest(rollout_id="discovery", server_url="http://localhost
 
 
 def header(options: AgentFlags, job: AgentInvocation) -> Iterator[str]:
-    """Header lines: agent, dataset, models and tools, in the order of loading."""
+    """Header lines: version, models, agent or MCP tools, dataset, eval functions, folder of debug traces."""
     command = "eval" if isinstance(options, EvalOptions) else "test"
     yield f"bench {command} {bench_version()}"
     for side, run in zip(job.sides, job.resolution.runs, strict=True):

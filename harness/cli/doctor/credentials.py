@@ -90,7 +90,7 @@ def _check(wanted: WantedKey, environ: Mapping[str, str]) -> Diagnosis:
 
 
 def _others(wanted: Collection[str], environ: Mapping[str, str]) -> list[Diagnosis]:
-    """Notes about set API keys of providers that the target does not use."""
+    """Findings on API keys that are set but unused by the target; malformed ones get a note."""
     names = sorted({name for provider in PROVIDERS.values() for name in provider.key_vars} - set(wanted))
     there = [name for name in names if environ.get(name, "").strip()]
     found = [ok("keys", "others", f"also set: {', '.join(there)}")] if there else []
