@@ -50,15 +50,20 @@ def run(
 
 
 def resident(pids: list[int]) -> float:
-    """Megabytes, shared ones divided among their holders."""
+    """Megabytes, shared ones divided among their holders; 0 if a process ended meanwhile, since its part of the pages
+    that it shared is then counted twice."""
     total = 0
     for pid in pids:
-        try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return total / 1024
+        total += sum(int(line.split()[1]) for line in mapped(pid) if line.startswith("Pss:"))
+    return total / 1024 if all(map(mapped, pids)) else 0.0
+
+
+def mapped(pid: int) -> list[str]:
+    """What a process has in memory, in lines; none if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return []
 
 
 # Processes
